@@ -1,0 +1,1 @@
+//! The tools that work on the local project.

@@ -1,0 +1,1 @@
+//! Model requests out, a stream of model events in.

@@ -1,0 +1,1 @@
+//! Policy in, confined process out.

@@ -1,0 +1,1 @@
+//! The session log and everything that is a fold over it.

@@ -1,0 +1,1 @@
+//! Scripted model server and throw-away projects for tests.

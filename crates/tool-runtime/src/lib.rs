@@ -1,0 +1,1 @@
+//! From intent to observation: registry, gate, scheduler, result policy.

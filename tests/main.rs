@@ -1,0 +1,1 @@
+//! Drives the built binary, one module per behaviour.
