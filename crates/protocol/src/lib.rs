@@ -1,1 +1,32 @@
-//! The vocabulary: ids, the event envelope, typed payloads, control commands and codes. Values only.
+//! The vocabulary of `agent`: what can be said, and nothing that does anything.
+//!
+//! Every other crate talks in these words: [ids](id), the [event envelope](Event) with its typed
+//! [payloads](payload), the [control commands](command) that are the only way in, the
+//! [codes](Code) a call can end with, and the [status words](status) a turn can have.
+//!
+//! What this crate deliberately cannot do: it opens no file, reads no clock, starts no thread and
+//! knows nothing of async. An [`Event`] is a value; writing one durably is the business of
+//! `agent-session`, and deciding what it says that of the crate that did the work.
+//!
+//! Where to start: [`payload::Payload`] lists every event class in one place,
+//! [`Event::to_line`] and [`Event::from_line`] are the on-disk form, and
+//! [`persistence::persistence`] is the one decision about what is kept.
+
+mod code;
+pub mod command;
+mod envelope;
+mod escape;
+pub mod id;
+pub mod payload;
+pub mod persistence;
+mod record;
+pub mod schema;
+pub mod status;
+mod time;
+
+pub use code::{ActionHappened, Code, CodeFacts, Phase};
+pub use envelope::{
+    Event, EventHead, LineError, MAX_LINE_BYTES, RefTarget, Refs, SCHEMA_VERSION, Scope,
+};
+pub use payload::{EventType, Payload, UnknownPayload, UnknownReason};
+pub use time::{Clock, Timestamp};

@@ -1,0 +1,393 @@
+//! The envelope: one event is one line of JSON, and the line is the event.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::Timestamp;
+use crate::escape::TerminalSafe;
+use crate::id::{
+    ActionId, ArtifactId, EventId, ProcessId, RunId, RuntimeId, SessionId, StepId, SubagentId,
+    TaskId, ThreadId, ToolCallId, TurnId,
+};
+use crate::payload::Payload;
+
+/// What this version writes into every line.
+pub const SCHEMA_VERSION: &str = "1";
+
+/// The most bytes a line may have, its newline not counted. What is larger goes into an artifact.
+pub const MAX_LINE_BYTES: usize = 65_536;
+
+/// One recorded fact.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    pub event_id: EventId,
+    pub timestamp: Timestamp,
+    /// Contiguous from 0 within a session.
+    pub sequence: u64,
+    pub schema_version: String,
+    pub runtime_id: RuntimeId,
+    pub session_id: SessionId,
+    pub scope: Scope,
+    pub payload: Payload,
+    pub refs: Refs,
+    /// `sha256:` and the hash of the line before, without its newline; on the first line, of the
+    /// session id.
+    pub prev: String,
+}
+
+/// What an event belongs to, as far as it belongs to anything.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scope {
+    pub thread_id: Option<ThreadId>,
+    pub turn_id: Option<TurnId>,
+    pub task_id: Option<TaskId>,
+    /// Written as both `run_id` and `attempt_id`, which name the same thing.
+    pub run_id: Option<RunId>,
+    pub step_id: Option<StepId>,
+    pub tool_call_id: Option<ToolCallId>,
+    pub action_id: Option<ActionId>,
+    pub subagent_id: Option<SubagentId>,
+    pub process_id: Option<ProcessId>,
+    /// The event that led to this one.
+    pub causation_id: Option<EventId>,
+    pub trace_id: Option<String>,
+    pub span_id: Option<String>,
+}
+
+/// Large or foreign facts by role: `{"output": "sha256:…", "evidence": ["evd_…"]}`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(transparent)]
+pub struct Refs(pub BTreeMap<String, RefTarget>);
+
+/// An id, or several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(untagged)]
+pub enum RefTarget {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Refs {
+    /// Adds `id` under `role`, beside what is there already.
+    pub fn add(&mut self, role: &str, id: impl ToString) {
+        let id = id.to_string();
+        match self.0.get_mut(role) {
+            None => {
+                self.0.insert(role.to_owned(), RefTarget::One(id));
+            }
+            Some(RefTarget::Many(ids)) => ids.push(id),
+            Some(target @ RefTarget::One(_)) => {
+                if let RefTarget::One(first) =
+                    std::mem::replace(target, RefTarget::Many(Vec::new()))
+                {
+                    *target = RefTarget::Many(vec![first, id]);
+                }
+            }
+        }
+    }
+
+    /// The same with `id` added, for building in one expression.
+    #[must_use]
+    pub fn with(mut self, role: &str, id: impl ToString) -> Self {
+        self.add(role, id);
+        self
+    }
+
+    /// Every id, whatever its role.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.0
+            .values()
+            .flat_map(|target| match target {
+                RefTarget::One(id) => std::slice::from_ref(id),
+                RefTarget::Many(ids) => ids.as_slice(),
+            })
+            .map(String::as_str)
+    }
+
+    /// Every id that names an artifact.
+    pub fn artifact_ids(&self) -> impl Iterator<Item = ArtifactId> + '_ {
+        self.ids().filter_map(|id| id.parse().ok())
+    }
+}
+
+/// The part of a line a reader needs to follow the chain, without looking at the payload.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct EventHead<'a> {
+    #[serde(rename = "type", borrow)]
+    pub type_name: Cow<'a, str>,
+    pub sequence: u64,
+    #[serde(borrow)]
+    pub schema_version: Cow<'a, str>,
+    #[serde(borrow)]
+    pub session_id: Cow<'a, str>,
+    #[serde(borrow)]
+    pub prev: Cow<'a, str>,
+}
+
+/// Why a line is not an event.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    #[error("the line is not UTF-8 from byte {valid_up_to} on")]
+    NotUtf8 { valid_up_to: usize },
+    #[error("the line is not an event: {source}")]
+    NotAnEvent {
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("the event cannot be written as JSON")]
+    Unwritable { source: serde_json::Error },
+}
+
+#[derive(Serialize)]
+struct LineOut<'a> {
+    r#type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    native_type: Option<&'a str>,
+    event_id: &'a EventId,
+    timestamp: Timestamp,
+    sequence: u64,
+    schema_version: &'a str,
+    runtime_id: &'a RuntimeId,
+    session_id: &'a SessionId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread_id: Option<&'a ThreadId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn_id: Option<&'a TurnId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<&'a TaskId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_id: Option<&'a RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt_id: Option<&'a RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step_id: Option<&'a StepId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a ToolCallId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    action_id: Option<&'a ActionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subagent_id: Option<&'a SubagentId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process_id: Option<&'a ProcessId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    causation_id: Option<&'a EventId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    span_id: Option<&'a str>,
+    payload: &'a Payload,
+    refs: &'a Refs,
+    prev: &'a str,
+}
+
+#[derive(Deserialize)]
+struct LineIn<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    event_id: EventId,
+    timestamp: Timestamp,
+    sequence: u64,
+    schema_version: String,
+    runtime_id: RuntimeId,
+    session_id: SessionId,
+    thread_id: Option<ThreadId>,
+    turn_id: Option<TurnId>,
+    task_id: Option<TaskId>,
+    run_id: Option<RunId>,
+    attempt_id: Option<RunId>,
+    step_id: Option<StepId>,
+    tool_call_id: Option<ToolCallId>,
+    action_id: Option<ActionId>,
+    subagent_id: Option<SubagentId>,
+    process_id: Option<ProcessId>,
+    causation_id: Option<EventId>,
+    trace_id: Option<String>,
+    span_id: Option<String>,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+    #[serde(default)]
+    refs: Refs,
+    prev: String,
+    /// Only declared so that a reader of unknown fields does not report it.
+    #[serde(default, rename = "native_type")]
+    _native_type: Option<Cow<'a, str>>,
+}
+
+impl Event {
+    /// The event as one line, without its newline.
+    ///
+    /// # Errors
+    /// When an unknown payload does not hold JSON.
+    pub fn to_line(&self) -> Result<Vec<u8>, LineError> {
+        let mut line = Vec::with_capacity(640);
+        self.write_line(&mut line)?;
+        Ok(line)
+    }
+
+    /// Appends the event's line, without its newline, to `out`.
+    ///
+    /// # Errors
+    /// When an unknown payload does not hold JSON; `out` may then hold a part of the line.
+    pub fn write_line(&self, out: &mut Vec<u8>) -> Result<(), LineError> {
+        let scope = &self.scope;
+        let line = LineOut {
+            r#type: self.payload.type_name(),
+            native_type: self.payload.native_name(),
+            event_id: &self.event_id,
+            timestamp: self.timestamp,
+            sequence: self.sequence,
+            schema_version: &self.schema_version,
+            runtime_id: &self.runtime_id,
+            session_id: &self.session_id,
+            thread_id: scope.thread_id.as_ref(),
+            turn_id: scope.turn_id.as_ref(),
+            task_id: scope.task_id.as_ref(),
+            run_id: scope.run_id.as_ref(),
+            attempt_id: scope.run_id.as_ref(),
+            step_id: scope.step_id.as_ref(),
+            tool_call_id: scope.tool_call_id.as_ref(),
+            action_id: scope.action_id.as_ref(),
+            subagent_id: scope.subagent_id.as_ref(),
+            process_id: scope.process_id.as_ref(),
+            causation_id: scope.causation_id.as_ref(),
+            trace_id: scope.trace_id.as_deref(),
+            span_id: scope.span_id.as_deref(),
+            payload: &self.payload,
+            refs: &self.refs,
+            prev: &self.prev,
+        };
+        let mut serializer = serde_json::Serializer::with_formatter(out, TerminalSafe);
+        line.serialize(&mut serializer)
+            .map_err(|source| LineError::Unwritable { source })
+    }
+
+    /// Reads one line. Classes and payload shapes this version does not know are kept as
+    /// [`Payload::Unknown`]; only a broken envelope is an error.
+    ///
+    /// # Errors
+    /// When the line is not UTF-8, not JSON, or lacks what every event has.
+    pub fn from_line(line: &[u8]) -> Result<Self, LineError> {
+        Self::read(line, Payload::from_json)
+    }
+
+    /// Reads one line and also names the fields this version does not know, as paths.
+    ///
+    /// # Errors
+    /// As [`Event::from_line`].
+    pub fn from_line_noting(line: &[u8]) -> Result<(Self, Vec<String>), LineError> {
+        let mut fields = Vec::new();
+        let mut envelope_fields = Vec::new();
+        let text = as_text(line)?;
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let _: Result<LineIn<'_>, _> = serde_ignored::deserialize(&mut deserializer, |path| {
+            envelope_fields.push(path.to_string());
+        });
+        let event = Self::read(line, |name, json| {
+            Payload::from_json_noting(name, json, |path| fields.push(format!("payload.{path}")))
+        })?;
+        envelope_fields.append(&mut fields);
+        Ok((event, envelope_fields))
+    }
+
+    fn read(line: &[u8], payload: impl FnOnce(&str, &str) -> Payload) -> Result<Self, LineError> {
+        let read: LineIn<'_> = serde_json::from_str(as_text(line)?)
+            .map_err(|source| LineError::NotAnEvent { source })?;
+        Ok(Self {
+            payload: payload(&read.r#type, read.payload.get()),
+            event_id: read.event_id,
+            timestamp: read.timestamp,
+            sequence: read.sequence,
+            schema_version: read.schema_version,
+            runtime_id: read.runtime_id,
+            session_id: read.session_id,
+            scope: Scope {
+                thread_id: read.thread_id,
+                turn_id: read.turn_id,
+                task_id: read.task_id,
+                run_id: read.run_id.or(read.attempt_id),
+                step_id: read.step_id,
+                tool_call_id: read.tool_call_id,
+                action_id: read.action_id,
+                subagent_id: read.subagent_id,
+                process_id: read.process_id,
+                causation_id: read.causation_id,
+                trace_id: read.trace_id,
+                span_id: read.span_id,
+            },
+            refs: read.refs,
+            prev: read.prev,
+        })
+    }
+}
+
+fn as_text(line: &[u8]) -> Result<&str, LineError> {
+    std::str::from_utf8(line).map_err(|error| LineError::NotUtf8 {
+        valid_up_to: error.valid_up_to(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::payload::tool::ToolIntent;
+    use crate::payload::work::TaskAccepted;
+
+    fn event(payload: Payload) -> Event {
+        Event {
+            event_id: "ev_1".parse().unwrap(),
+            timestamp: Timestamp::from_unix_millis(0),
+            sequence: 3,
+            schema_version: SCHEMA_VERSION.into(),
+            runtime_id: "rt_1".parse().unwrap(),
+            session_id: "ses_1".parse().unwrap(),
+            scope: Scope {
+                run_id: Some("run_1".parse().unwrap()),
+                ..Scope::default()
+            },
+            payload,
+            refs: Refs::default().with("output", "a").with("output", "b"),
+            prev: "sha256:00".into(),
+        }
+    }
+
+    #[test]
+    fn a_line_is_what_was_said() {
+        let accepted = event(
+            TaskAccepted {
+                assignee: "a".into(),
+            }
+            .into(),
+        );
+        let line = accepted.to_line().unwrap();
+        assert_eq!(
+            std::str::from_utf8(&line).unwrap(),
+            r#"{"type":"task.accepted","event_id":"ev_1","timestamp":"1970-01-01T00:00:00.000Z","sequence":3,"schema_version":"1","runtime_id":"rt_1","session_id":"ses_1","run_id":"run_1","attempt_id":"run_1","payload":{"assignee":"a"},"refs":{"output":["a","b"]},"prev":"sha256:00"}"#
+        );
+        assert_eq!(Event::from_line(&line).unwrap(), accepted);
+    }
+
+    #[test]
+    fn unknown_fields_and_classes_are_kept_and_named() {
+        let line = br#"{"type":"future.class","event_id":"e","timestamp":"1970-01-01T00:00:00Z","sequence":0,"schema_version":"7","runtime_id":"r","session_id":"s","colour":"red","payload":{"x":[1,2]},"refs":{},"prev":"p"}"#;
+        let (event, fields) = Event::from_line_noting(line).unwrap();
+        assert_eq!(event.payload.type_name(), "future.class");
+        assert_eq!(event.schema_version, "7");
+        assert_eq!(fields, ["colour"]);
+        let again = event.to_line().unwrap();
+        assert!(again.windows(9).any(|part| part == br#"{"x":[1,2"#));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_survives(text in ".*", reason in proptest::option::of(".*")) {
+            let intent = ToolIntent { tool_name: text, reason, ..ToolIntent::default() };
+            let event = event(intent.into());
+            let line = event.to_line().unwrap();
+            proptest::prop_assert!(!line.iter().any(|byte| *byte < 0x20 || *byte == 0x7F));
+            proptest::prop_assert_eq!(Event::from_line(&line).unwrap(), event);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! JSON text that cannot do anything to a terminal that prints it.
+
+use std::io;
+
+/// Escapes, besides what JSON demands, everything that can move a cursor, hide text or reorder it:
+/// DEL, C1 controls, line and paragraph separators, zero-width and bidirectional controls.
+pub(crate) struct TerminalSafe;
+
+impl serde_json::ser::Formatter for TerminalSafe {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, risky)) = first_risky(rest) {
+            writer.write_all(&rest.as_bytes()[..at])?;
+            write!(writer, "\\u{:04x}", u32::from(risky))?;
+            rest = &rest[at + risky.len_utf8()..];
+        }
+        writer.write_all(rest.as_bytes())
+    }
+}
+
+fn first_risky(text: &str) -> Option<(usize, char)> {
+    let bytes = text.as_bytes();
+    // Every risky character starts with one of these bytes, so plain text is passed in one look.
+    let mut from = 0;
+    while let Some(found) = bytes[from..]
+        .iter()
+        .position(|byte| matches!(byte, 0x7F | 0xC2 | 0xD8 | 0xE2 | 0xEF))
+    {
+        let at = from + found;
+        let character = text[at..].chars().next()?;
+        if is_risky(character) {
+            return Some((at, character));
+        }
+        from = at + character.len_utf8();
+    }
+    None
+}
+
+fn is_risky(character: char) -> bool {
+    matches!(character,
+        '\u{7F}'..='\u{9F}' | '\u{61C}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Serialize as _;
+
+    fn check(text: &str, expected: &str) {
+        let mut out = Vec::new();
+        let mut serializer = serde_json::Serializer::with_formatter(&mut out, super::TerminalSafe);
+        text.serialize(&mut serializer).unwrap();
+        assert_eq!(std::str::from_utf8(&out).unwrap(), expected);
+        assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), text);
+    }
+
+    #[test]
+    fn what_moves_the_cursor_is_written_as_an_escape() {
+        check("plain é ü 漢字 – “quoted”", "\"plain é ü 漢字 – “quoted”\"");
+        check(
+            "a\u{1b}[2K\u{7f}\u{9b}31m",
+            r#""a\u001b[2K\u007f\u009b31m""#,
+        );
+        check(
+            "x\u{202e}y\u{200b}\u{2028}\u{feff}",
+            r#""x\u202ey\u200b\u2028\ufeff""#,
+        );
+    }
+}

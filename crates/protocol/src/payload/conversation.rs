@@ -1,0 +1,420 @@
+//! Sessions, threads, turns and the queue: the containers everything else happens in.
+
+use crate::id::{ArtifactId, EvidenceId, SessionId, ThreadId, TurnId};
+use crate::payload::{ArtifactRef, SideEffect, Usage};
+use crate::record::{record, words};
+use crate::status::{Mode, Status, VerificationStatus};
+
+record! {
+    /// The first line of a log: a session exists.
+    SessionCreated {
+        title?: String,
+        /// SHA-256 of the project root's path, so that a log can be matched without naming it.
+        project_root_hash: String,
+        agent_version: String,
+        mode: Mode,
+        profile?: String,
+        config_hash?: String,
+        /// Where a forked session branched off.
+        parent?: SessionParent,
+    }
+}
+
+record! {
+    /// The place in another log a session continues from.
+    SessionParent {
+        session_id: SessionId,
+        sequence: u64,
+    }
+}
+
+record! {
+    /// Something about the session changed, or it ended.
+    SessionUpdated {
+        changed: SessionChanges,
+        reason: String,
+    }
+}
+
+record! {
+    /// What changed; fields that did not are missing.
+    SessionChanges {
+        title?: String,
+        mode?: Mode,
+        model?: String,
+        status?: Status,
+    }
+}
+
+words! {
+    /// What a thread is for.
+    ThreadRole {
+        Main = "main",
+        Subagent = "subagent",
+    }
+}
+
+record! {
+    /// An ordered context begins.
+    ThreadStarted {
+        parent_thread_id?: ThreadId,
+        role: ThreadRole,
+    }
+}
+
+record! {
+    /// The thread's status changed.
+    ThreadUpdated {
+        status: Status,
+        status_reason?: String,
+        active_turn_id?: TurnId,
+    }
+}
+
+words! {
+    /// Where an input came from.
+    TurnSource {
+        Cli = "cli",
+        Tui = "tui",
+        Queue = "queue",
+        Service = "service",
+    }
+}
+
+record! {
+    /// An input was received.
+    TurnSubmitted {
+        /// The user's text, masked; missing when it is in the artifact `input_ref`.
+        text?: String,
+        input_ref?: ArtifactId,
+        input_parts*: InputPart,
+        source: TurnSource,
+        status: Status,
+        idempotency_key?: String,
+    }
+}
+
+words! {
+    /// What a part of an input is.
+    InputPartKind {
+        Text = "text",
+        Image = "image",
+        File = "file",
+        Stdin = "stdin",
+    }
+}
+
+record! {
+    /// One part of an input besides its text.
+    InputPart {
+        kind: InputPartKind,
+        name?: String,
+        media_type?: String,
+        bytes: u64,
+        artifact?: ArtifactId,
+    }
+}
+
+record! {
+    /// Work on the input begins.
+    TurnStarted {
+        model: String,
+        mode: Mode,
+        budget: Budget,
+    }
+}
+
+record! {
+    /// Ceilings of a turn; a missing one is not set.
+    Budget {
+        max_steps?: u64,
+        max_tokens?: u64,
+        max_cost?: f64,
+        timeout_ms?: u64,
+    }
+}
+
+words! {
+    /// How a turn that ran to its end went.
+    TurnOutcome {
+        /// Something that was needed was refused or is missing.
+        Degraded = "degraded",
+        Completed = "completed",
+    }
+}
+
+record! {
+    /// The turn ran to its end, computed from facts that are on disk.
+    TurnCompleted {
+        outcome: TurnOutcome,
+        /// Why the model stopped, e.g. `end_turn`.
+        stop_reason: String,
+        final_text?: String,
+        final_text_ref?: ArtifactId,
+        verification: Verification,
+        files_changed*: SideEffect,
+        usage: Usage,
+        cost?: f64,
+        steps?: u64,
+        refused_calls?: u64,
+        duration_ms?: u64,
+    }
+}
+
+record! {
+    /// What the log shows about verification of the turn's work.
+    Verification {
+        status: VerificationStatus,
+        evidence_ids*: EvidenceId,
+        command?: String,
+        exit_code?: i32,
+    }
+}
+
+record! {
+    /// The turn ended before its end.
+    TurnFailed {
+        /// `failed`, `cancelled` or `timed_out`.
+        status: Status,
+        /// Which part failed, e.g. `model`, `runtime`, `limit`, `user`.
+        category: String,
+        code: String,
+        message: String,
+        retryable: bool,
+        last_stable_sequence?: u64,
+        usage?: Usage,
+        cost?: f64,
+        files_changed*: SideEffect,
+    }
+}
+
+record! {
+    /// What is being done or waited for, in words for people.
+    RunStatus {
+        phase: Status,
+        title: String,
+        detail?: String,
+        checkpoints*: String,
+        metadata: RunMetadata,
+    }
+}
+
+record! {
+    /// Facts beside a run status.
+    RunMetadata {
+        step?: u64,
+        attempt?: u64,
+        retry_in_ms?: u64,
+        waiting_for?: String,
+    }
+}
+
+words! {
+    /// What happened to the queue.
+    QueueOperation {
+        Added = "added",
+        Removed = "removed",
+        Promoted = "promoted",
+        Started = "started",
+        Cleared = "cleared",
+    }
+}
+
+words! {
+    /// What happens to input that arrives while a turn runs.
+    QueuePolicy {
+        /// It waits for the turn's end.
+        Queue = "queue",
+        /// It joins the running turn at the next safe boundary.
+        Steer = "steer",
+    }
+}
+
+record! {
+    /// The queue of inputs changed.
+    QueueChanged {
+        op: QueueOperation,
+        queued_turn_id?: TurnId,
+        order*: TurnId,
+        policy: QueuePolicy,
+    }
+}
+
+record! {
+    /// A read model was written as a cache.
+    SnapshotUpdated {
+        name: String,
+        path: String,
+        sha256: String,
+        as_of_sequence: u64,
+    }
+}
+
+record! {
+    /// A cached read model disagreed with the log and was rebuilt; the log wins.
+    SnapshotRepaired {
+        name: String,
+        reason: String,
+        as_of_sequence: u64,
+    }
+}
+
+record! {
+    /// Something unusual that does not stop the work.
+    RuntimeWarning {
+        code: String,
+        message: String,
+        evidence_refs*: String,
+    }
+}
+
+record! {
+    /// Something that stops the work.
+    RuntimeError {
+        code: String,
+        message: String,
+        fatal: bool,
+        refs*: String,
+    }
+}
+
+record! {
+    /// A part of the log was read for display or resume.
+    HistoryWindowLoaded {
+        from_sequence: u64,
+        to_sequence: u64,
+        cursor?: u64,
+    }
+}
+
+words! {
+    /// Whether a history could be rebuilt whole.
+    HistoryStatus {
+        Degraded = "degraded",
+        Complete = "complete",
+    }
+}
+
+record! {
+    /// The state was rebuilt from the log.
+    HistoryReconstructed {
+        /// `log`, or the sequence of the cached read model it started from.
+        from: String,
+        status: HistoryStatus,
+        gaps*: HistoryGap,
+        /// Bytes of a torn last line that were cut off on opening.
+        cut_bytes?: u64,
+        reason?: String,
+    }
+}
+
+record! {
+    /// Something the log does not show.
+    HistoryGap {
+        from_sequence: u64,
+        to_sequence: u64,
+        reason: String,
+    }
+}
+
+record! {
+    /// Files are about to be taken back.
+    HistoryRollbackStarted {
+        target_sequence: u64,
+        reason: String,
+        files*: String,
+    }
+}
+
+record! {
+    /// Files were taken back.
+    HistoryRollbackCompleted {
+        target_sequence: u64,
+        removed_turns*: TurnId,
+        files_restored*: SideEffect,
+        files_refused*: RefusedFile,
+    }
+}
+
+record! {
+    /// A file that was not taken back, and why.
+    RefusedFile {
+        path: String,
+        reason: String,
+    }
+}
+
+record! {
+    /// An artifact was written or seen.
+    ArtifactChanged {
+        artifact_id: ArtifactId,
+        kind: ArtifactKind,
+        /// Relative to the session directory.
+        path: String,
+        media_type: String,
+        bytes: u64,
+        sha256: String,
+        /// The event, call or request that made it.
+        producer_ref?: String,
+        redacted: bool,
+    }
+}
+
+words! {
+    /// What an artifact holds.
+    ArtifactKind {
+        Other = "other",
+        CommandOutput = "command_output",
+        /// Which ranges of a command output were stderr.
+        OutputIndex = "output_index",
+        Diff = "diff",
+        Before = "before",
+        After = "after",
+        ModelInput = "model_input",
+        ModelOutput = "model_output",
+        Catalog = "catalog",
+        ToolInput = "tool_input",
+        ToolResult = "tool_result",
+        UserInput = "user_input",
+        Summary = "summary",
+        Report = "report",
+        Image = "image",
+    }
+}
+
+words! {
+    /// What an evidence record is about.
+    EvidenceKind {
+        Verification = "verification",
+        Replay = "replay",
+        Review = "review",
+        EvidencePack = "evidence_pack",
+        Report = "report",
+    }
+}
+
+words! {
+    /// What an evidence record says.
+    EvidenceStatus {
+        Unverified = "unverified",
+        Passed = "passed",
+        Failed = "failed",
+        Stale = "stale",
+        Exported = "exported",
+    }
+}
+
+record! {
+    /// A verification ran, or a replay, review or report was made.
+    EvidenceChanged {
+        evidence_id: EvidenceId,
+        kind: EvidenceKind,
+        status: EvidenceStatus,
+        command?: String,
+        cwd?: String,
+        exit_code?: i32,
+        /// Whether it ran after the last change to project files.
+        covers_edits?: bool,
+        artifacts*: ArtifactRef,
+    }
+}

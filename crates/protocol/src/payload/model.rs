@@ -1,0 +1,449 @@
+//! What was sent to a model, what it said, what it cost, and what it was shown.
+
+use crate::id::{ActionId, ArtifactId, ContextId, EvidenceId, ModelRequestId, ToolCallId, TurnId};
+use crate::payload::Usage;
+use crate::record::{record, words};
+
+record! {
+    /// One attempt to ask a model went on the wire.
+    ModelRequested {
+        /// Counts the model requests of the session from 1.
+        request_no: u64,
+        /// Counts the attempts of this request from 1.
+        attempt: u64,
+        provider: String,
+        model: String,
+        /// The wire dialect: `openai-chat`, `openai-responses`, `anthropic-messages` or `scripted`.
+        strategy: String,
+        model_request_id: ModelRequestId,
+        tool_catalog_ref?: ArtifactId,
+        tool_catalog_hash?: String,
+        context_ref?: ContextId,
+        /// The exact bytes that were sent; missing when that is switched off.
+        input_ref?: ArtifactId,
+        /// SHA-256 of the exact bytes that were sent.
+        input_hash: String,
+        input_bytes: u64,
+        prompt_evidence: PromptEvidence,
+        options: ModelOptions,
+    }
+}
+
+record! {
+    /// A summary of the prompt that holds none of its text.
+    PromptEvidence {
+        render_mode: String,
+        profile?: String,
+        prompt_hash: String,
+        message_count: u64,
+        roles*: String,
+        modalities*: String,
+        text_parts: u64,
+        image_parts: u64,
+        media_count: u64,
+    }
+}
+
+record! {
+    /// How the model was asked.
+    ModelOptions {
+        max_output_tokens?: u64,
+        temperature?: f64,
+        tool_choice?: String,
+        reasoning_effort?: String,
+    }
+}
+
+record! {
+    /// Text as it streamed in, coalesced.
+    ModelDelta {
+        model_request_id: ModelRequestId,
+        /// Bytes of text before this piece.
+        index: u64,
+        text: String,
+    }
+}
+
+record! {
+    /// The model's answer is whole.
+    ModelCompleted {
+        model_request_id: ModelRequestId,
+        stop_reason: String,
+        text?: String,
+        text_ref?: ArtifactId,
+        tool_call_ids*: ToolCallId,
+        usage: Usage,
+        request_id?: String,
+        provider?: String,
+        latency_ms: u64,
+        first_token_ms?: u64,
+        /// What has to be sent back with the next request, e.g. signed reasoning.
+        continuation_ref?: ArtifactId,
+    }
+}
+
+words! {
+    /// Why a model request failed.
+    ModelFailureKind {
+        Unknown = "unknown",
+        Auth = "auth",
+        RateLimit = "rate_limit",
+        Quota = "quota",
+        Timeout = "timeout",
+        Overloaded = "overloaded",
+        ServerError = "server_error",
+        BadRequest = "bad_request",
+        ContextLength = "context_length",
+        StreamInterrupted = "stream_interrupted",
+        Malformed = "malformed",
+        MalformedToolCall = "malformed_tool_call",
+        Refused = "refused",
+        Unsupported = "unsupported",
+        Network = "network",
+        Tls = "tls",
+        Cancelled = "cancelled",
+    }
+}
+
+record! {
+    /// An attempt to ask a model failed.
+    ModelFailed {
+        model_request_id: ModelRequestId,
+        attempt: u64,
+        kind: ModelFailureKind,
+        http_status?: u16,
+        retryable: bool,
+        request_id?: String,
+        message: String,
+        hint?: String,
+        retry_in_ms?: u64,
+        /// Text that had arrived before the failure.
+        partial_text?: String,
+    }
+}
+
+record! {
+    /// Reasoning as it streamed in, coalesced.
+    ReasoningDelta {
+        model_request_id: ModelRequestId,
+        index: u64,
+        bytes: u64,
+        text?: String,
+    }
+}
+
+record! {
+    /// The model's reasoning, apart from its answer.
+    ReasoningSummary {
+        model_request_id: ModelRequestId,
+        text?: String,
+        text_ref?: ArtifactId,
+    }
+}
+
+words! {
+    /// How much of a source is in the model input.
+    ContextMode {
+        Reference = "reference",
+        Summary = "summary",
+        Excerpt = "excerpt",
+        Full = "full",
+    }
+}
+
+words! {
+    /// How far content may be believed.
+    Trust {
+        /// Output of a tool: data, never an instruction.
+        ToolOutputUntrusted = "tool_output_untrusted",
+        /// Instructions found in the project.
+        ProjectInstructions = "project_instructions",
+        /// What the model said before.
+        Model = "model",
+        /// What the user said.
+        User = "user",
+        /// What this program says.
+        System = "system",
+    }
+}
+
+record! {
+    /// What the next model input holds, decided before it is sent.
+    ContextResolved {
+        context_id: ContextId,
+        model_request_no: u64,
+        included*: ContextItem,
+        omitted*: ContextOmission,
+        missing*: MissingFact,
+        memory_refs*: String,
+        source_refs*: String,
+        file_refs*: FileRef,
+        session_refs*: String,
+        policy_facts: PolicyFacts,
+        instruction_refs*: FileRef,
+        budget: ContextBudget,
+        /// SHA-256 of the neutral form of the input.
+        input_hash: String,
+    }
+}
+
+record! {
+    /// A part of the model input.
+    ContextItem {
+        source: String,
+        reference?: String,
+        mode: ContextMode,
+        trust: Trust,
+        /// An estimate.
+        tokens: u64,
+        reason?: String,
+    }
+}
+
+record! {
+    /// Something that was left out of the model input.
+    ContextOmission {
+        source: String,
+        reference?: String,
+        reason: String,
+    }
+}
+
+record! {
+    /// A fact the model input should hold and does not.
+    MissingFact {
+        fact: String,
+        /// `unknown`, `unavailable`, `stale` or `blocked`.
+        status: String,
+    }
+}
+
+record! {
+    /// A file as it was when it was used.
+    FileRef {
+        path: String,
+        sha256: String,
+        range?: String,
+    }
+}
+
+record! {
+    /// The policy in force when the input was made.
+    PolicyFacts {
+        mode: String,
+        sandbox: String,
+        on_ask?: String,
+    }
+}
+
+record! {
+    /// Tokens of a model input; estimates until the provider has counted.
+    ContextBudget {
+        window_tokens?: u64,
+        estimated_tokens: u64,
+        /// The provider's own count of the last input.
+        last_input_tokens?: u64,
+        cached_tokens?: u64,
+    }
+}
+
+words! {
+    /// Why history is compacted.
+    CompactionTrigger {
+        Threshold = "threshold",
+        User = "user",
+        ContextLength = "context_length",
+    }
+}
+
+record! {
+    /// Compaction begins.
+    ContextCompactionStarted {
+        trigger: CompactionTrigger,
+        turns*: TurnId,
+        tokens_before: u64,
+    }
+}
+
+record! {
+    /// Older history is now represented by a fact sheet and a summary.
+    ContextCompactionCompleted {
+        trigger: CompactionTrigger,
+        turns*: TurnId,
+        summary_ref: ArtifactId,
+        summary_preview: String,
+        preserved: Preserved,
+        dropped*: String,
+        /// The event up to which history is summarised.
+        up_to_sequence: u64,
+        continuation_ref?: String,
+        tokens_before: u64,
+        tokens_after: u64,
+        /// Whether the prose came from the model or the fact sheet stands alone.
+        summarised_by_model: bool,
+    }
+}
+
+record! {
+    /// What compaction never drops.
+    Preserved {
+        action_ids*: ActionId,
+        incidents*: String,
+        evidence_ids*: EvidenceId,
+        requests*: TurnId,
+    }
+}
+
+record! {
+    /// Compaction failed; history is as before.
+    ContextCompactionFailed {
+        trigger: CompactionTrigger,
+        error: String,
+        retryable: bool,
+    }
+}
+
+record! {
+    /// What a task needs from a model.
+    TaskProfileResolved {
+        kind: String,
+        required_capabilities*: String,
+        latency?: String,
+        budget_class?: String,
+        source: String,
+    }
+}
+
+record! {
+    /// A provider and a model.
+    ModelChoice {
+        provider: String,
+        model: String,
+    }
+}
+
+record! {
+    /// A model that could serve, or why it cannot.
+    RoutingCandidate {
+        provider: String,
+        model: String,
+        capabilities*: String,
+        excluded_reason?: String,
+    }
+}
+
+record! {
+    /// The models that could serve.
+    RoutingCandidatesResolved {
+        candidates*: RoutingCandidate,
+        count: u64,
+    }
+}
+
+record! {
+    /// The model that was chosen.
+    RoutingDecided {
+        requested: ModelChoice,
+        selected: ModelChoice,
+        reason: String,
+        /// Which setting decided: `flag`, `environment`, `config`, `detected`, `default`.
+        source: String,
+        candidate_count: u64,
+        fallback_chain*: ModelChoice,
+        limit_state?: String,
+    }
+}
+
+record! {
+    /// Another model took over.
+    RoutingFallbackApplied {
+        from: ModelChoice,
+        to: ModelChoice,
+        reason: String,
+        error_ref?: String,
+    }
+}
+
+record! {
+    /// No model can serve.
+    RoutingNotPossible {
+        missing*: String,
+        required_action: String,
+    }
+}
+
+record! {
+    /// Only one model can serve.
+    RoutingSingleCandidate {
+        selected: ModelChoice,
+        capability_gap?: String,
+    }
+}
+
+record! {
+    /// What a request is expected to cost at most.
+    CostEstimated {
+        model_request_id: ModelRequestId,
+        amount?: f64,
+        currency: String,
+        basis: String,
+    }
+}
+
+record! {
+    /// What a request cost; a missing amount means unknown, not free.
+    CostRecorded {
+        model_request_id: ModelRequestId,
+        usage: Usage,
+        amount?: f64,
+        currency: String,
+        price_source: String,
+        session_total?: f64,
+    }
+}
+
+record! {
+    /// The provider said to slow down.
+    RateLimitHit {
+        provider: String,
+        retry_after_ms?: u64,
+        scope?: String,
+    }
+}
+
+words! {
+    /// What is limited.
+    LimitKind {
+        Policy = "policy",
+        Steps = "steps",
+        Tokens = "tokens",
+        Cost = "cost",
+        Time = "time",
+    }
+}
+
+record! {
+    /// A ceiling was set or changed.
+    LimitChanged {
+        limit: LimitKind,
+        old?: f64,
+        new?: f64,
+        source: String,
+    }
+}
+
+record! {
+    /// A ceiling is near.
+    QuotaLow {
+        limit: LimitKind,
+        remaining: f64,
+    }
+}
+
+record! {
+    /// A ceiling stops the work.
+    QuotaBlocked {
+        limit: LimitKind,
+        required_action: String,
+    }
+}

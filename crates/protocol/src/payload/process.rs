@@ -1,0 +1,217 @@
+//! Commands: the boundary that really held, and what ran inside it.
+
+use crate::id::{ArtifactId, InvocationId, ProcessId};
+use crate::record::{record, words};
+
+words! {
+    /// How much of the boundary holds.
+    SandboxStatus {
+        Unavailable = "unavailable",
+        Partial = "partial",
+        Full = "full",
+        Off = "off",
+    }
+}
+
+record! {
+    /// The boundary around a command, as enforced, before the command starts.
+    SandboxApplied {
+        profile_id: String,
+        /// What enforces it, e.g. `namespaces+landlock+seccomp`, `bubblewrap`, `none`.
+        mechanism: String,
+        abi?: u32,
+        status: SandboxStatus,
+        layers*: SandboxLayer,
+        read_roots*: String,
+        write_roots*: String,
+        hidden*: String,
+        protected*: String,
+        /// `off`, `loopback` or `host`.
+        network: String,
+        env_keys*: String,
+        process_limits: ProcessLimits,
+        cwd: String,
+        reason?: String,
+        /// SHA-256 of the enforcement report.
+        report_hash?: String,
+    }
+}
+
+record! {
+    /// One layer and whether it holds.
+    SandboxLayer {
+        name: String,
+        holds: bool,
+        detail?: String,
+    }
+}
+
+record! {
+    /// Ceilings for a command; a missing one is not set.
+    ProcessLimits {
+        processes?: u64,
+        open_files?: u64,
+        file_bytes?: u64,
+        data_bytes?: u64,
+        output_bytes?: u64,
+        timeout_ms?: u64,
+    }
+}
+
+words! {
+    /// What was refused.
+    ViolationKind {
+        Other = "other",
+        Read = "read",
+        Write = "write",
+        Network = "network",
+        Exec = "exec",
+        Syscall = "syscall",
+        ProtectedPath = "protected_path",
+        Limit = "limit",
+    }
+}
+
+words! {
+    /// How it was noticed. Absence of violations is never claimed.
+    Detection {
+        Unknown = "unknown",
+        Errno = "errno",
+        SeccompNotification = "seccomp_notification",
+        BeforeAfterComparison = "before_after_comparison",
+        InferredFromOutput = "inferred_from_output",
+        KernelAudit = "kernel_audit",
+    }
+}
+
+record! {
+    /// Something a command tried was refused or undone.
+    SandboxViolation {
+        kind: ViolationKind,
+        target?: String,
+        /// The refused system call, where one is known.
+        call?: String,
+        count: u64,
+        detection: Detection,
+        process_id?: ProcessId,
+        invocation_id?: InvocationId,
+        /// The one rule or setting that would permit it.
+        permitted_by?: String,
+    }
+}
+
+record! {
+    /// A command starts.
+    ProcessStarted {
+        process_id: ProcessId,
+        command_summary: String,
+        argv0: String,
+        cwd: String,
+        /// The `sandbox.applied` event.
+        sandbox_ref: String,
+        tty: bool,
+        env_keys*: String,
+        network: bool,
+        os_pid?: u32,
+        background: bool,
+    }
+}
+
+words! {
+    /// Which stream.
+    StreamName {
+        Stdout = "stdout",
+        Stderr = "stderr",
+        /// Both, interleaved as they came.
+        Mixed = "mixed",
+    }
+}
+
+record! {
+    /// A command printed something; coalesced.
+    ProcessOutput {
+        process_id: ProcessId,
+        stream: StreamName,
+        offset: u64,
+        bytes: u64,
+        preview?: String,
+    }
+}
+
+record! {
+    /// A command was given input.
+    ProcessInput {
+        process_id: ProcessId,
+        bytes: u64,
+        sha256: String,
+        by: String,
+    }
+}
+
+record! {
+    /// A command ended by itself.
+    ProcessCompleted {
+        process_id: ProcessId,
+        exit_code?: i32,
+        signal?: i32,
+        duration_ms: u64,
+        /// Both streams interleaved, the raw bytes as they came.
+        output_ref?: ArtifactId,
+        /// Which ranges of the output were stderr.
+        output_index_ref?: ArtifactId,
+        stdout_bytes: u64,
+        stderr_bytes: u64,
+        cwd_after?: String,
+        sandbox: SandboxSummary,
+    }
+}
+
+record! {
+    /// What the boundary noticed during the run.
+    SandboxSummary {
+        violations: u64,
+        quarantined*: String,
+    }
+}
+
+words! {
+    /// Why a command did not start or could not be followed.
+    ProcessFailureCategory {
+        Io = "io",
+        Spawn = "spawn",
+        Sandbox = "sandbox",
+        Timeout = "timeout",
+    }
+}
+
+record! {
+    /// A command did not start, or its end could not be seen.
+    ProcessFailed {
+        process_id?: ProcessId,
+        category: ProcessFailureCategory,
+        message: String,
+    }
+}
+
+words! {
+    /// Who ended a command.
+    TerminatedBy {
+        Policy = "policy",
+        User = "user",
+        Shutdown = "shutdown",
+        Parent = "parent",
+    }
+}
+
+record! {
+    /// A command was ended.
+    ProcessTerminated {
+        process_id: ProcessId,
+        by: TerminatedBy,
+        signal: i32,
+        reason: String,
+        output_ref?: ArtifactId,
+        output_index_ref?: ArtifactId,
+        duration_ms?: u64,
+    }
+}

@@ -1,0 +1,95 @@
+//! The words for how far something is and how it ended.
+
+use crate::record::words;
+
+/// A word that is not in its set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{word}` is not one of {expected}")]
+pub struct UnknownWord {
+    word: String,
+    expected: String,
+}
+
+impl UnknownWord {
+    pub(crate) fn new(word: &str, expected: impl Iterator<Item = &'static str>) -> Self {
+        let shown = word.chars().take(64).flat_map(char::escape_debug).collect();
+        Self {
+            word: shown,
+            expected: expected.collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+words! {
+    /// Where a thread, turn or task stands. `Unknown` is what a read model says when the log does
+    /// not show it; it is never written.
+    Status {
+        Unknown = "unknown",
+        Accepted = "accepted",
+        Queued = "queued",
+        Preparing = "preparing",
+        Running = "running",
+        WaitingInput = "waiting_input",
+        WaitingPermission = "waiting_permission",
+        WaitingResource = "waiting_resource",
+        Blocked = "blocked",
+        Streaming = "streaming",
+        Retrying = "retrying",
+        Lost = "lost",
+        TimedOut = "timed_out",
+        Completed = "completed",
+        Failed = "failed",
+        Cancelled = "cancelled",
+        Stale = "stale",
+        Idle = "idle",
+        Ended = "ended",
+    }
+}
+
+impl Status {
+    /// Whether nothing more will happen without a new request.
+    #[must_use]
+    pub const fn is_terminal(self) -> bool {
+        matches!(
+            self,
+            Self::Lost
+                | Self::TimedOut
+                | Self::Completed
+                | Self::Failed
+                | Self::Cancelled
+                | Self::Ended
+        )
+    }
+}
+
+words! {
+    /// How much may be done without asking. Modes are ceilings: no allow rule lifts one.
+    Mode {
+        /// Nothing may be written; commands only where they are proven to read.
+        ReadOnly = "read-only",
+        /// Reading is free, the rest asks.
+        Ask = "ask",
+        /// Edits inside the project are free.
+        AcceptEdits = "accept-edits",
+        /// Commands are free as long as the full sandbox holds them.
+        Auto = "auto",
+        /// No asking; sandbox and deny rules still hold.
+        Full = "full",
+    }
+}
+
+words! {
+    /// What the facts say about whether the work was checked.
+    VerificationStatus {
+        /// No verification was run, although files changed.
+        Unverified = "unverified",
+        /// The last run passed and nothing changed since.
+        Passed = "passed",
+        /// The last run failed.
+        Failed = "failed",
+        /// Files changed after the last run.
+        Stale = "stale",
+        /// Nothing changed, so there was nothing to verify.
+        NotApplicable = "not_applicable",
+    }
+}
