@@ -1,6 +1,8 @@
 //! The published description of the vocabulary is made from the code and kept current:
 //! `AGENT_UPDATE_DOCS=1 cargo test -p agent-protocol --test docs` writes it anew.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // a test: a failure is the report
+
 use std::fmt::Write as _;
 use std::path::Path;
 
