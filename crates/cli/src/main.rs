@@ -1,1 +1,57 @@
-fn main() {}
+//! The binary `agent`: arguments, configuration, wiring and exit codes.
+//!
+//! This crate joins the others and decides nothing they decide: it reads the command line, the
+//! environment, the clock and the configuration files, hands them to the libraries as values, and
+//! turns what comes back into text, JSON and an [exit code](exit::Exit). No other crate reads the
+//! environment, the home directory or the clock.
+//!
+//! What it deliberately cannot do: it has no allow or deny rules of its own, it never writes an
+//! event except through the session crate, and it prints nothing a file or a model supplied
+//! without [escaping it](output::visible).
+//!
+//! Where to start: [`arguments`] is the list of commands, [`app::App`] is what each of them gets,
+//! and [`commands`] has one file per command. [`config`] explains how layers of settings become
+//! one value with an origin.
+
+mod app;
+mod arguments;
+mod commands;
+mod exit;
+mod failure;
+mod host;
+mod output;
+mod project;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::app::App;
+use crate::arguments::Arguments;
+use crate::exit::Exit;
+
+fn main() -> ExitCode {
+    // Nothing is read before the arguments are understood, so that `--version` stays cheap.
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error),
+    };
+    let errors = output::Errors::new(arguments.global.color, arguments.global.quiet);
+    let ended = App::new(&arguments.global).and_then(|app| commands::run(arguments.command, &app));
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(failure) => errors.report(&failure).into(),
+    }
+}
+
+/// Help and version are answers, everything else the parser says is a usage error.
+fn usage(error: &clap::Error) -> ExitCode {
+    let printed = error.print();
+    if error.use_stderr() {
+        Exit::Usage.into()
+    } else if printed.is_err() {
+        Exit::OutputClosed.into()
+    } else {
+        Exit::Done.into()
+    }
+}

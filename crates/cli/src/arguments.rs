@@ -1,0 +1,56 @@
+//! The command line. Each command's own arguments are in its file under [`crate::commands`].
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{commands, exit};
+
+/// A local coding agent that governs each tool call and records every step.
+///
+/// The model proposes; the runtime decides, confines and records. Everything shown can be read
+/// back from the session log in `.agent/sessions`, and checked.
+#[derive(Debug, Parser)]
+#[command(
+    name = "agent",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = exit::HELP
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command understands.
+#[derive(Args, Debug)]
+pub(crate) struct GlobalArgs {
+    /// Work in this directory instead of the current one
+    #[arg(short = 'C', long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) cwd: Option<PathBuf>,
+    /// When to use colours; `auto` means on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorChoice,
+    /// Say only what was asked for: no notes
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+/// What can be asked for.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Completions(commands::completions::CompletionsArgs),
+    #[command(hide = true)]
+    Man(commands::man::ManArgs),
+}

@@ -1,0 +1,17 @@
+//! One file per command. A command gets the [`App`] and its own arguments, and says how it ended.
+
+pub(crate) mod completions;
+pub(crate) mod man;
+
+use crate::app::App;
+use crate::arguments::Command;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Does what was asked for.
+pub(crate) fn run(command: Command, app: &App) -> Result<Exit, Failure> {
+    match command {
+        Command::Completions(arguments) => completions::run(&arguments, app),
+        Command::Man(arguments) => man::run(&arguments, app),
+    }
+}

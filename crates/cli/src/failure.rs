@@ -1,0 +1,75 @@
+//! A command that could not do its work: an error chain, an exit code and perhaps advice.
+
+use std::io;
+
+use crate::exit::Exit;
+
+/// Why a command ended without doing what it was asked for.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) error: anyhow::Error,
+    /// What the user can do about it; never a part of the error itself.
+    pub(crate) hints: Vec<String>,
+}
+
+impl Failure {
+    /// The command line or the configuration is wrong and nothing was started.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Usage,
+            error: anyhow::Error::msg(message.into()),
+            hints: Vec::new(),
+        }
+    }
+
+    /// Adds advice.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Ends with this code instead.
+    pub(crate) fn exit(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
+    /// Whether the only thing that went wrong is that nobody reads our output any more.
+    pub(crate) fn is_closed_output(&self) -> bool {
+        self.error.chain().any(|cause| {
+            cause
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        })
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self {
+            exit: Exit::Failed,
+            error,
+            hints: Vec::new(),
+        }
+    }
+}
+
+/// Turns the error of a library into a [`Failure`].
+pub(crate) trait OrFail<T> {
+    /// The work was tried and failed.
+    fn or_fail(self) -> Result<T, Failure>;
+
+    /// Nothing was started.
+    fn or_usage(self) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrFail<T> for Result<T, E> {
+    fn or_fail(self) -> Result<T, Failure> {
+        self.map_err(|error| Failure::from(error.into()))
+    }
+
+    fn or_usage(self) -> Result<T, Failure> {
+        self.or_fail().map_err(|failure| failure.exit(Exit::Usage))
+    }
+}

@@ -1,0 +1,228 @@
+//! The machine as the process finds it. This is the only place that reads the environment, the
+//! home directory, the clock and the system's randomness; everything below gets them as values.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, OpenOptions};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use agent_protocol::id::{IdMint, RuntimeId};
+use agent_protocol::{Clock, Timestamp};
+use anyhow::Context as _;
+
+/// The one file an administrator owns. It is not moved by `AGENT_HOME`: otherwise setting a
+/// variable would be enough to leave it.
+const MANAGED_CONFIG: &str = "/etc/agent/config.toml";
+
+/// What the process was given.
+pub(crate) struct Host {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<IdMint>,
+    pub(crate) environment: Environment,
+    pub(crate) directories: Directories,
+    /// Where the command was started, or where `--cwd` points.
+    pub(crate) cwd: PathBuf,
+}
+
+/// The places that belong to the user, and the one that belongs to the administrator.
+#[derive(Clone, Debug)]
+pub(crate) struct Directories {
+    pub(crate) user_config: PathBuf,
+    pub(crate) managed_config: PathBuf,
+    /// Chain anchors, trust decisions, this installation's id.
+    pub(crate) state: PathBuf,
+}
+
+/// The environment as it was when the process started.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Environment(BTreeMap<OsString, OsString>);
+
+impl Environment {
+    /// The value of a variable; an empty one counts as not set, as is the custom for switches.
+    pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
+        self.0
+            .get(OsStr::new(name))
+            .map(OsString::as_os_str)
+            .filter(|value| !value.is_empty())
+    }
+}
+
+impl FromIterator<(OsString, OsString)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (OsString, OsString)>>(variables: I) -> Self {
+        Self(variables.into_iter().collect())
+    }
+}
+
+/// The real clock.
+struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Timestamp::from_unix_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+impl Host {
+    /// Reads the machine. `cwd` is the directory the user asked for, if any.
+    pub(crate) fn read(cwd: Option<&Path>) -> anyhow::Result<Self> {
+        let environment: Environment = std::env::vars_os().collect();
+        let started_in =
+            std::env::current_dir().context("cannot find out the current directory")?;
+        let cwd = match cwd {
+            Some(asked) => {
+                let asked = started_in.join(asked);
+                let real = fs::canonicalize(&asked)
+                    .with_context(|| format!("cannot work in `{}`", asked.display()))?;
+                if !real.is_dir() {
+                    anyhow::bail!("cannot work in `{}`: not a directory", asked.display());
+                }
+                real
+            }
+            None => started_in,
+        };
+        let directories = Directories::find(&environment)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        // The standard library keys its hashers from the system's random source.
+        let seed = RandomState::new().hash_one(std::process::id());
+        Ok(Self {
+            ids: Arc::new(IdMint::new(Arc::clone(&clock), seed)),
+            clock,
+            environment,
+            directories,
+            cwd,
+        })
+    }
+
+    /// The id of this installation, made on first use.
+    pub(crate) fn runtime_id(&self) -> anyhow::Result<RuntimeId> {
+        let file = self.directories.state.join("runtime_id");
+        let doing = || {
+            format!(
+                "cannot read the id of this installation in `{}`",
+                file.display()
+            )
+        };
+        match fs::read_to_string(&file) {
+            Ok(text) => return text.trim().parse().with_context(doing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(doing),
+        }
+        let id: RuntimeId = self.ids.mint();
+        write_private_once(&file, format!("{id}\n").as_bytes()).with_context(|| {
+            format!(
+                "cannot keep the id of this installation in `{}`",
+                file.display()
+            )
+        })?;
+        // Another process may have been first; what is in the file counts.
+        let text = fs::read_to_string(&file).with_context(doing)?;
+        text.trim().parse().with_context(doing)
+    }
+}
+
+impl Directories {
+    fn find(environment: &Environment) -> anyhow::Result<Self> {
+        let managed_config = PathBuf::from(MANAGED_CONFIG);
+        if let Some(home) = environment.get("AGENT_HOME") {
+            let home = std::path::absolute(home).context("cannot use `AGENT_HOME`")?;
+            return Ok(Self {
+                user_config: home.join("config.toml"),
+                state: home.join("state"),
+                managed_config,
+            });
+        }
+        let platform = directories::ProjectDirs::from("", "", "agent")
+            .context("cannot find a home directory: set HOME or AGENT_HOME")?;
+        let state = platform
+            .state_dir()
+            .unwrap_or_else(|| platform.data_local_dir());
+        Ok(Self {
+            user_config: platform.config_dir().join("config.toml"),
+            state: state.to_path_buf(),
+            managed_config,
+        })
+    }
+}
+
+/// Whether the user's environment is content with colours. Apart from [`Host`], because errors
+/// are printed even when the rest of the machine could not be read.
+pub(crate) fn terminal_takes_colors() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    !refused && !dumb
+}
+
+/// Writes a file only its owner can read, unless there is one already.
+fn write_private_once(file: &Path, content: &[u8]) -> io::Result<()> {
+    if let Some(directory) = file.parent() {
+        create_private_dir(directory)?;
+    }
+    // Written beside and linked into place, so that nobody ever reads half an id.
+    let draft = file.with_extension(format!("new.{}", std::process::id()));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&draft)?.write_all(content)?;
+    let linked = match fs::hard_link(&draft, file) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    };
+    fs::remove_file(&draft)?;
+    linked
+}
+
+/// Creates a directory of the user's own, and its parents.
+pub(crate) fn create_private_dir(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host_in(home: &Path) -> Host {
+        let environment: Environment = [("AGENT_HOME".into(), home.as_os_str().to_owned())]
+            .into_iter()
+            .collect();
+        Host {
+            directories: Directories::find(&environment).unwrap(),
+            environment,
+            ..Host::read(None).unwrap()
+        }
+    }
+
+    #[test]
+    fn the_installation_keeps_its_id() {
+        let home = tempfile::tempdir().unwrap();
+        let first = host_in(home.path()).runtime_id().unwrap();
+        let second = host_in(home.path()).runtime_id().unwrap();
+        assert_eq!(first, second);
+        assert!(first.as_str().starts_with("rt_"), "{first}");
+        let left: Vec<_> = fs::read_dir(home.path().join("state")).unwrap().collect();
+        assert_eq!(left.len(), 1, "no draft is left behind: {left:?}");
+    }
+
+    #[test]
+    fn a_broken_id_is_an_error_not_a_new_id() {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("state")).unwrap();
+        fs::write(home.path().join("state/runtime_id"), "../x\n").unwrap();
+        assert!(host_in(home.path()).runtime_id().is_err());
+    }
+
+    #[test]
+    fn an_empty_variable_is_not_set() {
+        let environment: Environment = [("NO_COLOR".into(), "".into())].into_iter().collect();
+        assert_eq!(environment.get("NO_COLOR"), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! Speaking to people and scripts: standard output, notes and errors, colours, width.
+
+mod text;
+
+use std::io::{self, IsTerminal as _, Write};
+
+use clap::builder::styling::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::arguments::ColorChoice;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::host::{self, Environment};
+
+pub(crate) use text::visible;
+
+/// Width where nothing tells us better.
+const DEFAULT_WIDTH: usize = 80;
+
+/// Where results go. Text from files or models has to pass through [`visible`] first.
+pub(crate) struct Output {
+    color: bool,
+    width: usize,
+    errors: Errors,
+}
+
+/// Where notes and errors go.
+#[derive(Clone, Copy)]
+pub(crate) struct Errors {
+    color: bool,
+    quiet: bool,
+}
+
+/// The few styles we use. None of them says anything the words do not say.
+#[derive(Clone, Copy)]
+pub(crate) enum Tone {
+    Heading,
+    Good,
+    Warn,
+    Bad,
+    Faint,
+}
+
+impl Tone {
+    fn style(self) -> Style {
+        let color = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
+        match self {
+            Self::Heading => Style::new().bold(),
+            Self::Good => color(AnsiColor::Green),
+            Self::Warn => color(AnsiColor::Yellow),
+            Self::Bad => color(AnsiColor::Red).bold(),
+            Self::Faint => Style::new().dimmed(),
+        }
+    }
+}
+
+impl Output {
+    pub(crate) fn new(choice: ColorChoice, quiet: bool, environment: &Environment) -> Self {
+        let terminal_width = || {
+            let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+            Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+        };
+        let asked_width = || environment.get("COLUMNS")?.to_str()?.parse().ok();
+        Self {
+            color: wants_color(choice, io::stdout().is_terminal()),
+            width: asked_width()
+                .or_else(terminal_width)
+                .unwrap_or(DEFAULT_WIDTH)
+                .max(40),
+            errors: Errors::new(choice, quiet),
+        }
+    }
+
+    /// How many columns a line should have at most.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// `text` in `tone`, where colours are wanted.
+    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
+        paint(self.color, tone, text)
+    }
+
+    /// Prints `text`, which must be safe to print, and a line break if it has none.
+    pub(crate) fn print(&self, text: &str) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        if !text.ends_with('\n') {
+            stdout.write_all(b"\n")?;
+        }
+        stdout.flush()
+    }
+
+    /// Prints bytes as they are.
+    pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(bytes)?;
+        stdout.flush()
+    }
+
+    /// Prints one JSON value over several lines.
+    pub(crate) fn json(&self, value: &impl Serialize) -> io::Result<()> {
+        let text = serde_json::to_string_pretty(value)?;
+        // Inside JSON strings the same characters are risky as elsewhere, and all of them can be
+        // written as escapes; outside of strings none of them occurs.
+        self.print(&text::json_safe(&text))
+    }
+
+    /// Something the user should know although it was not asked for.
+    pub(crate) fn note(&self, text: &str) {
+        self.errors.note(text);
+    }
+}
+
+impl Errors {
+    pub(crate) fn new(choice: ColorChoice, quiet: bool) -> Self {
+        Self {
+            color: wants_color(choice, io::stderr().is_terminal()),
+            quiet,
+        }
+    }
+
+    fn note(self, text: &str) {
+        if !self.quiet {
+            self.line("note", Tone::Faint, text);
+        }
+    }
+
+    /// Prints why a command failed and returns the code to end with. The one place where errors
+    /// reach the user.
+    pub(crate) fn report(self, failure: &Failure) -> Exit {
+        if failure.is_closed_output() {
+            return Exit::OutputClosed;
+        }
+        let chain: Vec<String> = failure.error.chain().map(ToString::to_string).collect();
+        self.line("error", Tone::Bad, &chain.join(": "));
+        for hint in &failure.hints {
+            self.line("hint", Tone::Good, hint);
+        }
+        failure.exit
+    }
+
+    fn line(self, label: &str, tone: Tone, text: &str) {
+        let label = paint(self.color, tone, &format!("{label}:"));
+        let shown: Vec<String> = text.lines().map(visible).collect();
+        // When standard error is gone there is nobody left to tell.
+        let _ = writeln!(io::stderr(), "{label} {}", shown.join("\n"));
+    }
+}
+
+fn wants_color(choice: ColorChoice, is_terminal: bool) -> bool {
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => is_terminal && host::terminal_takes_colors(),
+    }
+}
+
+fn paint(color: bool, tone: Tone, text: &str) -> String {
+    if color {
+        let style = tone.style();
+        format!("{style}{text}{style:#}")
+    } else {
+        text.to_owned()
+    }
+}
