@@ -1,0 +1,7 @@
+//! OpenAI Responses, used without server-side state: the whole conversation is sent each time.
+
+mod decode;
+mod encode;
+
+pub use decode::ResponsesDecoder;
+pub use encode::encode;

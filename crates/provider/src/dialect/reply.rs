@@ -1,0 +1,133 @@
+//! The part of a response that is the same in every dialect: how it starts, ends and fails.
+
+use crate::calls::Calls;
+use crate::error::ModelError;
+use crate::event::{ModelEvent, StopReason, Usage};
+
+/// A response that is being read.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    started: bool,
+    done: bool,
+    pub(crate) response_id: Option<String>,
+    pub(crate) calls: Calls,
+    pub(crate) usage: Usage,
+    refused: bool,
+    /// Kinds of content that were passed over, so that each is named once.
+    skipped: Vec<String>,
+    /// The connection has ended and what is still taken in may be cut.
+    pub(crate) at_end: bool,
+}
+
+impl Reply {
+    pub(crate) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    pub(crate) fn has_started(&self) -> bool {
+        self.started
+    }
+
+    /// Says `Started` once.
+    pub(crate) fn start(
+        &mut self,
+        response_id: Option<String>,
+        model: Option<String>,
+        events: &mut Vec<ModelEvent>,
+    ) {
+        if !self.started {
+            self.started = true;
+            self.response_id.clone_from(&response_id);
+            events.push(ModelEvent::Started { response_id, model });
+        }
+    }
+
+    /// The server began again: what it said so far is void.
+    pub(crate) fn restart(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn text(&self, text: &str, events: &mut Vec<ModelEvent>) {
+        if !text.is_empty() {
+            events.push(ModelEvent::TextDelta {
+                text: text.to_owned(),
+            });
+        }
+    }
+
+    pub(crate) fn reasoning(&self, text: &str, events: &mut Vec<ModelEvent>) {
+        if !text.is_empty() {
+            events.push(ModelEvent::ReasoningDelta {
+                text: text.to_owned(),
+            });
+        }
+    }
+
+    pub(crate) fn refusal(&mut self, text: &str, events: &mut Vec<ModelEvent>) {
+        if !text.is_empty() {
+            self.refused = true;
+            events.push(ModelEvent::Refusal {
+                text: text.to_owned(),
+            });
+        }
+    }
+
+    pub(crate) fn skip(&mut self, kind: &str, events: &mut Vec<ModelEvent>) {
+        if !self.skipped.iter().any(|seen| seen == kind) && self.skipped.len() < 64 {
+            self.skipped.push(kind.to_owned());
+            events.push(ModelEvent::Skipped {
+                kind: kind.chars().take(100).collect(),
+            });
+        }
+    }
+
+    /// Ends the response as the protocol says it should end.
+    ///
+    /// Servers disagree on whether an answer with calls "stops" or "calls tools"; what is in it
+    /// decides. The same goes for a refusal that is reported as an ordinary end.
+    pub(crate) fn stop(&mut self, reason: StopReason, events: &mut Vec<ModelEvent>) {
+        if self.done {
+            return;
+        }
+        let reason = match reason {
+            StopReason::EndTurn if !self.calls.is_empty() => StopReason::ToolUse,
+            StopReason::ToolUse if self.calls.is_empty() => StopReason::EndTurn,
+            other => other,
+        };
+        let reason = if self.refused && reason == StopReason::EndTurn {
+            StopReason::Refusal
+        } else {
+            reason
+        };
+        let cut = reason == StopReason::MaxTokens;
+        self.calls
+            .complete(self.response_id.as_deref(), cut, events);
+        self.say_usage(events);
+        self.done = true;
+        events.push(ModelEvent::Stopped { reason });
+    }
+
+    /// Ends the response in an error. Calls are dropped: half an answer is not acted on.
+    pub(crate) fn fail(&mut self, error: ModelError, events: &mut Vec<ModelEvent>) {
+        if self.done {
+            return;
+        }
+        self.calls.clear();
+        self.say_usage(events);
+        self.done = true;
+        events.push(ModelEvent::Error(error));
+    }
+
+    fn say_usage(&mut self, events: &mut Vec<ModelEvent>) {
+        let mut usage = std::mem::take(&mut self.usage);
+        if usage.is_empty() {
+            return;
+        }
+        if usage.total.is_none()
+            && let (Some(input), Some(output)) = (usage.input, usage.output)
+        {
+            usage.total = Some(input.saturating_add(output));
+        }
+        events.push(ModelEvent::Usage(usage));
+    }
+}
