@@ -1,1 +1,41 @@
 //! From intent to observation: registry, gate, scheduler, result policy.
+//!
+//! The model proposes a [`ToolIntent`]; this crate looks the tool up, validates the input, asks for
+//! permission, schedules, executes, normalises, bounds and records, and hands out an
+//! [`Observation`]. Every step leaves its event in the [`Journal`], so that nothing is done that
+//! the log does not tell.
+//!
+//! What this crate deliberately cannot do: it names no concrete tool, starts no process, speaks to
+//! no model and knows nothing of async; tools are plain functions on threads. Nobody outside the
+//! gate can build a [`ToolInvocation`], and nothing executes without one.
+//!
+//! Where to start: [`tool`] is what a tool has to say about itself, [`journal`] where facts go.
+
+pub mod authority;
+pub mod baseline;
+pub mod cancel;
+pub mod context;
+pub mod escape;
+pub mod intent;
+pub mod invocation;
+pub mod journal;
+pub mod observation;
+pub mod policy;
+pub mod result;
+pub mod tool;
+
+pub use authority::{
+    Answer, Authority, CommandRequest, Confinement, Decision, PermissionRequest,
+    PermissionSemantics, Question, ResourceAccess,
+};
+pub use baseline::Baselines;
+pub use cancel::{Cancel, CancelReason};
+pub use context::{ExecutionContext, NormalizeContext, ProgressUpdate, RuntimeContext, Workspace};
+pub use intent::ToolIntent;
+pub use invocation::ToolInvocation;
+pub use journal::{ArtifactWriter, Journal, JournalError, Recorded};
+pub use observation::{Observation, Outcome};
+pub use result::{Body, ExecutionFailure, Normalized, Omission, RawResult, ValidationFailure};
+pub use tool::{
+    Plan, Prepared, Preview, Tool, ToolDefinition, Visibility, VisibilityContext, WorkPhase,
+};

@@ -1,0 +1,160 @@
+//! Where permission comes from. The gate implements [`Authority`]; this file is only the seam.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent_protocol::Timestamp;
+use agent_protocol::id::{ActionId, ToolCallId};
+use agent_protocol::payload::permission::{
+    Access, ActionClass, ActionDecision, ActionRequired, DecidedBy, GrantScope,
+    PermissionEvaluated, Resource,
+};
+use agent_protocol::payload::tool::{CallFlags, CatalogPolicy};
+use agent_protocol::status::Mode;
+use serde_json::Value;
+
+use crate::cancel::Cancel;
+use crate::context::Workspace;
+use crate::tool::ToolDefinition;
+
+/// Decides what may start, and asks where it cannot decide. It writes nothing: the pipeline
+/// records every step.
+pub trait Authority: Send + Sync {
+    /// The ceiling in force now.
+    fn mode(&self) -> Mode;
+
+    /// The decision for one call, from semantics alone. It must not block.
+    fn decide(&self, request: &PermissionRequest<'_>) -> Decision;
+
+    /// Puts the question to whoever can answer it, and blocks until there is an answer, the time
+    /// is over or `cancel` is raised. `action.required` is on disk before this is called.
+    fn ask(&self, question: &Question, cancel: &Cancel) -> Answer;
+
+    /// What usually happens to calls of this tool in this mode, for the catalogue.
+    fn forecast(&self, definition: &ToolDefinition) -> CatalogPolicy;
+}
+
+/// What a call would do; no more than the gate needs to decide.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PermissionSemantics {
+    pub action_class: ActionClass,
+    pub resources: Vec<ResourceAccess>,
+    /// The shell text, for tools that run one.
+    pub command: Option<CommandRequest>,
+    /// Whether the call asks for the network.
+    pub network: bool,
+    /// Whether the call asks to run outside the sandbox.
+    pub leaves_sandbox: bool,
+    /// Facts a person should know before deciding, as short sentences.
+    pub risk_facts: Vec<String>,
+}
+
+/// Something a call touches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceAccess {
+    pub access: Access,
+    /// As the model wrote it.
+    pub given: String,
+    /// With `..` and symlinks resolved.
+    pub resolved: Option<PathBuf>,
+}
+
+impl ResourceAccess {
+    /// The form the log holds.
+    #[must_use]
+    pub fn to_resource(&self) -> Resource {
+        Resource {
+            access: self.access,
+            given: self.given.clone(),
+            resolved: self
+                .resolved
+                .as_ref()
+                .map(|path| path.to_string_lossy().into_owned()),
+        }
+    }
+}
+
+/// A command as it would be given to the shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandRequest {
+    pub text: String,
+    /// Absolute.
+    pub cwd: PathBuf,
+}
+
+/// Everything a decision may rest on.
+#[derive(Clone, Copy)]
+pub struct PermissionRequest<'a> {
+    pub tool: &'a ToolDefinition,
+    pub input: &'a Value,
+    pub semantics: &'a PermissionSemantics,
+    pub flags: &'a CallFlags,
+    pub workspace: &'a Workspace,
+}
+
+/// What the gate decided.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// The fact as it will stand in the log; `decision` in it is what counts. The pipeline fills in
+    /// `binding` and, where they are empty, `resources`.
+    pub evaluated: PermissionEvaluated,
+    /// The reach the call gets if it starts.
+    pub confinement: Confinement,
+    /// How long an answer is waited for.
+    pub ask_timeout: Option<Duration>,
+}
+
+/// How far a started call may reach. Neutral words: the tool that starts processes turns them into
+/// a sandbox policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confinement {
+    /// Names the profile in the log and in the approval binding.
+    pub profile: String,
+    /// Whether the project may be written.
+    pub project_writable: bool,
+    pub network: bool,
+    /// Run without a sandbox: an explicit grant of its own.
+    pub unconfined: bool,
+    /// Paths that stay unreadable, as globs from deny rules.
+    pub deny_read: Vec<String>,
+    /// Paths that stay unwritable, as globs from deny rules and protected paths.
+    pub deny_write: Vec<String>,
+    /// Directories besides the project that may be written.
+    pub write_roots: Vec<PathBuf>,
+    /// Directories besides the usual ones that may be read.
+    pub read_roots: Vec<PathBuf>,
+}
+
+/// What a person, a script or a policy has to answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    pub action_id: ActionId,
+    pub tool_call_id: ToolCallId,
+    pub asked_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    /// As it stands in the log, masked.
+    pub required: ActionRequired,
+}
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Somebody decided.
+    Decided {
+        decision: ActionDecision,
+        decided_by: DecidedBy,
+        scope: GrantScope,
+        note: Option<String>,
+        /// Another input to use instead; it is validated and judged again.
+        edited_input: Option<Value>,
+        saved_rule: Option<String>,
+    },
+    /// Nobody can be asked (`--on-ask deny`).
+    Unavailable,
+    /// Nobody answered in time.
+    Expired,
+    /// The turn was cancelled while waiting.
+    Cancelled,
+    /// The question stays open and the process ends (`--on-ask wait`).
+    LeftOpen,
+}

@@ -1,0 +1,34 @@
+//! What the model asked for: a name and unchecked text.
+
+use agent_protocol::id::{ModelRequestId, ToolCallId};
+use serde_json::Value;
+
+/// A proposal. It changes nothing, and nothing in it is believed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolIntent {
+    /// Runs through all events of this call; minted by the pipeline when missing.
+    pub tool_call_id: Option<ToolCallId>,
+    /// The name as the model wrote it.
+    pub tool_name: String,
+    /// The argument text exactly as it came. Parsed under limits by the pipeline.
+    pub arguments: String,
+    /// What the model gave as its reason; shown, never used to decide.
+    pub reason: Option<String>,
+    /// The provider's own id of the call.
+    pub provider_call_id: Option<String>,
+    pub model_request_id: Option<ModelRequestId>,
+    /// How many pieces of the stream the arguments came in.
+    pub assembled_from_chunks: Option<u64>,
+}
+
+impl ToolIntent {
+    /// An intent with its input as a value.
+    #[must_use]
+    pub fn new(tool_name: impl Into<String>, input: &Value) -> Self {
+        Self {
+            tool_name: tool_name.into(),
+            arguments: input.to_string(),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Where facts go. The engine implements [`Journal`] over the session's log; this crate knows no
+//! file of it.
+
+use std::error::Error;
+use std::fs::File;
+use std::io;
+
+use agent_protocol::id::{ArtifactId, EventId, IdMint};
+use agent_protocol::payload::ArtifactRef;
+use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::{Payload, Refs, Scope, Timestamp};
+
+/// The one writer of facts, as the tool runtime sees it.
+pub trait Journal: Send + Sync {
+    /// Appends a fact; it is masked on the way. Not yet safe from a power cut: see
+    /// [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// When the log cannot be written; the call must not go on then.
+    fn append(&self, scope: &Scope, payload: Payload, refs: Refs)
+    -> Result<Recorded, JournalError>;
+
+    /// Returns once everything appended so far would survive a power cut.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    fn sync(&self) -> Result<(), JournalError>;
+
+    /// Keeps bytes under their hash, complete on disk before returning, and says so with
+    /// `artifact.changed`. Text kinds are masked; before and after images are exact.
+    ///
+    /// # Errors
+    /// When the artifact cannot be written.
+    fn put_artifact(
+        &self,
+        scope: &Scope,
+        kind: ArtifactKind,
+        media_type: &str,
+        bytes: &[u8],
+        producer: &str,
+    ) -> Result<ArtifactRef, JournalError>;
+
+    /// The same, streamed with bounded memory.
+    ///
+    /// # Errors
+    /// When the artifact cannot be created.
+    fn artifact_writer(
+        &self,
+        scope: &Scope,
+        kind: ArtifactKind,
+        media_type: &str,
+        producer: &str,
+    ) -> Result<Box<dyn ArtifactWriter>, JournalError>;
+
+    /// Opens an artifact of this session for reading.
+    ///
+    /// # Errors
+    /// When there is none with this id, or it cannot be opened.
+    fn open_artifact(&self, id: &ArtifactId) -> Result<File, JournalError>;
+
+    /// `text` with every placeholder of a masked secret replaced by the value it stands for, when
+    /// there is one. For matching only; the result must never be shown, written to the log or sent.
+    fn reveal(&self, text: &str) -> Option<String>;
+
+    /// `text` as it would be written, with secrets masked.
+    fn mask(&self, text: &str) -> String;
+
+    fn now(&self) -> Timestamp;
+
+    fn ids(&self) -> &IdMint;
+}
+
+/// Takes the bytes of one artifact as they come.
+pub trait ArtifactWriter: io::Write + Send {
+    /// Completes the artifact on disk and records it.
+    ///
+    /// # Errors
+    /// When it cannot be completed; it then does not exist.
+    fn finish(self: Box<Self>) -> Result<ArtifactRef, JournalError>;
+}
+
+/// A fact as it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    pub event_id: EventId,
+    pub sequence: u64,
+    /// After masking: what readers of the log see, and therefore what may be shown.
+    pub payload: Payload,
+}
+
+/// The log or the artifact store could not do its part.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {operation}")]
+pub struct JournalError {
+    /// As in "cannot …".
+    pub operation: String,
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+impl JournalError {
+    /// `operation` completes "cannot …".
+    pub fn new(
+        operation: impl Into<String>,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            operation: operation.into(),
+            source: source.into(),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What a tool has to say about itself, and the one trait all tools implement.
+
+use std::any::Any;
+use std::time::Duration;
+
+use agent_protocol::payload::tool::{
+    Baseline, CallFlags, Capability, Concurrency, InterruptBehavior, Risk, RuntimeOwner,
+};
+use agent_protocol::status::Mode;
+use serde_json::Value;
+
+use crate::authority::PermissionSemantics;
+use crate::context::{ExecutionContext, NormalizeContext, RuntimeContext};
+use crate::invocation::ToolInvocation;
+use crate::result::{ExecutionFailure, Normalized, RawResult, ValidationFailure};
+
+/// A capability the model can ask for. The pipeline calls the methods in the order they stand here;
+/// `execute` is never the first. A tool holds no allow or deny code: it says what a call would
+/// touch, and the gate decides.
+pub trait Tool: Send + Sync {
+    /// Everything known about the tool before any call.
+    fn definition(&self) -> &ToolDefinition;
+
+    /// Whether the tool can be used in this session, mode and phase. The pipeline checks this again
+    /// for every call, whatever the model was shown.
+    fn visibility(&self, context: &VisibilityContext) -> Visibility {
+        if context.mode == Mode::ReadOnly && !self.definition().is_read_only {
+            return Visibility::Hidden {
+                reason: "it changes things, and the mode is read-only".to_owned(),
+            };
+        }
+        Visibility::Visible
+    }
+
+    /// Checks an input that already fits the schema against the state of the world, and says what
+    /// the call would touch. Changes nothing. It is called again right before execution when time
+    /// has passed, so it must give the same answer for the same state.
+    ///
+    /// # Errors
+    /// When the call cannot be carried out as things stand.
+    fn validate(
+        &self,
+        input: &Value,
+        context: &RuntimeContext<'_>,
+    ) -> Result<Prepared, ValidationFailure>;
+
+    /// Does it. Runs on a thread of its own; a panic becomes `internal_error`. Anything that waits
+    /// watches [`ExecutionContext::cancel`].
+    ///
+    /// # Errors
+    /// When there is no result; the failure says whether anything changed.
+    fn execute(
+        &self,
+        invocation: ToolInvocation,
+        context: &ExecutionContext,
+    ) -> Result<RawResult, ExecutionFailure>;
+
+    /// Puts a raw result into words: facts, no advice. Bounding, escaping and marking as untrusted
+    /// is done by the result policy afterwards.
+    fn normalize(&self, raw: &RawResult, context: &NormalizeContext<'_>) -> Normalized;
+}
+
+/// The governable metadata of a tool. Registration fails where it is incomplete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolDefinition {
+    /// The model-facing name.
+    pub name: String,
+    /// Other names that are accepted, and logged as `requested_name`.
+    pub aliases: Vec<String>,
+    /// Changes whenever the meaning of the input or the output does.
+    pub version: String,
+    /// What the model and the user read.
+    pub description: String,
+    /// A JSON Schema of an object with `additionalProperties: false`.
+    pub input_schema: Value,
+    /// What the output means, in words.
+    pub output: String,
+    pub capabilities: Vec<Capability>,
+    pub risk: Vec<Risk>,
+    pub is_read_only: bool,
+    pub is_destructive: bool,
+    pub concurrency: Concurrency,
+    pub interrupt_behavior: InterruptBehavior,
+    /// The most characters of text the model gets from one call.
+    pub max_result_chars: u64,
+    pub needs_sandbox: bool,
+    pub owner: RuntimeOwner,
+    /// How long a call may take when it does not say otherwise.
+    pub default_timeout: Option<Duration>,
+    pub cancellable: bool,
+    pub streams_progress: bool,
+}
+
+/// What the visibility of a tool may depend on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VisibilityContext {
+    pub mode: Mode,
+    pub phase: WorkPhase,
+    /// Tools this session was started without, by name.
+    pub disabled: Vec<String>,
+}
+
+/// What the session is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WorkPhase {
+    /// Ordinary work.
+    #[default]
+    Work,
+    /// A plan is made; nothing is changed yet.
+    Plan,
+}
+
+/// Whether a tool can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Visibility {
+    Visible,
+    /// Not now, and why, as the end of a sentence.
+    Hidden {
+        reason: String,
+    },
+}
+
+/// An input that can be carried out as things stand, and what it would touch.
+pub struct Prepared {
+    /// The tool's own typed input; it comes back by [`ToolInvocation::input`].
+    pub input: Box<dyn Any + Send + Sync>,
+    /// The paths the call is about, relative to the project root where they are inside it.
+    pub normalised_paths: Vec<String>,
+    /// What the gate decides from.
+    pub semantics: PermissionSemantics,
+    pub plan: Plan,
+    /// The same kinds of facts as in the definition, but of this very call.
+    pub flags: CallFlags,
+    /// The file versions the call rests on; an approval holds for these only.
+    pub baselines: Vec<Baseline>,
+    /// What a person should see before deciding.
+    pub preview: Option<Preview>,
+}
+
+/// How a call wants to be run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// For keyed tools: calls with the same key never overlap.
+    pub lock_key: Option<String>,
+    pub timeout: Option<Duration>,
+    /// Whether the work goes on after the call has returned.
+    pub background: bool,
+    /// Where it runs; empty means the project root.
+    pub cwd: Option<String>,
+}
+
+/// What a person sees before deciding, kept as an artifact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// A unified diff.
+    pub diff: Vec<u8>,
+}
