@@ -1,1 +1,3 @@
 //! Scripted model server and throw-away projects for tests.
+
+pub mod model_server;
