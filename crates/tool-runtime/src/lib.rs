@@ -22,6 +22,7 @@ pub mod journal;
 pub mod observation;
 pub mod policy;
 pub mod result;
+pub mod shell;
 pub mod tool;
 
 pub use authority::{

@@ -1,0 +1,28 @@
+//! What a bash script is, read twice with opposite guarantees.
+//!
+//! [`analyse`] turns a script into a flat list of every simple command found anywhere in it: in lists,
+//! pipelines, substitutions, functions, behind `sudo env timeout …`, inside `sh -c`. Two readers use it:
+//! - [`prove`] says that a script only reads, or is covered by rules. Whatever is not understood voids the
+//!   proof, so it is right or silent.
+//! - detection (deny rules and circuit breakers in `gate`) looks at everything found, and at the bare
+//!   text of scripts that could not be parsed, so it would rather see too much.
+//!
+//! Nothing here starts a process or looks at a file. Start reading at [`analyse`].
+
+mod checks;
+mod parse;
+mod prescan;
+mod programs;
+pub mod prove;
+mod separators;
+mod text;
+mod walk;
+pub mod word;
+mod wrappers;
+
+pub use prescan::{MAX_BYTES, Refusal, is_deceptive, prescan};
+pub use separators::count_commands;
+pub use text::segments;
+pub use walk::{
+    Analysis, Assignment, Command, Directories, Place, Redirect, RedirectKind, Start, analyse,
+};

@@ -1,0 +1,188 @@
+//! What is decided before any parser sees the script: size, nesting, characters that deceive.
+//!
+//! The parser behind this scan is exponential in open parentheses and `case`, and recursive in every
+//! other construct. The counts here ignore quoting on purpose: a scan that tried to follow quotes could
+//! be talked into counting too little, and then the parser would hang. Counting too much only asks.
+
+use std::fmt;
+
+/// Longer scripts are not analysed; they are asked about.
+pub const MAX_BYTES: usize = 10_000;
+/// Open parentheses at one point of the text, quoted or not.
+const MAX_PARENTHESES: usize = 8;
+/// `case` in command position; each one doubles the parser's work.
+const MAX_CASES: usize = 5;
+/// Open braces and compound commands at one point of the text.
+const MAX_BLOCKS: usize = 32;
+
+/// Why a script is not even parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    TooLong {
+        bytes: usize,
+    },
+    TooDeep,
+    /// A character that a terminal hides or that reorders text, with its position in bytes.
+    Deceptive {
+        character: char,
+        offset: usize,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong { bytes } => write!(
+                formatter,
+                "the script has {bytes} bytes, more than the {MAX_BYTES} that are analysed"
+            ),
+            Self::TooDeep => formatter.write_str("the script is nested deeper than is analysed"),
+            Self::Deceptive { character, offset } => write!(
+                formatter,
+                "the script holds the invisible or control character U+{:04X} at byte {offset}",
+                u32::from(*character)
+            ),
+        }
+    }
+}
+
+/// Looks at every character once. The first thing found is reported.
+pub fn prescan(script: &str) -> Result<(), Refusal> {
+    if let Some((offset, character)) = script
+        .char_indices()
+        .find(|(_, character)| is_deceptive(*character))
+    {
+        return Err(Refusal::Deceptive { character, offset });
+    }
+    if script.len() > MAX_BYTES {
+        return Err(Refusal::TooLong {
+            bytes: script.len(),
+        });
+    }
+    if is_too_deep(script) {
+        return Err(Refusal::TooDeep);
+    }
+    Ok(())
+}
+
+/// Control characters other than tab and newline, and everything that has no width, reorders its
+/// neighbours, or looks like a blank without being one to the shell.
+pub fn is_deceptive(character: char) -> bool {
+    match character {
+        '\t' | '\n' => false,
+        character if character.is_control() => true,
+        '\u{00A0}' | '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}' | '\u{1160}'
+        | '\u{1680}' | '\u{17B4}' | '\u{17B5}' => true,
+        '\u{180B}'..='\u{180F}' | '\u{2000}'..='\u{200F}' | '\u{2028}'..='\u{202F}' => true,
+        '\u{205F}'..='\u{206F}' | '\u{3000}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}' => true,
+        '\u{FEFF}' | '\u{FFA0}' | '\u{FFF9}'..='\u{FFFD}' | '\u{E0000}'..='\u{E0FFF}' => true,
+        _ => false,
+    }
+}
+
+fn is_too_deep(script: &str) -> bool {
+    let mut parentheses = 0usize;
+    let mut braces = 0usize;
+    let mut blocks = 0usize;
+    let mut cases = 0usize;
+    let mut backticks = 0usize;
+    let mut word_start = None;
+    // A keyword counts where a command may begin, so that prose in a here-document does not.
+    let mut command_may_begin = true;
+    for (offset, byte) in script.bytes().chain(std::iter::once(b'\n')).enumerate() {
+        let is_word_byte = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'!');
+        if is_word_byte {
+            word_start.get_or_insert(offset);
+            continue;
+        }
+        if let Some(start) = word_start.take() {
+            match script.get(start..offset).unwrap_or_default() {
+                "case" if command_may_begin => {
+                    blocks += 1;
+                    cases += 1;
+                }
+                "if" | "while" | "until" | "for" | "select" | "function" | "coproc" | "time"
+                | "!"
+                    if command_may_begin =>
+                {
+                    blocks += 1;
+                }
+                "then" | "do" | "else" | "elif" | "in" => command_may_begin = true,
+                "fi" | "done" | "esac" => {
+                    blocks = blocks.saturating_sub(1);
+                    command_may_begin = false;
+                }
+                _ => command_may_begin = false,
+            }
+        }
+        match byte {
+            b'(' => parentheses += 1,
+            b')' => parentheses = parentheses.saturating_sub(1),
+            b'{' => braces += 1,
+            b'}' => braces = braces.saturating_sub(1),
+            b'`' => backticks += 1,
+            _ => {}
+        }
+        match byte {
+            b'\n' | b';' | b'&' | b'|' | b'(' | b')' | b'{' | b'`' => command_may_begin = true,
+            b' ' | b'\t' => {}
+            _ => command_may_begin = false,
+        }
+        if parentheses > MAX_PARENTHESES
+            || cases > MAX_CASES
+            || braces > MAX_BLOCKS
+            || blocks > MAX_BLOCKS
+            || backticks > 2 * MAX_BLOCKS
+        {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everyday_scripts_pass() {
+        for script in [
+            "git log --format='%h (%an) %s' | grep -E '((a|b)(c|d))'",
+            "jq 'if .a then .b else .c end' a.json",
+            "cat <<'E'\nfor one\nif two\ncase three\nE\n",
+        ] {
+            assert_eq!(prescan(script), Ok(()), "{script}");
+        }
+    }
+
+    #[test]
+    fn what_would_stall_the_parser_does_not_reach_it() {
+        for script in [
+            "(".repeat(20),
+            "( ".repeat(200),
+            "case x in x) ".repeat(12),
+            "if ".repeat(3000),
+            "! ".repeat(3000),
+            "{ ".repeat(3000),
+            "`".repeat(3000),
+            "while case (".repeat(40),
+        ] {
+            assert_eq!(prescan(&script), Err(Refusal::TooDeep), "{:.40}", script);
+        }
+    }
+
+    #[test]
+    fn hidden_characters_are_named() {
+        for character in [
+            '\u{1b}', '\r', '\u{7}', '\u{202e}', '\u{200b}', '\u{a0}', '\u{0}',
+        ] {
+            assert_eq!(
+                prescan(&format!("ls{character}")),
+                Err(Refusal::Deceptive {
+                    character,
+                    offset: 2
+                })
+            );
+        }
+    }
+}

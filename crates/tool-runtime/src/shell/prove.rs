@@ -1,0 +1,182 @@
+//! The proof that a script only reads, or runs only what rules cover.
+
+use super::programs;
+pub use super::programs::{PathUse, Use, names as program_names};
+use super::walk::{Analysis, Command, Directories, Place, RedirectKind};
+use super::word::{Value, Word};
+
+/// Variables that change how output looks and nothing else.
+const HARMLESS_VARIABLES: &[&str] = &[
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "NO_COLOR",
+    "CARGO_TERM_COLOR",
+    "CI",
+    "LANG",
+    "TZ",
+    "FORCE_COLOR",
+    "CLICOLOR",
+    "COLUMNS",
+];
+
+/// What a proven script touches.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Proof {
+    pub reads: Vec<PathUse>,
+    /// Redirects into files. Empty for a script that only reads.
+    pub writes: Vec<PathUse>,
+    pub needs_sandbox: bool,
+    /// Whether some command is there because a rule covers it, not because the table knows it.
+    pub by_rule: bool,
+}
+
+/// Proves that every command of the script is in the table or `covered`. The error is a clause that can
+/// follow "because".
+pub fn prove(
+    analysis: &Analysis,
+    covered: &mut dyn FnMut(&Command) -> bool,
+) -> Result<Proof, String> {
+    if let Some(why) = analysis.voids.first() {
+        return Err(why.clone());
+    }
+    let mut proof = Proof::default();
+    for (index, command) in analysis.commands.iter().enumerate() {
+        if command.place == Place::Plain {
+            prove_command(analysis, index, command, covered, &mut proof)?;
+        }
+    }
+    Ok(proof)
+}
+
+fn prove_command(
+    analysis: &Analysis,
+    index: usize,
+    command: &Command,
+    covered: &mut dyn FnMut(&Command) -> bool,
+    proof: &mut Proof,
+) -> Result<(), String> {
+    for assignment in &command.assignments {
+        let name = &assignment.name;
+        let harmless = HARMLESS_VARIABLES.contains(&name.as_str()) || name.starts_with("LC_");
+        if !harmless || !assignment.literal || command.words.is_empty() {
+            return Err(format!("it sets the variable `{name}`"));
+        }
+    }
+    prove_redirects(command, proof)?;
+    if command.words.is_empty() {
+        return Err("it has redirects without a command".to_owned());
+    }
+    if covered(command) {
+        proof.by_rule = true;
+        return Ok(());
+    }
+    if command.wraps {
+        return prove_wrapper(analysis, index, command, covered, proof);
+    }
+    if let Some(why) = command.opaque {
+        return Err(why.to_owned());
+    }
+    if command.words.first().and_then(Word::plain_text) == Some("cd") {
+        return prove_cd(command, proof);
+    }
+    let reading = programs::judge(&command.words, &command.directories)?;
+    if command.appended_arguments && !programs::tolerates_any_argument(&command.words) {
+        return Err("the arguments that xargs appends are not known".to_owned());
+    }
+    proof.needs_sandbox |= reading.needs_sandbox;
+    proof.reads.extend(reading.paths);
+    Ok(())
+}
+
+fn prove_wrapper(
+    analysis: &Analysis,
+    index: usize,
+    command: &Command,
+    covered: &mut dyn FnMut(&Command) -> bool,
+    proof: &mut Proof,
+) -> Result<(), String> {
+    let name = command.words.first().map(Word::sketch).unwrap_or_default();
+    // `command -v` looks a name up and starts nothing.
+    if name == "command"
+        && let Some(["-v" | "-V", names @ ..]) = literal_words(command).as_deref()
+        && names.iter().all(|name| !name.starts_with('-'))
+    {
+        return Ok(());
+    }
+    if !command.transparent || command.words.first().and_then(Word::plain_text).is_none() {
+        return Err(format!("`{name}` starts another program"));
+    }
+    let mut any = false;
+    for (inner_index, inner) in analysis.commands.iter().enumerate() {
+        if inner.place == Place::Wrapped(index) {
+            prove_command(analysis, inner_index, inner, covered, proof)?;
+            any = true;
+        }
+    }
+    if any {
+        Ok(())
+    } else {
+        Err(format!("what `{name}` starts is not known"))
+    }
+}
+
+fn literal_words(command: &Command) -> Option<Vec<&str>> {
+    command.words.iter().skip(1).map(Word::text).collect()
+}
+
+fn prove_cd(command: &Command, proof: &mut Proof) -> Result<(), String> {
+    let operands: Vec<&Word> = command
+        .words
+        .iter()
+        .skip(1)
+        .filter(|word| !matches!(word.text(), Some("--" | "-P" | "-L")))
+        .collect();
+    match operands.as_slice() {
+        [target] => match target.text() {
+            Some(text) if !text.starts_with('-') && !text.is_empty() => {
+                proof
+                    .reads
+                    .push(path(text, Use::Metadata, &command.directories));
+                Ok(())
+            }
+            _ => Err("where `cd` goes is not known".to_owned()),
+        },
+        _ => Err("`cd` leaves the project".to_owned()),
+    }
+}
+
+fn prove_redirects(command: &Command, proof: &mut Proof) -> Result<(), String> {
+    for redirect in &command.redirects {
+        let target = match &redirect.target.value {
+            Value::Literal { text, .. } => text.as_str(),
+            _ => return Err("the target of a redirect is not known".to_owned()),
+        };
+        match redirect.kind {
+            RedirectKind::Duplicate | RedirectKind::HereString | RedirectKind::HereDocument => {}
+            _ if matches!(target, "/dev/null" | "/dev/stdout" | "/dev/stderr") => {}
+            _ if target.starts_with("/dev/") => {
+                return Err(format!("a redirect opens the device `{target}`"));
+            }
+            RedirectKind::Read => {
+                proof
+                    .reads
+                    .push(path(target, Use::Content, &redirect.directories));
+            }
+            RedirectKind::Write => {
+                proof
+                    .writes
+                    .push(path(target, Use::Content, &redirect.directories));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn path(text: &str, usage: Use, directories: &Directories) -> PathUse {
+    PathUse {
+        text: text.to_owned(),
+        is_glob: false,
+        usage,
+        directories: directories.clone(),
+    }
+}

@@ -1,0 +1,539 @@
+//! Programs that start another program named by their arguments.
+//!
+//! A rule about `terraform apply` means it behind `sudo env A=1 timeout 60` too. [`unwrap`] gives the
+//! command inside, and says whether the wrapper itself is understood well enough for a proof.
+
+use super::word::Word;
+
+/// What a wrapper would start.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Inner {
+    Words(Vec<Word>),
+    Script(String),
+    /// Something that cannot be named before it runs.
+    Opaque(&'static str),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unwrapped {
+    pub(super) inner: Vec<Inner>,
+    /// The wrapper adds nothing of its own: its options were all known and harmless.
+    pub(super) transparent: bool,
+    /// More arguments, from standard input, are appended when it runs.
+    pub(super) appends_arguments: bool,
+    pub(super) assignments: Vec<String>,
+}
+
+/// One row of the table below: flags are separated by blanks, `operands` come before the command.
+struct Wrapper {
+    name: &'static str,
+    flags: &'static str,
+    flags_with_value: &'static str,
+    operands: usize,
+    assignments: bool,
+    /// Starting the inner command this way changes nothing about what it may do.
+    harmless: bool,
+}
+
+const fn wrapper(
+    name: &'static str,
+    flags: &'static str,
+    flags_with_value: &'static str,
+    operands: usize,
+) -> Wrapper {
+    Wrapper {
+        name,
+        flags,
+        flags_with_value,
+        operands,
+        assignments: false,
+        harmless: false,
+    }
+}
+
+const fn harmless(
+    name: &'static str,
+    flags: &'static str,
+    flags_with_value: &'static str,
+    operands: usize,
+) -> Wrapper {
+    Wrapper {
+        harmless: true,
+        ..wrapper(name, flags, flags_with_value, operands)
+    }
+}
+
+const fn with_assignments(wrapper: Wrapper) -> Wrapper {
+    Wrapper {
+        assignments: true,
+        ..wrapper
+    }
+}
+
+#[rustfmt::skip]
+const WRAPPERS: &[Wrapper] = &[
+    //                      name        flags                                   flags with a value              operands
+    with_assignments(harmless("env",    "-i -0 -v - --ignore-environment --null", "-u --unset",                 0)),
+    harmless("command",     "-p",                                               "",                             0),
+    harmless("builtin",     "",                                                 "",                             0),
+    harmless("nice",        "",                                                 "-n --adjustment",              0),
+    harmless("timeout",     "-v --foreground --preserve-status --verbose",      "-s -k --signal --kill-after",  1),
+    harmless("stdbuf",      "",                                                 "-i -o -e --input --output --error", 0),
+    harmless("ionice",      "-t --ignore",                                      "-c -n --class --classdata",    0),
+    harmless("time",        "-p -v",                                            "",                             0),
+    wrapper("exec",         "-c -l",                                            "-a",                           0),
+    wrapper("nohup",        "",                                                 "",                             0),
+    wrapper("setsid",       "-c -f -w --ctty --fork --wait",                    "",                             0),
+    wrapper("chrt",         "-b -d -f -i -o -r -a -m -v",                       "-p -T -P -D",                  1),
+    wrapper("taskset",      "-a -c",                                            "-p",                           1),
+    wrapper("chroot",       "--skip-chdir",                                     "--userspec --groups",          1),
+    wrapper("unshare",      "-U -r -m -n -p -f -i -u -C -T --fork --map-root-user --user --mount --net --pid", "-S -G -R -w --root --wd", 0),
+    wrapper("nsenter",      "-a -F -r",                                         "-t -S -G",                     0),
+    wrapper("setpriv",      "--no-new-privs --clear-groups --init-groups",      "--reuid --regid --groups",     0),
+    wrapper("strace",       "-f -ff -c -q -qq -v -y -yy -t -tt -T -x -i -n -r", "-e -o -p -s -u -E -P -O -S -a -b -I", 0),
+    wrapper("ltrace",       "-f -c -C -i -S -t -T",                             "-e -o -p -s -u -n -l",         0),
+    wrapper("flock",        "-s -x -e -n -u -o -F --shared --exclusive --nonblock --no-fork", "-w -E --timeout", 1),
+    wrapper("chronic",      "-v -e",                                            "",                             0),
+    wrapper("unbuffer",     "-p",                                               "",                             0),
+    wrapper("fakeroot",     "-u",                                               "-l -s -i -b",                  0),
+    wrapper("rlwrap",       "-a -c -i -r",                                      "-f -H",                        0),
+    wrapper("numactl",      "-a -l --localalloc --all",                         "-m -N -C -i",                  0),
+    wrapper("catchsegv",    "",                                                 "",                             0),
+    wrapper("coproc",       "",                                                 "",                             0),
+    wrapper("busybox",      "",                                                 "",                             0),
+    wrapper("toybox",       "",                                                 "",                             0),
+    wrapper("npx",          "-y --yes --no -q",                                 "-p --package -c --call",       0),
+    wrapper("bunx",         "",                                                 "",                             0),
+    wrapper("uvx",          "-q",                                               "--from --with -p",             0),
+    wrapper("dotenv",       "-o",                                               "-e -f",                        0),
+    with_assignments(wrapper("cross-env", "",                                   "",                             0)),
+    with_assignments(wrapper("systemd-run", "-q -t -P -G -S --user --scope --pty --wait", "-u -p -E --uid --gid --unit --property --setenv", 0)),
+    with_assignments(wrapper("sudo", "-A -b -E -e -H -i -K -k -n -P -S -s -V -v --login --shell --non-interactive --preserve-env --set-home --stdin --background", "-C -D -g -h -p -R -r -T -t -U -u --user --group --chdir --host --prompt --close-from --other-user", 0)),
+    with_assignments(wrapper("doas", "-L -n -s",                                "-a -C -u",                     0)),
+    harmless("xargs",       "-0 -r -t -x --null --no-run-if-empty --verbose --exit", "-d -E -I -L -n -P -s --delimiter --max-args --max-procs --max-lines --max-chars --replace", 0),
+];
+
+/// `program sub-command … COMMAND`: the command starts after these words.
+const PREFIXES: &[&[&str]] = &[
+    &["poetry", "run"],
+    &["uv", "run"],
+    &["pipenv", "run"],
+    &["pdm", "run"],
+    &["hatch", "run"],
+    &["rye", "run"],
+    &["bundle", "exec"],
+    &["npm", "exec"],
+    &["pnpm", "exec"],
+    &["pnpm", "dlx"],
+    &["yarn", "exec"],
+    &["yarn", "dlx"],
+    &["mise", "exec"],
+    &["git", "bisect", "run"],
+    &["git", "submodule", "foreach"],
+    &["rustup", "run", "*"],
+    &["direnv", "exec", "*"],
+    &["conda", "run"],
+    &["nix", "develop", "-c"],
+];
+
+const SHELLS: &[&str] = &[
+    "sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "rbash",
+];
+
+/// Flags that, on whatever program, are followed by a shell string.
+const SCRIPT_FLAGS: &[(&str, &[&str])] = &[
+    ("su", &["-c", "--command", "--session-command"]),
+    ("runuser", &["-c", "--command"]),
+    ("script", &["-c", "--command"]),
+    ("flock", &["-c", "--command"]),
+    ("npx", &["-c", "--call"]),
+    ("nix-shell", &["--run", "--command"]),
+    ("git", &["--exec", "-x"]),
+    (
+        "tar",
+        &[
+            "--to-command",
+            "--use-compress-program",
+            "-I",
+            "--checkpoint-action",
+        ],
+    ),
+    ("entr", &["-s"]),
+];
+
+pub(super) fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+pub(super) fn is_shell(program: &str) -> bool {
+    SHELLS.contains(&base_name(program))
+}
+
+/// The command or script that `words` would start, if `words` is known to start one.
+pub(super) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
+    let name = base_name(words.first()?.sketch());
+    let rest = words.get(1..).unwrap_or_default();
+    if is_shell(name) {
+        return unwrap_shell(rest);
+    }
+    match name {
+        "eval" => Some(opaque_or_script(rest, "eval of a value that is not known")),
+        "watch" | "ssh" | "parallel" | "at" | "batch" => Some(Unwrapped {
+            inner: suffixes(rest),
+            transparent: false,
+            appends_arguments: false,
+            assignments: Vec::new(),
+        }),
+        "source" | "." => Some(not_transparent(Inner::Opaque("it sources a file"))),
+        "alias" | "trap" => Some(not_transparent_all(
+            rest.iter()
+                .filter_map(Word::text)
+                .map(|text| {
+                    let value = text.split_once('=').map_or(text, |(_, value)| value);
+                    Inner::Script(value.to_owned())
+                })
+                .collect(),
+        )),
+        "find" | "fd" | "fdfind" => unwrap_find(rest),
+        _ => unwrap_listed(name, words, rest),
+    }
+}
+
+fn unwrap_listed(name: &str, words: &[Word], rest: &[Word]) -> Option<Unwrapped> {
+    if let Some(script) = script_flag(name, rest) {
+        return Some(not_transparent(script));
+    }
+    if let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
+        return Some(unwrap_wrapper(wrapper, rest));
+    }
+    let prefix = PREFIXES.iter().find(|prefix| {
+        prefix.iter().zip(words).all(|(expected, word)| {
+            *expected == "*" || word.text().is_some_and(|text| base_name(text) == *expected)
+        }) && words.len() > prefix.len()
+    })?;
+    let rest = words.get(prefix.len()..)?;
+    Some(not_transparent_all(suffixes_of_first_command(rest)))
+}
+
+fn script_flag(name: &str, rest: &[Word]) -> Option<Inner> {
+    let (_, flags) = SCRIPT_FLAGS.iter().find(|(program, _)| *program == name)?;
+    for (index, word) in rest.iter().enumerate() {
+        let text = word.sketch();
+        if flags.contains(&text) {
+            let script = rest.get(index + 1)?;
+            return Some(script.text().map_or(
+                Inner::Opaque("it runs a script that is not known"),
+                |text| Inner::Script(text.to_owned()),
+            ));
+        }
+        if let Some((flag, value)) = text.split_once('=')
+            && flags.contains(&flag)
+        {
+            return Some(Inner::Script(value.replace("exec=", "")));
+        }
+    }
+    None
+}
+
+fn unwrap_wrapper(wrapper: &Wrapper, rest: &[Word]) -> Unwrapped {
+    let mut transparent = wrapper.harmless;
+    let mut assignments = Vec::new();
+    let mut operands = wrapper.operands;
+    let mut at = 0;
+    let mut options_end = false;
+    while let Some(word) = rest.get(at) {
+        let Some(text) = word.text() else {
+            // An option or operand nobody can read: whatever follows may be the command.
+            return Unwrapped {
+                inner: suffixes(rest.get(at..).unwrap_or_default()),
+                transparent: false,
+                appends_arguments: wrapper.name == "xargs",
+                assignments,
+            };
+        };
+        if text == "--" && !options_end {
+            options_end = true;
+        } else if text.starts_with('-') && !options_end {
+            if wrapper.name == "env" && is_split_string(text) {
+                return split_string(text, rest.get(at + 1..).unwrap_or_default());
+            }
+            match option_width(wrapper, text) {
+                Some(width) => at += width - 1,
+                None => {
+                    return Unwrapped {
+                        inner: suffixes(rest.get(at + 1..).unwrap_or_default()),
+                        transparent: false,
+                        appends_arguments: wrapper.name == "xargs",
+                        assignments,
+                    };
+                }
+            }
+        } else if wrapper.assignments && is_assignment(text) {
+            assignments.push(text.to_owned());
+        } else if operands > 0 {
+            operands -= 1;
+        } else {
+            break;
+        }
+        at += 1;
+    }
+    let inner = rest.get(at..).unwrap_or_default();
+    // `env` and `time` alone print something; `exec` alone does nothing.
+    if inner.is_empty() {
+        transparent = false;
+    }
+    Unwrapped {
+        inner: if inner.is_empty() {
+            Vec::new()
+        } else {
+            vec![Inner::Words(inner.to_vec())]
+        },
+        transparent,
+        appends_arguments: wrapper.name == "xargs",
+        assignments,
+    }
+}
+
+/// How many words an option takes, `None` if the table does not have it.
+fn option_width(wrapper: &Wrapper, text: &str) -> Option<usize> {
+    let listed = |list: &str, flag: &str| list.split(' ').any(|entry| entry == flag);
+    if listed(wrapper.flags, text) {
+        return Some(1);
+    }
+    if listed(wrapper.flags_with_value, text) {
+        return Some(2);
+    }
+    if let Some((flag, _)) = text.split_once('=')
+        && flag.starts_with("--")
+        && (listed(wrapper.flags_with_value, flag) || listed(wrapper.flags, flag))
+    {
+        return Some(1);
+    }
+    if wrapper.name == "nice" && text.len() > 1 && text[1..].bytes().all(|b| b.is_ascii_digit()) {
+        return Some(1);
+    }
+    if text.starts_with("--") {
+        return None;
+    }
+    // A bundle: single flags, of which the last may take the rest or the next word as its value.
+    let mut width = 1;
+    let letters = text.get(1..)?;
+    for (index, letter) in letters.char_indices() {
+        let flag = format!("-{letter}");
+        if listed(wrapper.flags_with_value, &flag) {
+            if index + letter.len_utf8() == letters.len() {
+                width = 2;
+            }
+            return Some(width);
+        }
+        if !listed(wrapper.flags, &flag) {
+            return None;
+        }
+    }
+    Some(width)
+}
+
+fn is_split_string(text: &str) -> bool {
+    text.starts_with("-S")
+        || text.starts_with("--split-string")
+        || (text.starts_with('-') && !text.starts_with("--") && text.contains('S'))
+}
+
+fn split_string(text: &str, rest: &[Word]) -> Unwrapped {
+    let attached = text
+        .split_once('S')
+        .map(|(_, value)| value)
+        .filter(|value| !text.starts_with("--") && !value.is_empty())
+        .or_else(|| text.split_once('=').map(|(_, value)| value));
+    let mut words: Vec<String> = Vec::new();
+    words.extend(attached.map(str::to_owned));
+    words.extend(rest.iter().map(|word| word.sketch().to_owned()));
+    not_transparent(Inner::Script(words.join(" ")))
+}
+
+fn unwrap_shell(rest: &[Word]) -> Option<Unwrapped> {
+    for (index, word) in rest.iter().enumerate() {
+        let text = word.sketch();
+        if !text.starts_with(['-', '+']) || text == "-" {
+            // A script file by name; what it does is not in the command.
+            return Some(not_transparent(Inner::Opaque("it runs a script file")));
+        }
+        if !text.starts_with("--") && text.contains('c') && text.starts_with('-') {
+            let inner = rest.get(index + 1..).unwrap_or_default();
+            // The options of the shell may stand between `-c` and its string.
+            let script = inner
+                .iter()
+                .find(|word| !word.sketch().starts_with(['-', '+']));
+            return Some(not_transparent(script.map_or(
+                Inner::Opaque("it starts a shell"),
+                |word| match word.text() {
+                    Some(text) => Inner::Script(text.to_owned()),
+                    None => Inner::Opaque("it runs a script that is not known"),
+                },
+            )));
+        }
+        if matches!(text, "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file") {
+            return Some(not_transparent_all(suffixes(
+                rest.get(index + 1..).unwrap_or_default(),
+            )))
+            .map(|mut unwrapped| {
+                unwrapped.inner.push(Inner::Opaque("it starts a shell"));
+                unwrapped
+            });
+        }
+        if matches!(text, "--version" | "--help") && rest.len() == 1 {
+            return None;
+        }
+    }
+    Some(not_transparent(Inner::Opaque(
+        "it starts a shell that reads its standard input",
+    )))
+}
+
+fn unwrap_find(rest: &[Word]) -> Option<Unwrapped> {
+    let mut inner = Vec::new();
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
+        at += 1;
+        if !matches!(
+            word.sketch(),
+            "-exec" | "-execdir" | "-ok" | "-okdir" | "-x" | "-X" | "--exec" | "--exec-batch"
+        ) {
+            continue;
+        }
+        let start = at;
+        while rest
+            .get(at)
+            .is_some_and(|word| !matches!(word.sketch(), ";" | "+"))
+        {
+            at += 1;
+        }
+        let words = rest.get(start..at).unwrap_or_default();
+        if !words.is_empty() {
+            inner.push(Inner::Words(words.to_vec()));
+        }
+    }
+    (!inner.is_empty()).then_some(Unwrapped {
+        inner,
+        transparent: false,
+        appends_arguments: true,
+        assignments: Vec::new(),
+    })
+}
+
+fn opaque_or_script(rest: &[Word], why: &'static str) -> Unwrapped {
+    let literal: Option<Vec<&str>> = rest.iter().map(Word::text).collect();
+    let mut unwrapped = not_transparent(match literal {
+        Some(words) => Inner::Script(words.join(" ")),
+        None => Inner::Opaque(why),
+    });
+    // What is known of it is looked at all the same.
+    if matches!(unwrapped.inner.first(), Some(Inner::Opaque(_))) {
+        let sketches: Vec<&str> = rest.iter().map(Word::sketch).collect();
+        unwrapped.inner.push(Inner::Script(sketches.join(" ")));
+    }
+    unwrapped
+}
+
+fn not_transparent(inner: Inner) -> Unwrapped {
+    not_transparent_all(vec![inner])
+}
+
+fn not_transparent_all(inner: Vec<Inner>) -> Unwrapped {
+    Unwrapped {
+        inner,
+        transparent: false,
+        appends_arguments: false,
+        assignments: Vec::new(),
+    }
+}
+
+/// Options may hide where the command begins, so each place is taken as one. Bounded.
+fn suffixes(words: &[Word]) -> Vec<Inner> {
+    const MOST: usize = 24;
+    let mut inner: Vec<Inner> = (0..words.len().min(MOST))
+        .filter_map(|start| words.get(start..))
+        .map(|words| Inner::Words(words.to_vec()))
+        .collect();
+    // `ssh host 'cd x; make'` and `watch 'ls; rm x'` hand one string to a shell.
+    inner.extend(
+        words
+            .iter()
+            .take(MOST)
+            .filter_map(Word::text)
+            .filter(|text| text.contains([' ', ';']))
+            .map(|text| Inner::Script(text.to_owned())),
+    );
+    inner
+}
+
+fn suffixes_of_first_command(words: &[Word]) -> Vec<Inner> {
+    let start = words
+        .iter()
+        .position(|word| !word.sketch().starts_with('-'))
+        .unwrap_or(0);
+    if start == 0 {
+        vec![Inner::Words(words.to_vec())]
+    } else {
+        suffixes(words)
+    }
+}
+
+fn is_assignment(text: &str) -> bool {
+    text.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty()
+            && !name.starts_with(|first: char| first.is_ascii_digit())
+            && name
+                .chars()
+                .all(|character| character.is_ascii_alphanumeric() || character == '_')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(command: &str, expected: &str) {
+        let words: Vec<Word> = command.split(' ').map(Word::literal).collect();
+        let shown = unwrap(&words).map_or("-".to_owned(), |unwrapped| {
+            unwrapped
+                .inner
+                .iter()
+                .map(|inner| match inner {
+                    Inner::Words(words) => words
+                        .iter()
+                        .map(|word| word.sketch().to_owned())
+                        .collect::<Vec<_>>()
+                        .join(" "),
+                    Inner::Script(script) => format!("`{script}`"),
+                    Inner::Opaque(_) => "?".to_owned(),
+                })
+                .collect::<Vec<_>>()
+                .join(" / ")
+        });
+        assert_eq!(shown, expected, "{command}");
+    }
+
+    #[test]
+    fn the_inner_command_is_found() {
+        check("ls -la", "-");
+        check("sudo -u root -E A=1 rm -rf x", "rm -rf x");
+        check("sudo -uroot rm x", "rm x");
+        check("/usr/bin/env -u B A=1 terraform apply", "terraform apply");
+        check("env -i -- ls", "ls");
+        check("timeout -s KILL 60 npm test", "npm test");
+        check("nice -n 5 ls", "ls");
+        check("nice -5 ls", "ls");
+        check("stdbuf -oL ls", "ls");
+        check("xargs -0 -n1 rm", "rm");
+        check("find . -name x -exec rm {} ;", "rm {}");
+        check("bash -lc ls", "`ls`");
+        check("bash -c -e ls", "`ls`");
+        check("bash deploy.sh", "?");
+        check("eval terraform apply", "`terraform apply`");
+        check("poetry run rm x", "rm x");
+        check("git bisect run make", "make");
+        check("env -Sls", "`ls`");
+        check("timeout --weird 60 ls", "60 ls / ls");
+    }
+}
