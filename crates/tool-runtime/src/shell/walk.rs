@@ -339,10 +339,9 @@ impl Walker<'_> {
         match compound {
             Compound::Arithmetic(arithmetic) => self.text(&arithmetic.expr.value, state),
             Compound::ArithmeticForClause(clause) => {
-                for expression in [&clause.initializer, &clause.condition, &clause.updater] {
-                    if let Some(expression) = expression {
-                        self.text(&expression.value, state);
-                    }
+                let expressions = [&clause.initializer, &clause.condition, &clause.updater];
+                for expression in expressions.into_iter().flatten() {
+                    self.text(&expression.value, state);
                 }
                 self.list(&clause.body.list, state);
             }
@@ -423,7 +422,7 @@ impl Walker<'_> {
             }
         }
         here_documents.extend(input);
-        let index = self.finish(command, state, 0);
+        let index = self.finish(command, 0);
         // Text that a shell reads from its standard input is a script.
         if self.reads_script_from_input(index) {
             for script in here_documents {
@@ -554,9 +553,8 @@ impl Walker<'_> {
                 .collect();
             command.place = Place::Nested;
             if !command.words.is_empty() {
-                let mut state = Directories::Unknown;
                 self.nested(|walker| {
-                    walker.finish(command, &mut state, MAX_DEPTH - 2);
+                    walker.finish(command, MAX_DEPTH - 2);
                 });
             }
         }
@@ -631,7 +629,7 @@ impl Walker<'_> {
     }
 
     /// Records a command and, behind it, whatever it would start.
-    fn finish(&mut self, mut command: Command, state: &mut Directories, depth: usize) -> usize {
+    fn finish(&mut self, mut command: Command, depth: usize) -> usize {
         let name_is_dynamic = command
             .words
             .first()
@@ -667,7 +665,7 @@ impl Walker<'_> {
                     inner.words = inner_words;
                     inner.place = Place::Wrapped(index);
                     inner.appended_arguments = unwrapped.appends_arguments;
-                    self.finish(inner, state, depth + 1);
+                    self.finish(inner, depth + 1);
                 }
                 Inner::Words(_) => {}
                 Inner::Script(script) => self.script(&script, &directories),
