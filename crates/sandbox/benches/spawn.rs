@@ -1,0 +1,2 @@
+//! What confinement costs, measured against a direct spawn in the same run.
+fn main() {}

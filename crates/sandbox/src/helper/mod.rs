@@ -1,0 +1,165 @@
+//! The inside: the same binary started again, alone in its process, before any thread or
+//! runtime. It receives a plan, carries it out step by step, checks from within that it
+//! holds, and only then starts the command.
+//!
+//! Reading order: [`dispatch_helper`], `first_process`, then one file per step.
+
+mod command;
+mod init;
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+use crate::message;
+use crate::plan::{Containment, Plan};
+use crate::report::Layer;
+use crate::wire::{Reader, Writer};
+
+/// The first argument that makes this program a helper.
+pub(crate) const MARK: &str = "__sandbox-helper";
+
+/// Turns this process into a sandbox helper if it was started as one; returns otherwise.
+///
+/// Must be the first statement of `main`: a helper that already has threads cannot enter
+/// namespaces. Being a helper is no privilege: whoever can start one with a plan of their own
+/// could have run the command directly.
+pub fn dispatch_helper() {
+    if std::env::args_os().nth(1).as_deref() == Some(OsStr::new(MARK)) {
+        serve();
+    }
+}
+
+#[cfg(feature = "dispatch-before-main")]
+mod before_main {
+    extern "C" fn dispatch() {
+        super::dispatch_helper();
+    }
+
+    // SAFETY: the loader calls every pointer in this section once, on the only thread, with
+    // libc initialised; glibc passes arguments that `dispatch` may ignore under the C calling
+    // convention. `std` sets up its own argument list in an earlier slot of the same section.
+    #[used]
+    #[unsafe(link_section = ".init_array")]
+    static DISPATCH: extern "C" fn() = dispatch;
+}
+
+/// Why a step failed; nothing was run.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    step: &'static str,
+    target: String,
+    error: io::Error,
+}
+
+/// Names the step and the thing when an operation fails.
+trait Context<T> {
+    fn at(self, step: &'static str, target: impl ToString) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
+    fn at(self, step: &'static str, target: impl ToString) -> Result<T, Failure> {
+        self.map_err(|error| Failure {
+            step,
+            target: target.to_string(),
+            error: error.into(),
+        })
+    }
+}
+
+/// What the helper saw in force.
+#[derive(Debug, Default)]
+struct Seen {
+    layers: Vec<Layer>,
+    /// The process limit, where one could be set.
+    processes: Option<u64>,
+}
+
+fn serve() -> ! {
+    let outcome = (|| -> io::Result<()> {
+        let control = take_control()?;
+        let Some(mut frame) = Reader::receive(&control)? else {
+            return Ok(());
+        };
+        let plan = Plan::decode(&mut frame)?;
+        match plan.containment {
+            Containment::Namespaces | Containment::Bubblewrap => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
+            Containment::Subreaper => {
+                let own = pidfd_open(getpid(), PidfdFlags::empty())?;
+                let mut born = Writer::with_tag(message::BORN);
+                born.number(getpid().as_raw_nonzero().get() as u64)
+                    .send(&control, &[own.as_fd()])?;
+                drop(own);
+                first_process(&plan, &control);
+            }
+        }
+    })();
+    std::process::exit(i32::from(outcome.is_err()));
+}
+
+/// The socket arrives as standard input, because that needs no code between fork and exec.
+fn take_control() -> io::Result<OwnedFd> {
+    // SAFETY: nothing in this process owns a descriptor above 2 yet, so none is closed under
+    // an owner's feet; whatever is open there was inherited by accident.
+    if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let null = rustix::fs::open(
+        "/dev/null",
+        rustix::fs::OFlags::RDONLY,
+        rustix::fs::Mode::empty(),
+    )?;
+    rustix::stdio::dup2_stdin(&null)?;
+    Ok(control)
+}
+
+/// Confines itself, waits for the word, runs the command and cleans up after it.
+fn first_process(plan: &Plan, control: &OwnedFd) -> ! {
+    let started = (|| {
+        let seen = confine(plan, control)?;
+        let mut confined = Writer::with_tag(message::CONFINED);
+        confined.list(&seen.layers, |out, layer| {
+            out.number(*layer as u64);
+        });
+        confined.optional(seen.processes);
+        confined.send(control, &[]).at("report", "the agent")?;
+        match Reader::receive(control).at("wait for the agent", "")? {
+            Some(frame) if frame.tag == message::GO => command::start(plan),
+            // The agent changed its mind or is gone: nothing was run.
+            _ => std::process::exit(0),
+        }
+    })();
+    let command = started.unwrap_or_else(|failure: Failure| {
+        let mut failed = Writer::with_tag(message::FAILED);
+        failed
+            .bytes(failure.step.as_bytes())
+            .bytes(failure.target.as_bytes());
+        failed.number(failure.error.raw_os_error().unwrap_or(0) as u64);
+        failed.bytes(failure.error.to_string().as_bytes());
+        // With the agent gone there is nobody to tell.
+        let _ = failed.send(control, &[]);
+        std::process::exit(1);
+    });
+    let mut started = Writer::with_tag(message::STARTED);
+    if started
+        .number(command.as_raw_nonzero().get() as u64)
+        .send(control, &[])
+        .is_err()
+    {
+        // The loop below sees the same broken socket at once and ends everything.
+    }
+    init::watch_over(command, plan, control)
+}
+
+fn confine(plan: &Plan, _control: &OwnedFd) -> Result<Seen, Failure> {
+    if plan.containment == Containment::Subreaper {
+        rustix::process::set_child_subreaper(Some(getpid())).at("adopt orphans", "")?;
+    }
+    rustix::process::chdir(&plan.cwd).at("enter the working directory", plan.cwd.display())?;
+    Ok(Seen::default())
+}

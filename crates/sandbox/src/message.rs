@@ -1,0 +1,20 @@
+//! What the agent and its helper say to each other, in the order in which it is said.
+
+/// Agent to helper: the plan.
+pub(crate) const PLAN: u8 = 1;
+/// Helper to agent: the first process exists; its pid, and a descriptor of it.
+pub(crate) const BORN: u8 = 2;
+/// Helper to agent: the self-check passed; the layers seen in force and facts about limits.
+pub(crate) const CONFINED: u8 = 4;
+/// Agent to helper: run the command now.
+pub(crate) const GO: u8 = 5;
+/// Helper to agent: the command runs; its pid as seen inside.
+pub(crate) const STARTED: u8 = 6;
+/// Agent to helper: send TERM to everything inside.
+pub(crate) const TERMINATE: u8 = 7;
+/// Helper to agent: the command ended; 0 and its exit code, or 1 and the signal.
+pub(crate) const EXITED: u8 = 8;
+/// Helper to agent: everything was killed because it used too much memory.
+pub(crate) const OUT_OF_MEMORY: u8 = 9;
+/// Helper to agent: nothing was run; the step that failed and the error number.
+pub(crate) const FAILED: u8 = 10;

@@ -1,0 +1,133 @@
+//! What a caller asks for: one command and everything it may reach.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// One command and its reach. Everything here was decided at the start of the session or by
+/// the gate; nothing is read from the environment, the home directory or the workspace itself.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// The project. Absolute; it is resolved once and then bound by descriptor.
+    pub workspace: PathBuf,
+    /// Where the command starts; inside the workspace.
+    pub cwd: PathBuf,
+    pub command: Command,
+    /// The whole environment of the command; see [`crate::environment::build`]. `HOME` and
+    /// `TMPDIR` are added when absent and point into the private temporary directory.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The user's home directory, hidden from the command.
+    pub home: Option<PathBuf>,
+    /// More directories and files that must look empty: the read deny list.
+    pub hidden: Vec<PathBuf>,
+    /// Directories bound back read-only over hidden ones; see [`crate::tool_dirs::find`].
+    pub readable: Vec<PathBuf>,
+    /// Writable directories besides the workspace, from the user's own configuration.
+    pub writable: Vec<PathBuf>,
+    /// Protected paths besides the default names, relative to the workspace or inside it.
+    pub protected: Vec<PathBuf>,
+    pub write_access: WriteAccess,
+    pub network: Network,
+    pub limits: Limits,
+    /// Holds the log. Never writable from inside; what the comparison after the run removes
+    /// from the workspace goes to its folder `quarantine`.
+    pub session_dir: PathBuf,
+    /// Becomes `/tmp` inside. Outside every hidden and every writable directory of the host
+    /// that matters to anybody else; the caller creates and removes it.
+    pub private_tmp: PathBuf,
+    pub mode: Mode,
+}
+
+impl Policy {
+    /// The tightest policy that can still build a project: workspace writable, metadata
+    /// read-only, no network.
+    pub fn new(workspace: &Path, session_dir: &Path, private_tmp: &Path, command: Command) -> Self {
+        Self {
+            workspace: workspace.to_owned(),
+            cwd: workspace.to_owned(),
+            command,
+            environment: Vec::new(),
+            home: None,
+            hidden: Vec::new(),
+            readable: Vec::new(),
+            writable: Vec::new(),
+            protected: Vec::new(),
+            write_access: WriteAccess::Workspace,
+            network: Network::Off,
+            limits: Limits::default(),
+            session_dir: session_dir.to_owned(),
+            private_tmp: private_tmp.to_owned(),
+            mode: Mode::Required,
+        }
+    }
+}
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Exactly these bytes, by `bash --noprofile --norc -c`.
+    Shell(Vec<u8>),
+    /// A program, looked up in the policy's `PATH` when it has no slash.
+    Program {
+        program: OsString,
+        arguments: Vec<OsString>,
+    },
+}
+
+/// How much of the workspace a command may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteAccess {
+    /// Nothing but its private temporary directory.
+    ReadOnly,
+    /// The workspace without its protected paths.
+    Workspace,
+    /// Also git's own data, so that commits work; hooks and configuration stay read-only.
+    WorkspaceWithGit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    /// A loopback of its own and nothing else.
+    Off,
+    /// The host's network for this one command. UNIX sockets stay closed.
+    Host,
+}
+
+/// Whether the command may run at all when it cannot be confined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mode {
+    Required,
+    /// No confinement, on the word of the user's own or managed configuration.
+    Off {
+        reason: String,
+    },
+}
+
+/// Bounds on what one command can use up. `None` leaves the host's own bound in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Processes and threads at one time.
+    pub processes: Option<u32>,
+    pub open_files: Option<u64>,
+    /// Bytes of one file.
+    pub file_size: Option<u64>,
+    /// Bytes of private memory of one process.
+    pub data: Option<u64>,
+    /// Resident bytes of all processes together, looked at four times a second.
+    pub memory: Option<u64>,
+    /// The command is killed when the workspace's file system has less room than this.
+    pub free_disk: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const GIB: u64 = 1 << 30;
+        Self {
+            processes: Some(1024),
+            open_files: Some(4096),
+            file_size: Some(4 * GIB),
+            data: Some(4 * GIB),
+            memory: Some(8 * GIB),
+            free_disk: Some(GIB / 4),
+        }
+    }
+}

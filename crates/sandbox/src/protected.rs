@@ -1,0 +1,207 @@
+//! Names inside a workspace that make something run later: git metadata, editor and agent
+//! configuration, shell start-up files. One list for mounts, gate and file tools.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Why a path is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Hooks, configuration and history of a repository.
+    Git,
+    /// Our own configuration and log.
+    Agent,
+    /// Configuration of another agent.
+    OtherAgent,
+    /// Editor settings that can start programs.
+    Editor,
+    /// Read by a shell at its start.
+    Shell,
+    /// Run by a build service with rights of its own.
+    Workflow,
+    /// Other configuration that programs act on when they meet it.
+    Tool,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Git => "git",
+            Self::Agent => "agent",
+            Self::OtherAgent => "other_agent",
+            Self::Editor => "editor",
+            Self::Shell => "shell",
+            Self::Workflow => "workflow",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// Protected wherever they stand.
+const ANYWHERE: [(&str, Kind); 4] = [
+    (".git", Kind::Git),
+    (".agent", Kind::Agent),
+    (".gitmodules", Kind::Git),
+    (".envrc", Kind::Tool),
+];
+
+/// Protected directly in the workspace, which is where their readers look.
+const AT_ROOT: [(&str, Kind); 29] = [
+    (".vscode", Kind::Editor),
+    (".idea", Kind::Editor),
+    (".zed", Kind::Editor),
+    (".devcontainer", Kind::Editor),
+    (".devcontainer.json", Kind::Editor),
+    (".vim", Kind::Editor),
+    (".nvim.lua", Kind::Editor),
+    (".exrc", Kind::Editor),
+    (".vimrc", Kind::Editor),
+    (".mcp.json", Kind::OtherAgent),
+    (".claude", Kind::OtherAgent),
+    (".cursor", Kind::OtherAgent),
+    (".codex", Kind::OtherAgent),
+    (".gemini", Kind::OtherAgent),
+    (".opencode", Kind::OtherAgent),
+    (".ripgreprc", Kind::Tool),
+    (".gdbinit", Kind::Tool),
+    (".bashrc", Kind::Shell),
+    (".bash_profile", Kind::Shell),
+    (".bash_login", Kind::Shell),
+    (".bash_logout", Kind::Shell),
+    (".bash_aliases", Kind::Shell),
+    (".profile", Kind::Shell),
+    (".zshrc", Kind::Shell),
+    (".zshenv", Kind::Shell),
+    (".zprofile", Kind::Shell),
+    (".zlogin", Kind::Shell),
+    (".inputrc", Kind::Shell),
+    (".gitconfig", Kind::Git),
+];
+
+/// How deep nested repositories are looked for, and how many directory entries at most.
+pub(crate) const SEARCH_DEPTH: usize = 4;
+const SEARCH_ENTRIES: usize = 50_000;
+
+/// Whether writing to `path`, relative to the workspace, changes something that runs later.
+/// Creation counts as change. Names are compared without regard to case, because some file
+/// systems do not regard it either. The caller resolves links first and asks for both forms.
+pub fn is_protected(path: &Path) -> Option<Kind> {
+    let mut parts = path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(fold(name.as_bytes())),
+        _ => None,
+    });
+    let first = parts.next()?;
+    let find = |list: &[(&str, Kind)], name: &str| {
+        list.iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, kind)| *kind)
+    };
+    let second = parts.next();
+    if let Some(kind) = find(&AT_ROOT, &first).or_else(|| find(&ANYWHERE, &first)) {
+        return Some(kind);
+    }
+    if first == ".github" && second.as_deref() == Some("workflows") {
+        return Some(Kind::Workflow);
+    }
+    second
+        .into_iter()
+        .chain(parts)
+        .find_map(|name| find(&ANYWHERE, &name))
+}
+
+/// Lower case, and without what some file systems drop: trailing dots and spaces, and the
+/// invisible characters that are ignored in comparisons.
+fn fold(name: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(name)
+        .chars()
+        .filter(|character| !matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'))
+        .flat_map(char::to_lowercase)
+        .collect();
+    text.trim_end_matches(['.', ' ']).to_owned()
+}
+
+/// The protected paths that exist in a workspace, relative to it and in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Existing {
+    pub(crate) paths: Vec<PathBuf>,
+    /// False when the workspace is too large to have been searched as deep as intended.
+    pub(crate) complete: bool,
+}
+
+/// Searches a workspace. Links are not followed: what they point to has its own name.
+pub(crate) fn existing(workspace: &Path) -> Existing {
+    let mut found = Existing {
+        paths: Vec::new(),
+        complete: true,
+    };
+    let mut left = SEARCH_ENTRIES;
+    let mut level = vec![PathBuf::new()];
+    for _ in 0..SEARCH_DEPTH {
+        let mut next = Vec::new();
+        for relative in level {
+            let Ok(entries) = std::fs::read_dir(workspace.join(&relative)) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                if left == 0 {
+                    found.complete = false;
+                    break;
+                }
+                left -= 1;
+                let path = relative.join(entry.file_name());
+                if is_protected(&path).is_some() {
+                    found.paths.push(path);
+                } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    next.push(path);
+                }
+            }
+        }
+        level = next;
+    }
+    found.paths.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, expected: Option<Kind>) {
+        assert_eq!(is_protected(Path::new(path)), expected, "{path}");
+    }
+
+    #[test]
+    fn names_are_protected_where_their_readers_look() {
+        check(".git/hooks/pre-push", Some(Kind::Git));
+        check("a/b/c/d/e/.git/config", Some(Kind::Git));
+        check("sub/.GIT", Some(Kind::Git));
+        check(".git. /config", Some(Kind::Git));
+        check(".g\u{200c}it/config", Some(Kind::Git));
+        check(".agent/config.local.toml", Some(Kind::Agent));
+        check(".VSCode/tasks.json", Some(Kind::Editor));
+        check(".github/workflows/x.yml", Some(Kind::Workflow));
+        check(".github/CODEOWNERS", None);
+        check("src/.vscode/tasks.json", None);
+        check("sub/.envrc", Some(Kind::Tool));
+        check(".gitignore", None);
+        check("src/main.rs", None);
+        check("git/hooks", None);
+        check("", None);
+    }
+
+    #[test]
+    fn nested_repositories_are_found_to_their_depth() {
+        let workspace = tempfile::tempdir().unwrap();
+        for directory in ["a/b/c/.git", "a/b/c/d/.git", ".vscode", "src/.vscode"] {
+            std::fs::create_dir_all(workspace.path().join(directory)).unwrap();
+        }
+        std::fs::create_dir_all(workspace.path().join("w")).unwrap();
+        std::fs::write(workspace.path().join("w/.git"), "gitdir: /elsewhere").unwrap();
+        let found = existing(workspace.path());
+        assert_eq!(
+            found.paths,
+            [".vscode", "a/b/c/.git", "w/.git"].map(PathBuf::from)
+        );
+        assert!(found.complete);
+    }
+}

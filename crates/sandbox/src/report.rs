@@ -1,0 +1,152 @@
+//! What really holds around one command, as established before it starts.
+
+use std::path::PathBuf;
+
+use sha2::{Digest, Sha256};
+
+use crate::policy::Network;
+
+/// How complete the confinement is. The order is from strong to weak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Namespaces, mounts, Landlock and seccomp.
+    Full,
+    /// The same without Landlock, which this kernel lacks.
+    NoLandlock,
+    /// Namespaces and mounts made by an installed `bwrap`, Landlock and seccomp by us.
+    Bubblewrap,
+    /// Landlock and seccomp only: protected paths are merely compared, file modes outside the
+    /// workspace can change, processes may outlive the call.
+    Partial,
+    /// Nothing.
+    None,
+}
+
+impl Level {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::NoLandlock => "no_landlock",
+            Self::Bubblewrap => "bubblewrap",
+            Self::Partial => "partial",
+            Self::None => "none",
+        }
+    }
+
+    /// Whether a command may run at this level without a person having looked at it.
+    pub fn may_run_unasked(self) -> bool {
+        matches!(self, Self::Full | Self::NoLandlock | Self::Bubblewrap)
+    }
+}
+
+/// One mechanism, named as in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layer {
+    UserNamespace,
+    MountNamespace,
+    PidNamespace,
+    IpcNamespace,
+    UtsNamespace,
+    NetworkNamespace,
+    CgroupNamespace,
+    ReadOnlyRoot,
+    NoCapabilities,
+    NoNewPrivileges,
+    Landlock,
+    Seccomp,
+    ResourceLimits,
+}
+
+impl Layer {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::UserNamespace => "user_namespace",
+            Self::MountNamespace => "mount_namespace",
+            Self::PidNamespace => "pid_namespace",
+            Self::IpcNamespace => "ipc_namespace",
+            Self::UtsNamespace => "uts_namespace",
+            Self::NetworkNamespace => "network_namespace",
+            Self::CgroupNamespace => "cgroup_namespace",
+            Self::ReadOnlyRoot => "read_only_root",
+            Self::NoCapabilities => "no_capabilities",
+            Self::NoNewPrivileges => "no_new_privileges",
+            Self::Landlock => "landlock",
+            Self::Seccomp => "seccomp",
+            Self::ResourceLimits => "resource_limits",
+        }
+    }
+
+    pub(crate) const ALL: [Self; 13] = [
+        Self::UserNamespace,
+        Self::MountNamespace,
+        Self::PidNamespace,
+        Self::IpcNamespace,
+        Self::UtsNamespace,
+        Self::NetworkNamespace,
+        Self::CgroupNamespace,
+        Self::ReadOnlyRoot,
+        Self::NoCapabilities,
+        Self::NoNewPrivileges,
+        Self::Landlock,
+        Self::Seccomp,
+        Self::ResourceLimits,
+    ];
+}
+
+/// The facts behind `sandbox.applied`. The layers are those the helper saw in force from
+/// inside, not those it was told to set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnforcementReport {
+    pub level: Level,
+    pub layers: Vec<Layer>,
+    pub landlock_abi: Option<u32>,
+    /// Directories that look empty inside.
+    pub hidden: Vec<PathBuf>,
+    /// Directories bound back read-only over hidden ones.
+    pub readable: Vec<PathBuf>,
+    pub writable: Vec<PathBuf>,
+    /// Existing protected paths, read-only inside (at level `partial`: compared only).
+    pub protected: Vec<PathBuf>,
+    /// False when the search for nested repositories stopped at its bound.
+    pub protected_search_complete: bool,
+    pub network: Network,
+    /// Name and value of each limit in force.
+    pub limits: Vec<(&'static str, u64)>,
+    pub environment_names: Vec<String>,
+    pub cwd: PathBuf,
+    /// The user the command runs as.
+    pub uid: u32,
+    /// Why the level is not `full`, or what else a reader should know.
+    pub notes: Vec<String>,
+}
+
+impl EnforcementReport {
+    /// A hash over all of the above, so that a later reader can tell two reports apart.
+    pub fn hash(&self) -> String {
+        let mut text = format!("{:?}", self.level);
+        for layer in &self.layers {
+            text.push_str(layer.name());
+            text.push('\n');
+        }
+        text.push_str(&format!(
+            "{:?}{:?}{:?}{:?}{:?}{:?}{:?}{:?}{:?}{:?}{}{:?}",
+            self.landlock_abi,
+            self.hidden,
+            self.readable,
+            self.writable,
+            self.protected,
+            self.protected_search_complete,
+            self.network,
+            self.limits,
+            self.environment_names,
+            self.cwd,
+            self.uid,
+            self.notes,
+        ));
+        let mut hex = String::from("sha256:");
+        for byte in Sha256::digest(text.as_bytes()) {
+            hex.push_str(&format!("{byte:02x}"));
+        }
+        hex
+    }
+}

@@ -1,0 +1,431 @@
+//! A command that runs: its output, its end, and how to bring the end about.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Child;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+
+use crate::message;
+use crate::report::EnforcementReport;
+use crate::violation::{self, Quarantined, Violation};
+use crate::wire::{Reader, Writer};
+
+/// Between TERM and KILL.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+/// How often the free space is looked at.
+const TICK: Duration = Duration::from_millis(250);
+
+/// What may still be read after the end when something holds the pipe open.
+const MAX_LEFT_OVER: usize = 1 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// Receives output as it comes. Called on a thread of the command's own; while it blocks, the
+/// command blocks too once the pipe is full, and nothing is buffered.
+pub type Sink = Box<dyn FnMut(Stream, &[u8]) + Send>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitStatus {
+    Code(i32),
+    Signal(i32),
+}
+
+/// Why we ended a command that did not end by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KilledBy {
+    Deadline,
+    Cancelled,
+    /// The handle was dropped or the session ended.
+    SessionEnd,
+    MemoryLimit,
+    DiskLimit,
+    /// Somebody outside killed the sandbox itself.
+    Outside,
+}
+
+impl KilledBy {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Deadline => "deadline",
+            Self::Cancelled => "cancelled",
+            Self::SessionEnd => "session_end",
+            Self::MemoryLimit => "memory_limit",
+            Self::DiskLimit => "disk_limit",
+            Self::Outside => "outside",
+        }
+    }
+}
+
+/// How it ended. By the time this exists every process of the command is dead (at level
+/// `partial` and `none`: as far as can be told) and the protected paths were compared.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    pub status: ExitStatus,
+    pub killed_by: Option<KilledBy>,
+    pub duration: Duration,
+    pub violations: Vec<Violation>,
+    pub quarantined: Vec<Quarantined>,
+    pub stdout_bytes: u64,
+    pub stderr_bytes: u64,
+}
+
+/// A running command. Dropping it ends the command.
+#[derive(Debug)]
+pub struct Running {
+    report: EnforcementReport,
+    pid: u32,
+    shared: Arc<Shared>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Wakes the supervisor: an end was asked for.
+    wake: OwnedFd,
+    /// Becomes readable, and stays so, at the end.
+    done: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    end_asked: Option<KilledBy>,
+    finished: Option<Finished>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    pub fn report(&self) -> &EnforcementReport {
+        &self.report
+    }
+
+    /// The first process of the sandbox as seen from outside; everything dies with it.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Becomes readable at the end of the command.
+    pub fn done(&self) -> BorrowedFd<'_> {
+        self.shared.done.as_fd()
+    }
+
+    /// Asks the command to end: TERM now, KILL after [`GRACE`]. Returns at once; the first
+    /// reason given is the one reported.
+    pub fn terminate(&self, reason: KilledBy) {
+        self.shared.state().end_asked.get_or_insert(reason);
+        // The counter cannot overflow: the supervisor resets it on every wake-up.
+        let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
+    }
+
+    pub fn finished(&self) -> Option<Finished> {
+        self.shared.state().finished.clone()
+    }
+
+    /// Waits for the end. At the deadline, or when `cancel` becomes readable, the command is
+    /// terminated; the call still returns only when it is gone.
+    pub fn wait(&self, deadline: Option<Instant>, cancel: Option<BorrowedFd<'_>>) -> Finished {
+        let mut armed = true;
+        while armed {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let mut polled = vec![PollFd::new(&self.shared.done, PollFlags::IN)];
+            polled.extend(cancel.map(|cancel| PollFd::from_borrowed_fd(cancel, PollFlags::IN)));
+            let ready = poll(&mut polled, left.map(timespec).as_ref());
+            if !polled[0].revents().is_empty() {
+                break;
+            }
+            if polled
+                .get(1)
+                .is_some_and(|cancel| !cancel.revents().is_empty())
+            {
+                self.terminate(KilledBy::Cancelled);
+                armed = false;
+            } else if ready == Ok(0) {
+                self.terminate(KilledBy::Deadline);
+                armed = false;
+            }
+        }
+        let mut state = self.shared.state();
+        loop {
+            if let Some(finished) = &state.finished {
+                return finished.clone();
+            }
+            state = self
+                .shared
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.finished().is_none() {
+            self.terminate(KilledBy::SessionEnd);
+        }
+        if let Some(thread) = self.thread.take() {
+            // A sink that panicked has already been reported on its own thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Everything the supervisor of one command owns.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) report: EnforcementReport,
+    pub(crate) pid: u32,
+    pub(crate) launcher: Child,
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) control: OwnedFd,
+    pub(crate) stdout: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+}
+
+/// Takes over a command that was just started.
+pub(crate) fn supervise(parts: Parts, sink: Sink) -> std::io::Result<Running> {
+    let shared = Arc::new(Shared {
+        state: Mutex::default(),
+        changed: Condvar::new(),
+        wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        done: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+    });
+    let (report, pid) = (parts.report.clone(), parts.pid);
+    for stream in [&parts.stdout, &parts.stderr] {
+        rustix::io::ioctl_fionbio(stream, true)?;
+    }
+    let mut supervisor = Supervisor {
+        begun: Instant::now(),
+        sink,
+        buffer: vec![0; 64 << 10],
+        totals: [0; 2],
+        stderr_tail: VecDeque::new(),
+        killed_by: None,
+        status: None,
+        shared: Arc::clone(&shared),
+        parts,
+    };
+    let thread = std::thread::Builder::new()
+        .name("sandboxed command".into())
+        .spawn(move || supervisor.run())?;
+    Ok(Running {
+        report,
+        pid,
+        shared,
+        thread: Some(thread),
+    })
+}
+
+struct Supervisor {
+    parts: Parts,
+    shared: Arc<Shared>,
+    sink: Sink,
+    begun: Instant,
+    buffer: Vec<u8>,
+    totals: [u64; 2],
+    /// The end of the error output, for guesses about refusals.
+    stderr_tail: VecDeque<u8>,
+    killed_by: Option<KilledBy>,
+    status: Option<ExitStatus>,
+}
+
+impl Supervisor {
+    fn run(&mut self) {
+        self.follow();
+        self.collect();
+        let finished = self.finish();
+        self.shared.state().finished = Some(finished);
+        self.shared.changed.notify_all();
+        // Nobody reads this counter, so it stays readable.
+        let _ = rustix::io::write(&self.shared.done, &1_u64.to_ne_bytes());
+    }
+
+    /// Passes output on until the first process is dead.
+    fn follow(&mut self) {
+        let mut open = [true; 2];
+        let mut control_open = true;
+        let mut kill_at: Option<Instant> = None;
+        loop {
+            let (out, err, talk) = (PollFlags::IN, PollFlags::IN, PollFlags::IN);
+            let none = PollFlags::empty();
+            let mut polled = [
+                PollFd::new(&self.parts.pidfd, PollFlags::IN),
+                PollFd::new(&self.shared.wake, PollFlags::IN),
+                PollFd::new(&self.parts.control, if control_open { talk } else { none }),
+                PollFd::new(&self.parts.stdout, if open[0] { out } else { none }),
+                PollFd::new(&self.parts.stderr, if open[1] { err } else { none }),
+            ];
+            let timeout = kill_at
+                .map(|at| at.saturating_duration_since(Instant::now()))
+                .unwrap_or(TICK);
+            // A hang-up is reported even when not asked for, so closed ends are left out by
+            // sleeping on the rest; two closed streams are the common case of `exec >&-`.
+            let _ = poll_live(
+                &mut polled,
+                [true, true, control_open, open[0], open[1]],
+                timeout,
+            );
+            let ready: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
+            if ready[3] {
+                open[0] = self.pass_on(Stream::Stdout);
+            }
+            if ready[4] {
+                open[1] = self.pass_on(Stream::Stderr);
+            }
+            if ready[2] {
+                control_open = self.hear();
+            }
+            if ready[0] {
+                return;
+            }
+            if ready[1] {
+                let mut count = [0; 8];
+                let _ = rustix::io::read(&self.shared.wake, &mut count);
+            }
+            let asked = self.shared.state().end_asked;
+            if let Some(reason) = asked
+                && kill_at.is_none()
+            {
+                self.killed_by.get_or_insert(reason);
+                let _ = Writer::with_tag(message::TERMINATE).send(&self.parts.control, &[]);
+                kill_at = Some(Instant::now() + GRACE);
+            }
+            if kill_at.is_some_and(|at| at <= Instant::now()) {
+                // Gone already is as good as killed.
+                let _ = pidfd_send_signal(&self.parts.pidfd, Signal::KILL);
+                kill_at = Some(Instant::now() + GRACE);
+            }
+        }
+    }
+
+    /// Reads once and hands on; false when the stream has ended.
+    fn pass_on(&mut self, stream: Stream) -> bool {
+        let source = match stream {
+            Stream::Stdout => &self.parts.stdout,
+            Stream::Stderr => &self.parts.stderr,
+        };
+        match rustix::io::read(source, &mut self.buffer[..]) {
+            Ok(0) => false,
+            Ok(count) => {
+                let bytes = &self.buffer[..count];
+                self.totals[stream as usize] += count as u64;
+                if stream == Stream::Stderr {
+                    self.stderr_tail
+                        .extend(&bytes[count.saturating_sub(8192)..]);
+                    let surplus = self.stderr_tail.len().saturating_sub(8192);
+                    self.stderr_tail.drain(..surplus);
+                }
+                (self.sink)(stream, bytes);
+                true
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// One message from the helper; false when it has nothing more to say.
+    fn hear(&mut self) -> bool {
+        let Ok(Some(mut frame)) = Reader::receive(&self.parts.control) else {
+            return false;
+        };
+        let (how, value) = (frame.number().unwrap_or(0), frame.number().unwrap_or(0));
+        match frame.tag {
+            message::EXITED if how == 0 => self.status = Some(ExitStatus::Code(value as i32)),
+            message::EXITED => self.status = Some(ExitStatus::Signal(value as i32)),
+            message::OUT_OF_MEMORY => {
+                self.killed_by.get_or_insert(KilledBy::MemoryLimit);
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// Everything is dead: take what is left in the pipes and reap.
+    fn collect(&mut self) {
+        while self.hear() {}
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let before = self.totals[stream as usize];
+            loop {
+                let total = self.totals[stream as usize];
+                let more = self.pass_on(stream);
+                let read = self.totals[stream as usize] - total;
+                // Nothing read means empty; the bound is for a survivor that keeps writing.
+                if !more
+                    || read == 0
+                    || self.totals[stream as usize] - before > MAX_LEFT_OVER as u64
+                {
+                    break;
+                }
+            }
+        }
+        let _ = self.parts.launcher.wait();
+        let _ = waitid(
+            WaitId::PidFd(self.parts.pidfd.as_fd()),
+            WaitIdOptions::EXITED,
+        );
+    }
+
+    fn finish(&mut self) -> Finished {
+        let status = self
+            .status
+            .unwrap_or(ExitStatus::Signal(Signal::KILL.as_raw()));
+        let killed_by = self
+            .killed_by
+            .or(self.status.is_none().then_some(KilledBy::Outside));
+        let mut violations = Vec::new();
+        if status != ExitStatus::Code(0) {
+            violations.extend(violation::infer(self.stderr_tail.make_contiguous()));
+        }
+        Finished {
+            status,
+            killed_by,
+            duration: self.begun.elapsed(),
+            violations,
+            quarantined: Vec::new(),
+            stdout_bytes: self.totals[0],
+            stderr_bytes: self.totals[1],
+        }
+    }
+}
+
+/// Polls only the live ones of `polled`.
+fn poll_live(
+    polled: &mut [PollFd<'_>; 5],
+    live: [bool; 5],
+    timeout: Duration,
+) -> rustix::io::Result<()> {
+    let mut chosen: Vec<(usize, PollFd<'_>)> = polled
+        .iter()
+        .cloned()
+        .enumerate()
+        .filter(|(at, _)| live[*at])
+        .collect();
+    let mut fds: Vec<PollFd<'_>> = chosen.iter().map(|(_, fd)| fd.clone()).collect();
+    poll(&mut fds, Some(&timespec(timeout)))?;
+    for ((at, _), fd) in chosen.iter_mut().zip(fds) {
+        polled[*at] = fd;
+    }
+    Ok(())
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: duration.as_secs() as i64,
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
