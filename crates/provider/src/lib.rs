@@ -5,8 +5,8 @@
 //! nor key files; keys are handed in as secrets that do not print.
 //!
 //! Start reading at [`conversation`] (what is asked) and [`event`] (what is answered), then
-//! [`dialect`] (one folder per wire format: an encoder and a decoder, both pure) and [`provider`]
-//! (the seam the turn loop uses).
+//! [`dialect`] (one folder per wire format: an encoder and a decoder, both pure), [`provider`] (the
+//! seam the turn loop uses) and [`transport`] (where all waiting happens).
 
 pub mod conversation;
 pub mod event;
@@ -15,9 +15,13 @@ pub mod response;
 
 pub mod dialect;
 pub mod error;
-pub mod limits;
 pub mod quirks;
 pub mod sse;
+
+pub mod endpoint;
+pub mod hint;
+pub mod limits;
+pub mod transport;
 
 mod calls;
 mod text;
@@ -28,8 +32,10 @@ pub use conversation::{
 };
 pub use dialect::scripted::{ScriptedProvider, Transcript};
 pub use dialect::{Decoder, Dialect, decode_all, encode};
+pub use endpoint::{Endpoint, RetryPolicy, Timeouts};
 pub use error::{ErrorKind, ModelError};
 pub use event::{ModelEvent, StopReason, Usage};
 pub use provider::{Provider, Signal};
 pub use quirks::Quirks;
 pub use response::{Response, ResponseBuilder};
+pub use transport::{EndpointError, HttpProvider};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::conversation::ModelRequest;
@@ -71,4 +72,12 @@ pub enum Signal {
         /// When it will be tried again.
         retry_in: Option<Duration>,
     },
+}
+
+/// The SHA-256 of `bytes`, in lower-case hex.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

@@ -64,7 +64,8 @@ impl Dialect {
 }
 
 /// The body of `request` in `dialect`. The same request always gives the same bytes, and a longer
-/// conversation begins with the bytes of the shorter one, so that prompt caches hold.
+/// conversation begins with those of the shorter one (Anthropic's cache marks apart, which move
+/// along and do not count), so that prompt caches hold.
 pub fn encode(dialect: Dialect, request: &ModelRequest, quirks: &Quirks) -> Vec<u8> {
     match dialect {
         Dialect::OpenAiChat => openai_chat::encode(request, quirks),
@@ -164,11 +165,14 @@ impl Decoder {
         match std::mem::replace(&mut self.form, Form::Unknown) {
             Form::Document(document) => {
                 if document.trim_ascii_start().starts_with(b"<") {
+                    let page = "the server answered with a web page, not with a model response";
+                    // The same page would come again.
+                    let error = ModelError::new(ErrorKind::Malformed, page);
                     self.payloads.fail(
-                        ModelError::new(
-                            ErrorKind::Malformed,
-                            "the server answered with a web page, not with a model response",
-                        ),
+                        ModelError {
+                            retryable: false,
+                            ..error
+                        },
                         events,
                     );
                 } else {
@@ -211,11 +215,12 @@ impl Payloads {
         if self.reply().is_done() || event.data.trim_ascii().is_empty() {
             return;
         }
-        let taken = match self {
-            Self::Chat(decoder) => decoder.take(event.data, events),
-            Self::Responses(decoder) => decoder.take(event.data, events),
-            Self::Anthropic(decoder) => decoder.take(event.data, events),
-        };
+        let mut taken = self.take_payload(event.data, events);
+        if taken.is_err()
+            && let Some(repaired) = replace_lone_surrogates(event.data)
+        {
+            taken = self.take_payload(&repaired, events);
+        }
         if let Err(error) = taken {
             // An error event need not be JSON of the dialect's own shape.
             let error = if event.name == b"error" {
@@ -232,6 +237,18 @@ impl Payloads {
                 )
             };
             self.fail(error, events);
+        }
+    }
+
+    fn take_payload(
+        &mut self,
+        data: &[u8],
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), serde_json::Error> {
+        match self {
+            Self::Chat(decoder) => decoder.take(data, events),
+            Self::Responses(decoder) => decoder.take(data, events),
+            Self::Anthropic(decoder) => decoder.take(data, events),
         }
     }
 
@@ -276,4 +293,66 @@ pub fn decode_all(dialect: Dialect, quirks: &Quirks, body: &[u8]) -> Vec<ModelEv
     decoder.feed(body, &mut events);
     decoder.finish(&mut events);
     events
+}
+
+/// Servers that cut text by UTF-16 units send half a pair as `\\ud83d`, which is not valid JSON.
+/// Gives the payload with such halves replaced, or `None` when there are none.
+fn replace_lone_surrogates(data: &[u8]) -> Option<Vec<u8>> {
+    let unit = |at: usize| {
+        let hex = data.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()
+    };
+    let mut repaired = data.to_vec();
+    let mut found = false;
+    let mut at = 0;
+    while let Some(step) = memchr::memchr(b'\\', &data[at..]) {
+        at += step;
+        match (unit(at), unit(at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 12,
+            (Some(0xd800..=0xdfff), _) => {
+                repaired[at..at + 6].copy_from_slice(b"\\ufffd");
+                found = true;
+                at += 6;
+            }
+            _ => at = (at + 2).min(data.len()),
+        }
+    }
+    found.then_some(repaired)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(data: &str, expected: Option<&str>) {
+        let repaired =
+            replace_lone_surrogates(data.as_bytes()).map(|bytes| String::from_utf8(bytes).unwrap());
+        assert_eq!(repaired.as_deref(), expected, "{data}");
+    }
+
+    #[test]
+    fn halves_of_surrogate_pairs_are_replaced_and_pairs_kept() {
+        check(r#""a\ud83d""#, Some(r#""a\ufffd""#));
+        check(r#""\ude00b""#, Some(r#""\ufffdb""#));
+        check(r#""\ud83d\ude00""#, None);
+        check(r#""\\ud83d""#, None);
+        check(r#""\ud83d\ud83d\ude00""#, Some(r#""\ufffd\ud83d\ude00""#));
+        check(r#""\"#, None);
+    }
+
+    #[test]
+    fn a_text_cut_inside_a_pair_is_still_read() {
+        let stream = "data: {\"id\":\"x\",\"choices\":[{\"delta\":{\"content\":\"hi \\ud83d\"}}]}\n\ndata: [DONE]\n\n";
+        let events = decode_all(
+            Dialect::OpenAiChat,
+            &crate::quirks::GENERIC,
+            stream.as_bytes(),
+        );
+        assert!(
+            events.contains(&ModelEvent::TextDelta {
+                text: "hi \u{fffd}".to_owned()
+            }),
+            "{events:?}"
+        );
+    }
 }

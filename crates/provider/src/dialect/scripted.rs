@@ -14,7 +14,6 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::Dialect;
@@ -23,7 +22,7 @@ use crate::conversation::{AssistantPart, Message, ModelRequest, UserPart};
 use crate::error::{ErrorKind, ModelError};
 use crate::event::{ModelEvent, StopReason, Usage};
 use crate::limits::RateLimits;
-use crate::provider::{Provider, Signal};
+use crate::provider::{Provider, Signal, sha256_hex};
 use crate::quirks::GENERIC;
 use crate::response::{Response, ResponseBuilder};
 
@@ -210,10 +209,7 @@ impl Provider for ScriptedProvider {
     ) -> BoxFuture<'a, Result<Response, ModelError>> {
         Box::pin(async move {
             let body = super::encode(Dialect::Scripted, request, &GENERIC);
-            let body_sha256 = Sha256::digest(&body)
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let body_sha256 = sha256_hex(&body);
             observe(Signal::AttemptStarted {
                 attempt: 1,
                 body: body.into(),
