@@ -50,6 +50,7 @@ pub(crate) enum ColorChoice {
 /// What can be asked for.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Config(commands::config::ConfigArgs),
     Completions(commands::completions::CompletionsArgs),
     #[command(hide = true)]
     Man(commands::man::ManArgs),

@@ -16,10 +16,12 @@
 mod app;
 mod arguments;
 mod commands;
+mod config;
 mod exit;
 mod failure;
 mod host;
 mod output;
+mod private;
 mod project;
 
 use std::process::ExitCode;
