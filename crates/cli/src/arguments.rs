@@ -16,6 +16,7 @@ use crate::{commands, exit};
     version,
     arg_required_else_help = true,
     disable_help_subcommand = true,
+    max_term_width = 80,
     after_help = exit::HELP
 )]
 pub(crate) struct Arguments {
