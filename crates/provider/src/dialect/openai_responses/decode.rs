@@ -325,7 +325,7 @@ impl ResponsesDecoder {
                     .as_ref()
                     .and_then(|details| details.reasoning_tokens),
                 total: usage.total_tokens,
-                reported_cost: None,
+                model: None,
             };
         }
         self.reply.stop(reason, events);

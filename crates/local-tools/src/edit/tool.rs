@@ -1,0 +1,273 @@
+//! `edit`: exact replacements in one file.
+
+use std::sync::Arc;
+
+use agent_protocol::Code;
+use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
+use agent_tool_runtime::{
+    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, PermissionSemantics,
+    Plan, Prepared, Preview, RawResult, RuntimeContext, Tool, ToolDefinition, ToolInvocation,
+    ValidationFailure,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Edit, EditProblem, plan};
+use crate::change::{Change, make, other_names_fact};
+use crate::diff::unified;
+use crate::file::{self, MAX_WHOLE_FILE, Snapshot};
+use crate::path::{Access, ProjectPath, Roots, open_file};
+use crate::read::refuse_binary;
+use crate::support::{
+    bad_file, bad_path, count, flags, parse, prepared, resource, writing_definition,
+};
+
+/// What `edit` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EditInput {
+    /// The file: relative to the project root, or absolute.
+    path: String,
+    /// The replacements. All are matched against the file as it is, and all are made or none.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 1000))]
+    edits: Option<Vec<EditItem>>,
+    /// The text to replace, when there is only one replacement and no `edits`.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    old_string: Option<String>,
+    /// What takes its place.
+    #[serde(default)]
+    new_string: Option<String>,
+    /// Replace every occurrence instead of the only one.
+    #[serde(default)]
+    replace_all: Option<bool>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EditItem {
+    /// The exact text to replace, without the line numbers of `read`. It has to occur once.
+    #[schemars(length(min = 1))]
+    old_string: String,
+    /// What takes its place.
+    new_string: String,
+    /// Replace every occurrence instead of the only one.
+    #[serde(default)]
+    replace_all: Option<bool>,
+}
+
+/// The tool.
+pub struct EditTool {
+    roots: Arc<Roots>,
+    definition: ToolDefinition,
+}
+
+impl EditTool {
+    /// Edits beneath `roots`.
+    pub fn new(roots: Arc<Roots>) -> Self {
+        let mut definition = writing_definition::<EditInput>(
+            "edit",
+            "Replaces exact text in a file that was read in this session. Each old_string has to occur exactly once \
+             unless replace_all is set; include enough surrounding lines to make it unique. Nothing is matched \
+             approximately. Several edits in one call are made together or not at all. A line feed matches the \
+             file's own line break; encoding, line endings and everything outside the match stay as they are. \
+             Prefer this over changing files with bash.",
+            "A unified diff, and how many places and lines changed.",
+        );
+        definition.aliases = vec!["edit_file".to_owned()];
+        Self { roots, definition }
+    }
+}
+
+impl Tool for EditTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn validate(
+        &self,
+        input: &Value,
+        context: &RuntimeContext<'_>,
+    ) -> Result<Prepared, ValidationFailure> {
+        let input: EditInput = parse(input)?;
+        let given = input.path.clone();
+        let path = self
+            .roots
+            .resolve(&given, Access::Write)
+            .map_err(|problem| bad_path(&problem, "/path"))?;
+        let (edits, single) = edits_of(input, context)?;
+        let snapshot = current_version(&self.roots, &path, context)?;
+        let plan = plan(&snapshot.content, snapshot.encoding, &edits)
+            .map_err(|problem| refused(&problem, &path, single))?;
+        let after = plan.apply(&snapshot.content);
+        let name = path.name();
+        let diff = unified(
+            &name,
+            &snapshot.content,
+            &after,
+            snapshot.encoding,
+            &plan.changes(),
+        );
+        Ok(Prepared {
+            normalised_paths: vec![name.clone()],
+            semantics: PermissionSemantics {
+                action_class: ActionClass::Modify,
+                resources: vec![resource(PermissionAccess::Write, &given, &path)],
+                risk_facts: other_names_fact(snapshot.stamp.links).into_iter().collect(),
+                ..PermissionSemantics::default()
+            },
+            plan: Plan {
+                lock_key: Some(name.clone()),
+                ..Plan::default()
+            },
+            flags: flags(&self.definition),
+            baselines: vec![snapshot.baseline(&name, None)],
+            preview: Some(Preview {
+                diff: diff.shown.clone().into_bytes(),
+            }),
+            input: Box::new(Change {
+                path,
+                before: Some(snapshot),
+                after,
+                diff,
+                replacements: Some(plan.count() as u64),
+            }),
+        })
+    }
+
+    fn execute(
+        &self,
+        invocation: ToolInvocation,
+        context: &ExecutionContext,
+    ) -> Result<RawResult, ExecutionFailure> {
+        make(&*prepared::<Change>(invocation)?, &self.roots, context)
+    }
+
+    fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
+        let data = &raw.data;
+        let name = data.path.as_deref().unwrap_or_default();
+        let summary = format!(
+            "Replaced {} in `{name}`: {} added, {} removed.",
+            count(data.replacements.unwrap_or(0), "place"),
+            count(data.lines_added.unwrap_or(0), "line"),
+            count(data.lines_removed.unwrap_or(0), "line"),
+        );
+        Normalized {
+            title: format!("edit {name}"),
+            summary,
+            detail: data
+                .other_names
+                .and_then(|names| other_names_fact(names + 1))
+                .unwrap_or_default(),
+            user_text: None,
+        }
+    }
+}
+
+/// The edits asked for, and whether they came as a single pair. Placeholders of masked secrets
+/// stand for their values.
+fn edits_of(
+    input: EditInput,
+    context: &RuntimeContext<'_>,
+) -> Result<(Vec<Edit>, bool), ValidationFailure> {
+    let invalid = |path: &str, message: &str| {
+        ValidationFailure::new(Code::SchemaInvalid, message).at(path, message)
+    };
+    let reveal = |text: String| context.journal.reveal(&text).unwrap_or(text);
+    let edit = |old: String, new: String, all: Option<bool>| Edit {
+        old: reveal(old),
+        new: reveal(new),
+        replace_all: all.unwrap_or(false),
+    };
+    match (input.edits, input.old_string, input.new_string) {
+        (Some(items), None, None) if input.replace_all.is_none() => {
+            let edits = items
+                .into_iter()
+                .map(|item| edit(item.old_string, item.new_string, item.replace_all));
+            Ok((edits.collect(), false))
+        }
+        (None, Some(old), Some(new)) => Ok((vec![edit(old, new, input.replace_all)], true)),
+        (None, None, None) => Err(invalid(
+            "/edits",
+            "either `edits`, or `old_string` and `new_string`, is needed",
+        )),
+        (None, Some(_), None) => Err(invalid("/new_string", "`new_string` is missing")),
+        (None, None, Some(_)) => Err(invalid("/old_string", "`old_string` is missing")),
+        (Some(_), ..) => Err(invalid(
+            "/edits",
+            "`edits` and a single replacement exclude each other",
+        )),
+    }
+}
+
+/// The file as it is, if it is the version this session knows.
+pub(crate) fn current_version(
+    roots: &Roots,
+    path: &ProjectPath,
+    context: &RuntimeContext<'_>,
+) -> Result<Snapshot, ValidationFailure> {
+    let name = path.name();
+    let opened = open_file(roots, path).map_err(|problem| bad_file(&problem, "/path"))?;
+    let failed = |error: std::io::Error| {
+        let code = if error.kind() == std::io::ErrorKind::FileTooLarge {
+            Code::TooLarge
+        } else {
+            Code::IoError
+        };
+        ValidationFailure::new(code, format!("cannot read `{name}`: {error}"))
+    };
+    let size = opened.metadata().map_err(failed)?.len();
+    if size > MAX_WHOLE_FILE {
+        let message = format!(
+            "`{name}` has {size} bytes; files over {MAX_WHOLE_FILE} bytes cannot be changed"
+        );
+        return Err(ValidationFailure::new(Code::TooLarge, message.clone()).at("/path", message));
+    }
+    refuse_binary(path, &opened)?;
+    let Some(known) = context.baseline(&name) else {
+        let message = format!("`{name}` has not been read in this session");
+        return Err(
+            ValidationFailure::new(Code::RuntimePreconditionFailed, message.clone())
+                .at("/path", message),
+        );
+    };
+    let snapshot = file::load(&opened).map_err(failed)?;
+    if snapshot.sha256 != known.sha256 {
+        let message = format!("`{name}` changed on disk since it was read");
+        return Err(
+            ValidationFailure::new(Code::StaleFileBaseline, message.clone()).at("/path", message),
+        );
+    }
+    Ok(snapshot)
+}
+
+fn refused(problem: &EditProblem, path: &ProjectPath, single: bool) -> ValidationFailure {
+    let field = match problem.edit() {
+        Some(index) if !single => format!("/edits/{index}"),
+        _ if single => "/old_string".to_owned(),
+        _ => "/edits".to_owned(),
+    };
+    let EditProblem::NotFound {
+        nearest: Some(nearest),
+        ..
+    } = problem
+    else {
+        let message = format!("`{}`: {problem}", path.name());
+        return ValidationFailure::new(problem.code(), message.clone()).at(field, message);
+    };
+    // The lines come from the file: they belong to the untrusted part, not to the message.
+    let full = problem.to_string();
+    let message = full
+        .strip_suffix(&nearest.text)
+        .unwrap_or(&full)
+        .trim_end_matches([':', '\n']);
+    let message = format!("`{}`: {message}", path.name());
+    ValidationFailure::new(problem.code(), message.clone())
+        .at(field, message)
+        .with_body(Body::text(
+            format!("nearest place in {}", path.name()),
+            nearest.text.clone(),
+        ))
+}

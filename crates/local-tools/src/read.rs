@@ -1,0 +1,251 @@
+//! `read`: one page of a text file.
+
+use std::sync::Arc;
+
+use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
+use agent_protocol::payload::tool::{Baseline, ReadMore, ToolData};
+use agent_protocol::{ActionHappened, Code};
+use agent_tool_runtime::{
+    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission,
+    PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition,
+    ToolInvocation, ValidationFailure,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::file;
+use crate::page::{Window, read_page};
+use crate::path::{Access, ProjectPath, Roots, open_file};
+use crate::support::{
+    bad_file, bad_path, count, flags, lost_file, parse, prepared, reading_definition, resource,
+};
+
+const DEFAULT_LINES: u64 = 2_000;
+/// Leaves room for the summary within what one result may hold.
+const PAGE_CHARACTERS: usize = 28_500;
+
+/// What `read` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadInput {
+    /// The file: relative to the project root, or absolute.
+    path: String,
+    /// Lines to skip before the first one shown; 0 is the start of the file.
+    #[serde(default)]
+    offset: Option<u64>,
+    /// Lines to show; 2000 when not given.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    limit: Option<u64>,
+}
+
+struct PreparedRead {
+    path: ProjectPath,
+    offset: u64,
+    limit: u64,
+}
+
+/// The tool.
+pub struct ReadTool {
+    roots: Arc<Roots>,
+    definition: ToolDefinition,
+}
+
+impl ReadTool {
+    /// Reads beneath `roots`.
+    pub fn new(roots: Arc<Roots>) -> Self {
+        let mut definition = reading_definition::<ReadInput>(
+            "read",
+            "Shows a text file with line numbers, 2000 lines by default. Use offset and limit to read one part of a \
+             long file; find the part with grep first. A file has to be read before it can be edited. The line number \
+             and the tab in front of each line are not part of the file.",
+            "Lines as `number<tab>text`. Lines over 2000 characters are clipped and marked. Unchanged content that \
+             was shown before is not repeated.",
+        );
+        definition.aliases = vec!["read_file".to_owned()];
+        Self { roots, definition }
+    }
+}
+
+impl Tool for ReadTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn validate(
+        &self,
+        input: &Value,
+        _: &RuntimeContext<'_>,
+    ) -> Result<Prepared, ValidationFailure> {
+        let input: ReadInput = parse(input)?;
+        let path = self
+            .roots
+            .resolve(&input.path, Access::Read)
+            .map_err(|problem| bad_path(&problem, "/path"))?;
+        let opened =
+            open_file(&self.roots, &path).map_err(|problem| bad_file(&problem, "/path"))?;
+        refuse_binary(&path, &opened)?;
+        Ok(Prepared {
+            normalised_paths: vec![path.name()],
+            semantics: PermissionSemantics {
+                action_class: ActionClass::Observe,
+                resources: vec![resource(PermissionAccess::Read, &input.path, &path)],
+                ..PermissionSemantics::default()
+            },
+            plan: Plan::default(),
+            flags: flags(&self.definition),
+            baselines: Vec::new(),
+            preview: None,
+            input: Box::new(PreparedRead {
+                path,
+                offset: input.offset.unwrap_or(0),
+                limit: input.limit.unwrap_or(DEFAULT_LINES),
+            }),
+        })
+    }
+
+    fn execute(
+        &self,
+        invocation: ToolInvocation,
+        context: &ExecutionContext,
+    ) -> Result<RawResult, ExecutionFailure> {
+        let wanted = prepared::<PreparedRead>(invocation)?;
+        let name = wanted.path.name();
+        let opened = open_file(&self.roots, &wanted.path).map_err(|problem| lost_file(&problem))?;
+        let window = Window {
+            offset: wanted.offset,
+            limit: wanted.limit,
+            characters: PAGE_CHARACTERS,
+        };
+        let page = read_page(&opened, window).map_err(|error| {
+            ExecutionFailure::new(Code::IoError, format!("cannot read `{name}`: {error}"))
+                .having(ActionHappened::No)
+        })?;
+        if page.shown == 0 && page.total.is_none() {
+            return Err(ExecutionFailure::new(
+                Code::TooLarge,
+                format!(
+                    "`{name}` has {} bytes; lines past the first {} bytes cannot be reached by number",
+                    page.bytes,
+                    file::MAX_WHOLE_FILE
+                ),
+            )
+            .having(ActionHappened::No));
+        }
+        let range = format!("{}-{}", wanted.offset + 1, wanted.offset + page.shown);
+        let data = ToolData {
+            path: Some(name.clone()),
+            encoding: Some(page.encoding.name().to_owned()),
+            line_ending: Some(page.line_ending.to_owned()),
+            offset: Some(wanted.offset),
+            limit: Some(wanted.limit),
+            lines: Some(page.shown),
+            total_lines: page.total,
+            baseline: page.sha256.clone().map(|sha256| Baseline {
+                path: name.clone(),
+                size: page.bytes,
+                mtime_ms: Some(page.stamp.modified_ms()),
+                sha256,
+                range: (page.shown > 0).then(|| range.clone()),
+            }),
+            ..ToolData::default()
+        };
+        let known = page
+            .sha256
+            .as_deref()
+            .is_some_and(|hash| context.baselines().was_shown(&name, hash, &range));
+        let mut result = RawResult {
+            data,
+            ..RawResult::ok(ActionHappened::No)
+        };
+        if known {
+            result.code = Code::FileUnchanged;
+            return Ok(result);
+        }
+        if page.omitted > 0 {
+            let next = wanted.offset + page.shown;
+            let behind = page.total.is_none_or(|total| next < total);
+            result.omission = Some(Omission {
+                bytes: page.omitted,
+                read_more: behind.then(|| ReadMore {
+                    tool: "read".to_owned(),
+                    input_hint: json!({"path": name, "offset": next, "limit": wanted.limit}),
+                }),
+            });
+        }
+        if page.shown > 0 {
+            result
+                .bodies
+                .push(Body::text(format!("file {name}"), page.text));
+        }
+        Ok(result)
+    }
+
+    fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
+        let data = &raw.data;
+        let name = data.path.as_deref().unwrap_or_default();
+        let shown = data.lines.unwrap_or(0);
+        let offset = data.offset.unwrap_or(0);
+        let total = data.total_lines.map_or_else(
+            || "an unknown number of".to_owned(),
+            |total| total.to_string(),
+        );
+        let summary = if raw.code == Code::FileUnchanged {
+            format!(
+                "`{name}` is unchanged since lines {}-{} were shown.",
+                offset + 1,
+                offset + shown
+            )
+        } else if shown == 0 && data.total_lines == Some(0) {
+            format!("`{name}` is empty.")
+        } else if shown == 0 {
+            format!("`{name}` has {total} lines, and {offset} were to be skipped.")
+        } else {
+            format!(
+                "`{name}`, lines {}-{} of {total}.",
+                offset + 1,
+                offset + shown
+            )
+        };
+        let mut detail = Vec::new();
+        if data.encoding.as_deref().is_some_and(|name| name != "utf-8") {
+            detail.push(format!(
+                "encoding {}",
+                data.encoding.as_deref().unwrap_or_default()
+            ));
+        }
+        if matches!(data.line_ending.as_deref(), Some("crlf" | "mixed")) {
+            detail.push(format!(
+                "line endings {}",
+                data.line_ending.as_deref().unwrap_or_default()
+            ));
+        }
+        Normalized {
+            title: format!("read {name}"),
+            user_text: Some(format!("{summary} ({})", count(shown, "line"))),
+            summary,
+            detail: detail.join(", "),
+        }
+    }
+}
+
+/// Binary content has a code of its own, found without reading more than its beginning.
+pub(crate) fn refuse_binary(
+    path: &ProjectPath,
+    opened: &std::fs::File,
+) -> Result<(), ValidationFailure> {
+    let failed = |error: std::io::Error| {
+        ValidationFailure::new(
+            Code::IoError,
+            format!("cannot read `{}`: {error}", path.name()),
+        )
+    };
+    let head = file::head(opened).map_err(failed)?;
+    let Some(kind) = file::binary_kind(&head) else {
+        return Ok(());
+    };
+    let bytes = opened.metadata().map_err(failed)?.len();
+    let message = format!("`{}` is not text: {kind}, {bytes} bytes", path.name());
+    Err(ValidationFailure::new(Code::UnsupportedContent, message.clone()).at("/path", message))
+}

@@ -1,0 +1,575 @@
+//! Putting new content in the place of a file, whole or not at all.
+//!
+//! The new content is written beside the target, given the target's mode, owner and extended
+//! attributes, synced, and renamed over it, after the target's content was compared once more under
+//! a lock. A file with several names is written in place, because a rename would part them.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use agent_protocol::{ActionHappened, Code};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags, XattrFlags};
+use rustix::io::Errno;
+
+use crate::file::{self, Stamp};
+use crate::path::{ProjectPath, Roots};
+
+/// How long another program may hold its lock on the file.
+const LOCK_PATIENCE: usize = 100;
+const LOCK_STEP: Duration = Duration::from_millis(20);
+
+/// What has to be there for the replacement to go on.
+#[derive(Clone, Copy, Debug)]
+pub enum Expected<'a> {
+    /// Nothing.
+    Missing,
+    /// Exactly this content.
+    Content {
+        /// The bytes, to put them back when writing in place fails half-way.
+        bytes: &'a [u8],
+        /// Their hash.
+        sha256: &'a str,
+    },
+}
+
+/// What was done.
+#[derive(Debug)]
+pub struct Replaced {
+    /// Of the file as it is now.
+    pub stamp: Stamp,
+    /// Other names the same file has, which changed with it.
+    pub other_names: u64,
+    /// Directories that had to be made.
+    pub directories: usize,
+}
+
+/// Why the content could not be put in place.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplaceProblem {
+    /// The file is not the one that was read.
+    #[error("`{name}` changed after it was read; nothing was written")]
+    Stale {
+        /// The path.
+        name: String,
+    },
+    /// The file or its directory may not be written.
+    #[error("`{name}` may not be written: {reason}; nothing was written")]
+    ReadOnly {
+        /// The path.
+        name: String,
+        /// By whose word.
+        reason: String,
+    },
+    /// The system failed before anything changed.
+    #[error("cannot write `{name}`: {source}; nothing was written")]
+    Write {
+        /// The path.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Writing in place stopped half-way and the old bytes could not be put back.
+    #[error(
+        "cannot write `{name}` in place: {source}; it may be damaged, its old content is kept as an artifact"
+    )]
+    Damaged {
+        /// The path.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl ReplaceProblem {
+    /// The code of the call.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Stale { .. } => Code::StaleFileBaseline,
+            Self::ReadOnly { .. } => Code::PermissionDenied,
+            Self::Write { .. } | Self::Damaged { .. } => Code::IoError,
+        }
+    }
+
+    /// Whether the file may have changed.
+    pub fn action_happened(&self) -> ActionHappened {
+        match self {
+            Self::Damaged { .. } => ActionHappened::Unknown,
+            _ => ActionHappened::No,
+        }
+    }
+}
+
+/// Puts `content` at `path` if what is there is what was `expected`.
+pub fn replace(
+    roots: &Roots,
+    path: &ProjectPath,
+    expected: Expected<'_>,
+    content: &[u8],
+) -> Result<Replaced, ReplaceProblem> {
+    let name = path.name();
+    let failed = |source: io::Error| classify(&name, source);
+    match expected {
+        Expected::Missing => {
+            let (directory, file_name, made) = roots.open_parent(path, true).map_err(failed)?;
+            let result = create(&directory, &file_name, &name, content);
+            match result {
+                Ok(stamp) => Ok(Replaced {
+                    stamp,
+                    other_names: 0,
+                    directories: made,
+                }),
+                Err(problem) => {
+                    remove_made(path, made);
+                    Err(problem)
+                }
+            }
+        }
+        Expected::Content { bytes, sha256 } => {
+            let (directory, file_name, _) = roots.open_parent(path, false).map_err(failed)?;
+            let target = Target::open(directory, &file_name, &name)?;
+            if target.stamp.links > 1 {
+                target.write_in_place(bytes, sha256, content)
+            } else {
+                target.rename_over(bytes, sha256, content)
+            }
+        }
+    }
+}
+
+fn classify(name: &str, source: io::Error) -> ReplaceProblem {
+    let name = name.to_owned();
+    match Errno::from_io_error(&source) {
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => ReplaceProblem::ReadOnly {
+            name,
+            reason: source.to_string(),
+        },
+        // A link where a directory was, or nothing where the file was.
+        Some(Errno::LOOP | Errno::XDEV | Errno::NOENT | Errno::NOTDIR) => {
+            ReplaceProblem::Stale { name }
+        }
+        _ => ReplaceProblem::Write { name, source },
+    }
+}
+
+fn create(
+    directory: &OwnedFd,
+    file_name: &OsStr,
+    name: &str,
+    content: &[u8],
+) -> Result<Stamp, ReplaceProblem> {
+    let failed = |source: io::Error| classify(name, source);
+    let beside = Beside::make(directory.as_fd(), 0o666).map_err(failed)?;
+    let stamp = (|| {
+        (&beside.file).write_all(content)?;
+        beside.file.sync_all()?;
+        Ok(Stamp::of(&beside.file.metadata()?))
+    })()
+    .map_err(failed)?;
+    let moved = rustix::fs::renameat_with(
+        directory,
+        &beside.name,
+        directory,
+        file_name,
+        RenameFlags::NOREPLACE,
+    );
+    let moved = match moved {
+        // Some file systems do not know the flag; a hard link does not replace either.
+        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::linkat(
+            directory,
+            &beside.name,
+            directory,
+            file_name,
+            AtFlags::empty(),
+        ),
+        Ok(()) => {
+            beside.keep();
+            Ok(())
+        }
+        other => other,
+    };
+    match moved {
+        Ok(()) => {}
+        Err(Errno::EXIST) => {
+            return Err(ReplaceProblem::Stale {
+                name: name.to_owned(),
+            });
+        }
+        Err(error) => return Err(failed(error.into())),
+    }
+    // The content is in place; a directory that cannot be synced does not undo that.
+    let _ = rustix::fs::fsync(directory);
+    Ok(stamp)
+}
+
+fn remove_made(path: &ProjectPath, made: usize) {
+    for directory in path.absolute().ancestors().skip(1).take(made) {
+        // Only empty ones go: somebody may have put something there meanwhile.
+        let _ = std::fs::remove_dir(directory);
+    }
+}
+
+/// An existing file, opened and locked.
+struct Target {
+    directory: OwnedFd,
+    file_name: std::ffi::OsString,
+    name: String,
+    file: File,
+    stamp: Stamp,
+}
+
+impl Target {
+    fn open(directory: OwnedFd, file_name: &OsStr, name: &str) -> Result<Self, ReplaceProblem> {
+        let failed = |source: io::Error| classify(name, source);
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let open =
+            |access| rustix::fs::openat(&directory, file_name, access | flags, Mode::empty());
+        for _ in 0..4 {
+            let file = File::from(open(OFlags::RDONLY).map_err(|error| failed(error.into()))?);
+            let stamp = Stamp::of(&file.metadata().map_err(failed)?);
+            // Root may write anything; the bit still says what the owner wants.
+            if stamp.mode & 0o222 == 0 {
+                return Err(ReplaceProblem::ReadOnly {
+                    name: name.to_owned(),
+                    reason: format!("its mode is {:04o}", stamp.mode & 0o7777),
+                });
+            }
+            drop(open(OFlags::WRONLY).map_err(|error| failed(error.into()))?);
+            lock(&file).map_err(failed)?;
+            let now = rustix::fs::statat(&directory, file_name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(|error| failed(error.into()))?;
+            // Whoever held the lock may have renamed another file over this one.
+            if (now.st_dev, now.st_ino) == (stamp.device, stamp.inode) {
+                return Ok(Self {
+                    directory,
+                    file_name: file_name.to_owned(),
+                    name: name.to_owned(),
+                    file,
+                    stamp,
+                });
+            }
+        }
+        Err(ReplaceProblem::Stale {
+            name: name.to_owned(),
+        })
+    }
+
+    fn compare(&self, sha256: &str) -> Result<(), ReplaceProblem> {
+        let found = file::hash(&self.file).map_err(|source| classify(&self.name, source))?;
+        if found == sha256 {
+            Ok(())
+        } else {
+            Err(ReplaceProblem::Stale {
+                name: self.name.clone(),
+            })
+        }
+    }
+
+    fn rename_over(
+        self,
+        before: &[u8],
+        sha256: &str,
+        content: &[u8],
+    ) -> Result<Replaced, ReplaceProblem> {
+        let failed = |source: io::Error| classify(&self.name, source);
+        let beside = Beside::make(self.directory.as_fd(), 0o600).map_err(failed)?;
+        (&beside.file).write_all(content).map_err(failed)?;
+        if !self.dress(&beside.file).map_err(failed)? {
+            // Another owner whom we cannot give the new file to: keep the file itself.
+            drop(beside);
+            return self.write_in_place(before, sha256, content);
+        }
+        beside.file.sync_all().map_err(failed)?;
+        self.compare(sha256)?;
+        rustix::fs::renameat(
+            &self.directory,
+            &beside.name,
+            &self.directory,
+            &self.file_name,
+        )
+        .map_err(|error| failed(error.into()))?;
+        let stamp = beside.file.metadata().map(|metadata| Stamp::of(&metadata));
+        beside.keep();
+        let _ = rustix::fs::fsync(&self.directory);
+        Ok(Replaced {
+            stamp: stamp.map_err(failed)?,
+            other_names: 0,
+            directories: 0,
+        })
+    }
+
+    /// Gives the new file owner, mode and attributes of the old one, and says whether it could.
+    fn dress(&self, new: &File) -> io::Result<bool> {
+        let own = Stamp::of(&new.metadata()?);
+        if (own.owner, own.group) != (self.stamp.owner, self.stamp.group) {
+            let owner = rustix::fs::Uid::from_raw(self.stamp.owner);
+            let group = rustix::fs::Gid::from_raw(self.stamp.group);
+            if rustix::fs::fchown(new, Some(owner), Some(group)).is_err() {
+                return Ok(false);
+            }
+        }
+        copy_attributes(&self.file, new);
+        rustix::fs::fchmod(new, Mode::from_raw_mode(self.stamp.mode & 0o7777))?;
+        Ok(true)
+    }
+
+    fn write_in_place(
+        self,
+        before: &[u8],
+        sha256: &str,
+        content: &[u8],
+    ) -> Result<Replaced, ReplaceProblem> {
+        let failed = |source: io::Error| classify(&self.name, source);
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let writable = rustix::fs::openat(&self.directory, &self.file_name, flags, Mode::empty())
+            .map_err(|error| failed(error.into()))?;
+        let writable = File::from(writable);
+        let stamp = Stamp::of(&writable.metadata().map_err(failed)?);
+        if (stamp.device, stamp.inode) != (self.stamp.device, self.stamp.inode) {
+            return Err(ReplaceProblem::Stale { name: self.name });
+        }
+        self.compare(sha256)?;
+        if let Err(source) = overwrite(&writable, content) {
+            return Err(match overwrite(&writable, before) {
+                Ok(()) => classify(&self.name, source),
+                Err(_) => ReplaceProblem::Damaged {
+                    name: self.name,
+                    source,
+                },
+            });
+        }
+        let stamp = Stamp::of(&writable.metadata().map_err(failed)?);
+        Ok(Replaced {
+            stamp,
+            other_names: stamp.links.saturating_sub(1),
+            directories: 0,
+        })
+    }
+}
+
+fn overwrite(file: &File, content: &[u8]) -> io::Result<()> {
+    file.write_all_at(content, 0)?;
+    file.set_len(content.len() as u64)?;
+    file.sync_all()
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    for _ in 0..LOCK_PATIENCE {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_STEP),
+            // Not every file system has locks; the comparison still holds.
+            Err(Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => return Ok(()),
+            other => return Ok(other?),
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::WouldBlock,
+        "another program holds a lock on it",
+    ))
+}
+
+/// Copies extended attributes, access lists among them. One that may not be set is left out: only
+/// the system itself sets those.
+fn copy_attributes(from: &File, to: &File) {
+    let mut names = vec![0_u8; 4096];
+    let Ok(length) = rustix::fs::flistxattr(from, &mut names[..]) else {
+        return;
+    };
+    for name in names[..length]
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+    {
+        let mut value = vec![0_u8; 64 << 10];
+        if let Ok(length) = rustix::fs::fgetxattr(from, name, &mut value[..]) {
+            let _ = rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty());
+        }
+    }
+}
+
+/// A new file beside the target; removed again unless it was renamed away.
+struct Beside<'a> {
+    directory: std::os::fd::BorrowedFd<'a>,
+    name: String,
+    file: File,
+    kept: std::cell::Cell<bool>,
+}
+
+impl<'a> Beside<'a> {
+    fn make(directory: std::os::fd::BorrowedFd<'a>, mode: u32) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for _ in 0..1000 {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!(".agent-{}-{number}.tmp", std::process::id());
+            match rustix::fs::openat(
+                directory,
+                Path::new(&name),
+                flags,
+                Mode::from_raw_mode(mode),
+            ) {
+                Ok(file) => {
+                    return Ok(Self {
+                        directory,
+                        name,
+                        file: File::from(file),
+                        kept: std::cell::Cell::new(false),
+                    });
+                }
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::AlreadyExists))
+    }
+
+    /// The name is gone: it was renamed.
+    fn keep(&self) {
+        self.kept.set(true);
+    }
+}
+
+impl Drop for Beside<'_> {
+    fn drop(&mut self) {
+        if !self.kept.get() {
+            let _ = rustix::fs::unlinkat(self.directory, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::Access;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    struct Place {
+        folder: tempfile::TempDir,
+        roots: Roots,
+    }
+
+    fn place(content: &str) -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), content).unwrap();
+        let roots = Roots::open(folder.path(), None).unwrap();
+        Place { folder, roots }
+    }
+
+    impl Place {
+        fn put(
+            &self,
+            name: &str,
+            before: Option<&str>,
+            after: &str,
+        ) -> Result<Replaced, ReplaceProblem> {
+            let path = self.roots.resolve(name, Access::Write).unwrap();
+            let sha256 = file::hash_bytes(before.unwrap_or_default().as_bytes());
+            let expected = match before {
+                Some(text) => Expected::Content {
+                    bytes: text.as_bytes(),
+                    sha256: &sha256,
+                },
+                None => Expected::Missing,
+            };
+            replace(&self.roots, &path, expected, after.as_bytes())
+        }
+
+        fn names(&self) -> Vec<String> {
+            let mut names: Vec<String> = fs::read_dir(self.folder.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        }
+
+        fn text(&self, name: &str) -> String {
+            fs::read_to_string(self.folder.path().join(name)).unwrap()
+        }
+    }
+
+    #[test]
+    fn mode_and_attributes_survive() {
+        let place = place("old");
+        let file = place.folder.path().join("a");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o4751)).unwrap();
+        let attribute = rustix::fs::setxattr(&file, "user.note", b"kept", XattrFlags::empty());
+        place.put("a", Some("old"), "new").unwrap();
+        assert_eq!(place.text("a"), "new");
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o4751);
+        if attribute.is_ok() {
+            let mut value = [0; 4];
+            rustix::fs::getxattr(&file, "user.note", &mut value[..]).unwrap();
+            assert_eq!(&value, b"kept");
+        }
+        assert_eq!(place.names(), ["a"]);
+    }
+
+    #[test]
+    fn links_survive() {
+        let place = place("old");
+        let root = place.folder.path();
+        fs::hard_link(root.join("a"), root.join("b")).unwrap();
+        symlink("a", root.join("c")).unwrap();
+        let replaced = place.put("c", Some("old"), "new content").unwrap();
+        assert_eq!(replaced.other_names, 1);
+        assert_eq!(
+            (place.text("a"), place.text("b")),
+            ("new content".into(), "new content".into())
+        );
+        assert!(root.join("c").is_symlink());
+        assert_eq!(place.names(), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn what_changed_meanwhile_is_not_overwritten() {
+        let place = place("theirs");
+        for links in [1, 2] {
+            if links == 2 {
+                fs::hard_link(place.folder.path().join("a"), place.folder.path().join("b"))
+                    .unwrap();
+            }
+            let problem = place.put("a", Some("read"), "ours").unwrap_err();
+            assert_eq!(problem.code(), Code::StaleFileBaseline);
+            assert_eq!(place.text("a"), "theirs");
+        }
+        assert_eq!(
+            place.put("a", None, "ours").unwrap_err().code(),
+            Code::StaleFileBaseline
+        );
+        assert_eq!(place.names(), ["a", "b"]);
+    }
+
+    #[test]
+    fn the_read_only_bit_holds_for_everyone() {
+        let place = place("old");
+        fs::set_permissions(
+            place.folder.path().join("a"),
+            fs::Permissions::from_mode(0o444),
+        )
+        .unwrap();
+        let problem = place.put("a", Some("old"), "new").unwrap_err();
+        assert_eq!(problem.code(), Code::PermissionDenied);
+        assert_eq!(place.text("a"), "old");
+    }
+
+    #[test]
+    fn missing_directories_are_made_and_unmade() {
+        let place = place("old");
+        let replaced = place.put("deep/er/file", None, "new").unwrap();
+        assert_eq!(replaced.directories, 2);
+        assert_eq!(place.text("deep/er/file"), "new");
+        let long = format!("other/{}", "x".repeat(250));
+        place.put(&long, None, "fits").unwrap();
+        let path = place.roots.resolve("third/x", Access::Write).unwrap();
+        fs::create_dir_all(place.folder.path().join("third/x")).unwrap();
+        let problem = replace(&place.roots, &path, Expected::Missing, b"new").unwrap_err();
+        assert_eq!(problem.code(), Code::StaleFileBaseline);
+    }
+}

@@ -1,0 +1,195 @@
+//! `write`: a new file, or the whole content of one this session knows.
+
+use std::sync::Arc;
+
+use agent_protocol::Code;
+use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
+use agent_tool_runtime::{
+    ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, PermissionSemantics, Plan,
+    Prepared, Preview, RawResult, RuntimeContext, Tool, ToolDefinition, ToolInvocation,
+    ValidationFailure,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::change::{Change, make, other_names_fact};
+use crate::diff::{changed_range, unified};
+use crate::edit::current_version;
+use crate::encoding::{Encoding, LineEndings};
+use crate::file::Snapshot;
+use crate::path::{Access, Found, Roots};
+use crate::support::{bad_path, count, flags, parse, prepared, resource, writing_definition};
+
+/// What `write` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WriteInput {
+    /// The file: relative to the project root, or absolute. Missing directories are made.
+    path: String,
+    /// The whole new content, written as UTF-8 exactly as given.
+    content: String,
+}
+
+/// The tool.
+pub struct WriteTool {
+    roots: Arc<Roots>,
+    definition: ToolDefinition,
+}
+
+impl WriteTool {
+    /// Writes beneath `roots`.
+    pub fn new(roots: Arc<Roots>) -> Self {
+        let mut definition = writing_definition::<WriteInput>(
+            "write",
+            "Makes a new file, or replaces the whole content of a file that was read in this session and has not \
+             changed since. To change a part of a file, use edit. Prefer this over writing files with bash.",
+            "A unified diff, and how many lines changed.",
+        );
+        definition.aliases = vec!["write_file".to_owned()];
+        definition.is_destructive = true;
+        Self { roots, definition }
+    }
+}
+
+impl Tool for WriteTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn validate(
+        &self,
+        input: &Value,
+        context: &RuntimeContext<'_>,
+    ) -> Result<Prepared, ValidationFailure> {
+        let input: WriteInput = parse(input)?;
+        let path = self
+            .roots
+            .resolve(&input.path, Access::Write)
+            .map_err(|problem| bad_path(&problem, "/path"))?;
+        let name = path.name();
+        let before = match path.found() {
+            Found::Missing => None,
+            _ => Some(current_version(&self.roots, &path, context)?),
+        };
+        let after = context
+            .journal
+            .reveal(&input.content)
+            .unwrap_or(input.content)
+            .into_bytes();
+        let old: &[u8] = before.as_ref().map_or(&[], |snapshot| &snapshot.content);
+        if before.is_some() && old == after {
+            let message = format!("`{name}` already has exactly this content");
+            return Err(
+                ValidationFailure::new(Code::NoChange, message.clone()).at("/content", message)
+            );
+        }
+        let changes: Vec<_> = changed_range(old, &after).into_iter().collect();
+        let diff = unified(
+            &name,
+            old,
+            &after,
+            shared_encoding(before.as_ref(), &after),
+            &changes,
+        );
+        let mut flags = flags(&self.definition);
+        flags.is_destructive = before.is_some();
+        let links = before.as_ref().map_or(1, |snapshot| snapshot.stamp.links);
+        Ok(Prepared {
+            normalised_paths: vec![name.clone()],
+            semantics: PermissionSemantics {
+                action_class: ActionClass::Modify,
+                resources: vec![resource(PermissionAccess::Write, &input.path, &path)],
+                risk_facts: other_names_fact(links)
+                    .into_iter()
+                    .chain(form_change(before.as_ref(), &after))
+                    .collect(),
+                ..PermissionSemantics::default()
+            },
+            plan: Plan {
+                lock_key: Some(name.clone()),
+                ..Plan::default()
+            },
+            flags,
+            baselines: before
+                .iter()
+                .map(|snapshot| snapshot.baseline(&name, None))
+                .collect(),
+            preview: Some(Preview {
+                diff: diff.shown.clone().into_bytes(),
+            }),
+            input: Box::new(Change {
+                path,
+                before,
+                after,
+                diff,
+                replacements: None,
+            }),
+        })
+    }
+
+    fn execute(
+        &self,
+        invocation: ToolInvocation,
+        context: &ExecutionContext,
+    ) -> Result<RawResult, ExecutionFailure> {
+        make(&*prepared::<Change>(invocation)?, &self.roots, context)
+    }
+
+    fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
+        let data = &raw.data;
+        let name = data.path.as_deref().unwrap_or_default();
+        let effect = raw.side_effects.first();
+        let bytes = effect.and_then(|effect| effect.bytes_after).unwrap_or(0);
+        let made = effect.is_some_and(|effect| effect.sha256_before.is_none());
+        let verb = if made {
+            "Created"
+        } else {
+            "Replaced the content of"
+        };
+        let summary = format!(
+            "{verb} `{name}`, {}: {} added, {} removed.",
+            count(bytes, "byte"),
+            count(data.lines_added.unwrap_or(0), "line"),
+            count(data.lines_removed.unwrap_or(0), "line"),
+        );
+        Normalized {
+            title: format!("write {name}"),
+            summary,
+            detail: data
+                .other_names
+                .and_then(|names| other_names_fact(names + 1))
+                .unwrap_or_default(),
+            user_text: None,
+        }
+    }
+}
+
+/// How to split and show both sides of the diff.
+fn shared_encoding(before: Option<&Snapshot>, after: &[u8]) -> Encoding {
+    match before.map(|snapshot| snapshot.encoding) {
+        // Wide lines cannot be compared with narrow ones; as bytes the diff is still exact.
+        Some(Encoding::Utf16Le | Encoding::Utf16Be) | None => Encoding::of(after),
+        Some(encoding) => encoding,
+    }
+}
+
+/// That the new content is written in another form than the old one.
+fn form_change(before: Option<&Snapshot>, after: &[u8]) -> Option<String> {
+    let before = before?;
+    let encoding = Encoding::of(after);
+    let old = LineEndings::of(&before.content, before.encoding).name();
+    let new = LineEndings::of(after, encoding).name();
+    let mut facts = Vec::new();
+    if encoding != before.encoding {
+        facts.push(format!(
+            "encoding {} becomes {}",
+            before.encoding.name(),
+            encoding.name()
+        ));
+    }
+    if old != new && old != "none" && new != "none" {
+        facts.push(format!("line endings {old} become {new}"));
+    }
+    (!facts.is_empty()).then(|| format!("{}.", facts.join(", ")))
+}
