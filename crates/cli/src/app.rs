@@ -1,6 +1,9 @@
 //! What every command gets: the machine, the project and a way to speak.
 
+use std::path::Path;
+
 use crate::arguments::GlobalArgs;
+use crate::config::Config;
 use crate::failure::{Failure, OrFail as _};
 use crate::host::Host;
 use crate::output::Output;
@@ -23,5 +26,47 @@ impl App {
             output: Output::new(global.color, global.quiet, &host.environment),
             host,
         })
+    }
+
+    /// A path as people like to read it: relative to the project, or to the home directory.
+    pub(crate) fn short(&self, path: &Path) -> String {
+        if let Ok(inside) = path.strip_prefix(self.project.root()) {
+            return inside.display().to_string();
+        }
+        let home = self.host.environment.get("HOME").map(Path::new);
+        match home.and_then(|home| path.strip_prefix(home).ok()) {
+            Some(inside) => format!("~/{}", inside.display()),
+            None => path.display().to_string(),
+        }
+    }
+
+    /// Says once per file what its settings were not followed for.
+    pub(crate) fn note_ignored_settings(&self, config: &Config) {
+        for file in config.files.iter().rev() {
+            let ignored = |until_trusted: bool| -> Vec<&str> {
+                let notes = config.notes.iter().filter(|note| {
+                    note.until_trusted == until_trusted
+                        && note.origin.file().as_deref() == Some(&file.path)
+                });
+                let mut keys: Vec<&str> = notes.map(|note| note.key.as_str()).collect();
+                keys.dedup();
+                keys
+            };
+            let path = self.short(&file.path);
+            let (waiting, never) = (ignored(true), ignored(false));
+            if !waiting.is_empty() {
+                let keys = waiting.join(", ");
+                self.output.note(&format!(
+                    "`{path}` is not trusted, so these settings are not in force: {keys} \
+                     (`agent config trust` trusts it)"
+                ));
+            }
+            if !never.is_empty() {
+                let keys = never.join(", ");
+                self.output.note(&format!(
+                    "`{path}` may not set {keys}: only user or managed settings may"
+                ));
+            }
+        }
     }
 }

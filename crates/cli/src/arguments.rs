@@ -16,6 +16,7 @@ use crate::{commands, exit};
     version,
     arg_required_else_help = true,
     disable_help_subcommand = true,
+    max_term_width = 80,
     after_help = exit::HELP
 )]
 pub(crate) struct Arguments {
@@ -50,6 +51,7 @@ pub(crate) enum ColorChoice {
 /// What can be asked for.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Config(commands::config::ConfigArgs),
     Completions(commands::completions::CompletionsArgs),
     #[command(hide = true)]
     Man(commands::man::ManArgs),

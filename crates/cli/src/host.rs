@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,6 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use agent_protocol::id::{IdMint, RuntimeId};
 use agent_protocol::{Clock, Timestamp};
 use anyhow::Context as _;
+
+use crate::private;
 
 /// The one file an administrator owns. It is not moved by `AGENT_HOME`: otherwise setting a
 /// variable would be enough to leave it.
@@ -116,7 +117,7 @@ impl Host {
             Err(error) => return Err(error).with_context(doing),
         }
         let id: RuntimeId = self.ids.mint();
-        write_private_once(&file, format!("{id}\n").as_bytes()).with_context(|| {
+        private::write_once(&file, format!("{id}\n").as_bytes()).with_context(|| {
             format!(
                 "cannot keep the id of this installation in `{}`",
                 file.display()
@@ -158,32 +159,6 @@ pub(crate) fn terminal_takes_colors() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
     !refused && !dumb
-}
-
-/// Writes a file only its owner can read, unless there is one already.
-fn write_private_once(file: &Path, content: &[u8]) -> io::Result<()> {
-    if let Some(directory) = file.parent() {
-        create_private_dir(directory)?;
-    }
-    // Written beside and linked into place, so that nobody ever reads half an id.
-    let draft = file.with_extension(format!("new.{}", std::process::id()));
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(&draft)?.write_all(content)?;
-    let linked = match fs::hard_link(&draft, file) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    };
-    fs::remove_file(&draft)?;
-    linked
-}
-
-/// Creates a directory of the user's own, and its parents.
-pub(crate) fn create_private_dir(directory: &Path) -> io::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
 }
 
 #[cfg(test)]

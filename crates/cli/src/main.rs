@@ -16,10 +16,12 @@
 mod app;
 mod arguments;
 mod commands;
+mod config;
 mod exit;
 mod failure;
 mod host;
 mod output;
+mod private;
 mod project;
 
 use std::process::ExitCode;
@@ -31,6 +33,9 @@ use crate::arguments::Arguments;
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
+    // The same binary confines commands when it is started as their helper. That has to happen
+    // while there is one thread and nothing open, so before everything else.
+    agent_sandbox::dispatch_helper();
     // Nothing is read before the arguments are understood, so that `--version` stays cheap.
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,

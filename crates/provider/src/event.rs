@@ -7,6 +7,7 @@
 //! is cut can be asked for again without anything having been run.
 
 use crate::conversation::{Opaque, ToolCall};
+use crate::cost::Cost;
 use crate::error::ModelError;
 
 /// One thing the model said.
@@ -94,25 +95,14 @@ pub struct Usage {
     pub reasoning: Option<u64>,
     /// The server's own total, else input and output.
     pub total: Option<u64>,
-    /// The model that is billed, when the server names one.
-    pub model: Option<String>,
+    /// What the server says it charged.
+    pub reported_cost: Option<Cost>,
 }
 
 impl Usage {
     /// Whether the server said anything at all.
     pub fn is_empty(&self) -> bool {
-        let Self {
-            input,
-            output,
-            cached_input,
-            cache_write,
-            reasoning,
-            total,
-            model: _,
-        } = self;
-        [input, output, cached_input, cache_write, reasoning, total]
-            .iter()
-            .all(|count| count.is_none())
+        *self == Self::default()
     }
 }
 

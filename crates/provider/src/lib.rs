@@ -23,13 +23,23 @@ pub mod hint;
 pub mod limits;
 pub mod transport;
 
+pub mod catalog;
+pub mod config;
+pub mod cost;
+pub mod local;
+pub mod models;
+pub mod prompt;
+pub mod routing;
+
 mod calls;
 mod text;
 
+pub use config::{Found, ModelConfig, ProviderConfig, resolve_endpoint};
 pub use conversation::{
     Arguments, AssistantPart, CachePolicy, Image, ImageDetail, Message, ModelRequest, Opaque,
     ReasoningEffort, ToolCall, ToolChoice, ToolResult, ToolSpec, UserPart,
 };
+pub use cost::Cost;
 pub use dialect::scripted::{ScriptedProvider, Transcript};
 pub use dialect::{Decoder, Dialect, decode_all, encode};
 pub use endpoint::{Endpoint, RetryPolicy, Timeouts};
@@ -38,4 +48,5 @@ pub use event::{ModelEvent, StopReason, Usage};
 pub use provider::{Provider, Signal};
 pub use quirks::Quirks;
 pub use response::{Response, ResponseBuilder};
+pub use routing::{ModelRef, Route};
 pub use transport::{EndpointError, HttpProvider};

@@ -1,1 +1,38 @@
 //! The session log and everything that is a fold over it.
+//!
+//! A session is a directory with one append-only file, `events.jsonl`, and the artifacts its events
+//! name. Everything else (what the screen shows, what the next model input holds, what resume,
+//! audit and export say) is computed from that file, by plain functions, here or in the crates
+//! above.
+//!
+//! What this crate deliberately cannot do: it runs nothing, asks nobody, opens no connection, and
+//! finds neither the clock nor the environment nor the home directory by itself; all of that is
+//! handed in as a [`Rim`]. It does not know what a tool or a model is beyond the events about them.
+//!
+//! Where to start: [`SessionStore`] finds and makes sessions, [`SessionWriter`] appends,
+//! [`LogReader`] reads.
+
+mod anchor;
+mod artifact;
+mod hash;
+mod log;
+mod place;
+mod redact;
+mod store;
+mod subscribe;
+
+pub use anchor::{Anchor, AnchorError, AnchorStore};
+pub use artifact::{ArtifactError, ArtifactFile, ArtifactStore, ArtifactWriter, Stored};
+pub use log::lease::{Holder, LeaseError};
+pub use log::open::{OpenError, Opened, Repairs, Rim};
+pub use log::reader::{
+    ChainReport, Damage, DamageKind, Head, LogItem, LogReader, Notes, ReadError, verify_chain,
+};
+pub use log::writer::{AppendError, Recorded, SessionWriter, SyncError};
+pub use place::PlaceError;
+pub use redact::{PatternError, Redacted, RedactionRules, Redactor};
+pub use store::{
+    AGENT_DIRECTORY, Glance, ResolveError, SessionDirectory, SessionSize, SessionStore, StoreError,
+    project_root,
+};
+pub use subscribe::Appended;

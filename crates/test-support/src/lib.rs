@@ -1,3 +1,13 @@
-//! Scripted model server and throw-away projects for tests.
+//! What tests share: a scripted model server, throw-away projects, and running the built binary.
+//!
+//! A dev-dependency only; nothing a user runs contains it. It panics where a test cannot go on,
+//! and it speaks to nothing but loopback.
+//!
+//! Where to start: [`project::TestProject`] and [`run::Run`] drive the binary, the model server is
+//! in [`model_server`].
+
+#![allow(clippy::expect_used)] // a test that cannot be set up has to stop
 
 pub mod model_server;
+pub mod project;
+pub mod run;

@@ -1,6 +1,7 @@
 //! One file per command. A command gets the [`App`] and its own arguments, and says how it ended.
 
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod man;
 
 use crate::app::App;
@@ -11,6 +12,7 @@ use crate::failure::Failure;
 /// Does what was asked for.
 pub(crate) fn run(command: Command, app: &App) -> Result<Exit, Failure> {
     match command {
+        Command::Config(arguments) => config::run(&arguments, app),
         Command::Completions(arguments) => completions::run(&arguments, app),
         Command::Man(arguments) => man::run(&arguments, app),
     }

@@ -99,7 +99,11 @@ fn line(event: &ModelEvent) -> String {
                 .iter()
                 .filter_map(|(name, count)| count.map(|count| format!("{name} {count}")))
                 .collect();
-            format!("usage {}", counts.join(", "))
+            let cost = usage
+                .reported_cost
+                .map(|cost| format!(", charged {cost}"))
+                .unwrap_or_default();
+            format!("usage {}{cost}", counts.join(", "))
         }
         ModelEvent::Stopped { reason } => format!("stopped {}", reason.as_str()),
         ModelEvent::Error(error) => format!("error {}", self::error(error)),

@@ -95,7 +95,9 @@ fn thinking(model: &str, effort: ReasoningEffort) -> Option<Value> {
         "sonnet-4-6",
         "opus-5",
         "sonnet-5",
+        "haiku-5",
         "fable",
+        "mythos",
     ]
     .iter()
     .any(|name| model.contains(name));

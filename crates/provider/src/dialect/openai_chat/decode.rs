@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::think::{Piece, ThinkTags};
 use crate::calls::is_whole_json;
 use crate::conversation::Opaque;
+use crate::cost::Cost;
 use crate::dialect::Dialect;
 use crate::dialect::reply::Reply;
 use crate::error::{ErrorKind, ModelError, classify};
@@ -114,6 +115,8 @@ struct ChatUsage {
     prompt_cache_hit_tokens: Option<u64>,
     /// Moonshot's.
     cached_tokens: Option<u64>,
+    /// OpenRouter says what it charged, in dollars.
+    cost: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -426,7 +429,7 @@ impl ChatDecoder {
             cache_write: written,
             reasoning,
             total: usage.total_tokens,
-            model: None,
+            reported_cost: usage.cost.and_then(Cost::from_dollars),
         };
         if !read.is_empty() {
             self.reply.usage = read;

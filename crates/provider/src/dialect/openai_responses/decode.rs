@@ -325,7 +325,7 @@ impl ResponsesDecoder {
                     .as_ref()
                     .and_then(|details| details.reasoning_tokens),
                 total: usage.total_tokens,
-                model: None,
+                reported_cost: None,
             };
         }
         self.reply.stop(reason, events);

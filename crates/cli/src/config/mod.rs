@@ -1,0 +1,212 @@
+//! Settings: several layers of files, variables and flags become one value per key, and every
+//! value knows where it came from.
+//!
+//! Strongest first: managed, command line, environment, project local, project, user, built-in.
+//! Scalars come from the strongest layer that has them, lists are the sum of all layers. Two
+//! things bend that order. A managed bound (a limit, the mode) is a ceiling, so a tighter value
+//! from elsewhere stands. And project files may only tighten until the user
+//! [trusts](trust::TrustStore) their exact content; what they may never set is marked
+//! [`Guard::Never`](section::Guard::Never) beside the key in [`sections`].
+
+mod file;
+mod origin;
+mod overrides;
+mod section;
+pub(crate) mod sections;
+mod suggest;
+#[cfg(test)]
+mod tests;
+pub(crate) mod trust;
+mod units;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::failure::Failure;
+use crate::host::Host;
+use crate::project::Project;
+
+pub(crate) use file::{LayerValues, Source};
+pub(crate) use origin::{Layer, Origin, Place};
+pub(crate) use overrides::SettingArgs;
+pub(crate) use section::{Note, Shown};
+
+use section::Resolver;
+use sections::{
+    ConfigFile, Context, Limits, Model, ModelFacts, Permissions, Provider, Redaction, Retention,
+    Sandbox, Ui, Verification,
+};
+use trust::{Trust, TrustStore};
+
+/// All settings, after all layers.
+pub(crate) struct Config {
+    pub(crate) model: Model,
+    pub(crate) providers: BTreeMap<String, Provider>,
+    pub(crate) models: BTreeMap<String, ModelFacts>,
+    pub(crate) permissions: Permissions,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) verification: Verification,
+    pub(crate) limits: Limits,
+    pub(crate) retention: Retention,
+    pub(crate) redaction: Redaction,
+    pub(crate) context: Context,
+    pub(crate) ui: Ui,
+    /// The files that were looked for, strongest first.
+    pub(crate) files: Vec<ConfigSource>,
+    /// What project files asked for and did not get.
+    pub(crate) notes: Vec<Note>,
+}
+
+/// A settings file that was looked for.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfigSource {
+    pub(crate) layer: Layer,
+    pub(crate) path: PathBuf,
+    pub(crate) state: FileState,
+    /// What was read, empty when absent.
+    pub(crate) text: String,
+}
+
+/// What was found at a file's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileState {
+    Absent,
+    /// Read; nobody but the user or the administrator can have written it.
+    Loaded,
+    /// A project file, with what the user has said about it.
+    Project(Trust),
+}
+
+/// Reads all layers.
+pub(crate) fn load(
+    host: &Host,
+    project: &Project,
+    arguments: &SettingArgs,
+) -> Result<Config, Failure> {
+    let trust = TrustStore::open(&host.directories.state)?;
+    let mut layers = vec![
+        arguments.layer(),
+        overrides::environment_layer(&host.environment)?,
+    ];
+    let mut files = Vec::new();
+    for (layer, path) in places(host, project) {
+        let text = file::read(&path)?;
+        let state = match &text {
+            None => FileState::Absent,
+            Some(text) if layer.is_project() => FileState::Project(trust.of(&path, text)),
+            Some(_) => FileState::Loaded,
+        };
+        if let Some(text) = text.clone() {
+            let shared: Arc<Path> = path.as_path().into();
+            layers.push(LayerValues {
+                layer,
+                values: file::parse(&path, &text)?,
+                trusted: matches!(
+                    state,
+                    FileState::Loaded | FileState::Project(Trust::Trusted)
+                ),
+                source: Source::File { path: shared, text },
+            });
+        }
+        let text = text.unwrap_or_default();
+        files.push(ConfigSource {
+            layer,
+            path,
+            state,
+            text,
+        });
+    }
+    layers.sort_by_key(|values| values.layer);
+    Ok(Config::resolve(&layers, files))
+}
+
+/// Where the files are, strongest first.
+pub(crate) fn places(host: &Host, project: &Project) -> [(Layer, PathBuf); 4] {
+    [
+        (Layer::Managed, host.directories.managed_config.clone()),
+        (Layer::ProjectLocal, project.local_config()),
+        (Layer::Project, project.config()),
+        (Layer::User, host.directories.user_config.clone()),
+    ]
+}
+
+impl Config {
+    /// Joins layers that are sorted weakest first.
+    fn resolve(layers: &[LayerValues], files: Vec<ConfigSource>) -> Self {
+        let mut resolver = Resolver {
+            layers,
+            notes: Vec::new(),
+        };
+        let names = |keys: fn(&ConfigFile) -> Vec<&String>| -> BTreeSet<String> {
+            let all = layers.iter().flat_map(|layer| keys(&layer.values));
+            all.cloned().collect()
+        };
+        let on = &mut resolver;
+        let providers = names(|file| file.providers.keys().collect())
+            .into_iter()
+            .map(|name| {
+                let prefix = format!("providers.{}", key_part(&name));
+                let found = Provider::resolve(on, &prefix, |file| file.providers.get(&name));
+                (name, found)
+            })
+            .collect();
+        let models = names(|file| file.models.keys().collect())
+            .into_iter()
+            .map(|name| {
+                let prefix = format!("models.{}", key_part(&name));
+                let found = ModelFacts::resolve(on, &prefix, |file| file.models.get(&name));
+                (name, found)
+            })
+            .collect();
+        Self {
+            model: Model::resolve(on, "model", |file| Some(&file.model)),
+            providers,
+            models,
+            permissions: Permissions::resolve(on, "permissions", |file| Some(&file.permissions)),
+            sandbox: Sandbox::resolve(on, "sandbox", |file| Some(&file.sandbox)),
+            verification: Verification::resolve(on, "verification", |file| {
+                Some(&file.verification)
+            }),
+            limits: Limits::resolve(on, "limits", |file| Some(&file.limits)),
+            retention: Retention::resolve(on, "retention", |file| Some(&file.retention)),
+            redaction: Redaction::resolve(on, "redaction", |file| Some(&file.redaction)),
+            context: Context::resolve(on, "context", |file| Some(&file.context)),
+            ui: Ui::resolve(on, "ui", |file| Some(&file.ui)),
+            files,
+            notes: resolver.notes,
+        }
+    }
+
+    /// Every key that has a value, in the order of the sections.
+    pub(crate) fn shown(&self) -> Vec<Shown> {
+        let mut shown = Vec::new();
+        self.model.shown("model", &mut shown);
+        for (name, provider) in &self.providers {
+            provider.shown(&format!("providers.{}", key_part(name)), &mut shown);
+        }
+        for (name, facts) in &self.models {
+            facts.shown(&format!("models.{}", key_part(name)), &mut shown);
+        }
+        self.permissions.shown("permissions", &mut shown);
+        self.sandbox.shown("sandbox", &mut shown);
+        self.verification.shown("verification", &mut shown);
+        self.limits.shown("limits", &mut shown);
+        self.retention.shown("retention", &mut shown);
+        self.redaction.shown("redaction", &mut shown);
+        self.context.shown("context", &mut shown);
+        self.ui.shown("ui", &mut shown);
+        shown
+    }
+}
+
+/// A name as one part of a dotted key: quoted where TOML wants it quoted.
+fn key_part(name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !name.is_empty() && name.bytes().all(bare) {
+        name.to_owned()
+    } else {
+        toml::Value::String(name.to_owned()).to_string()
+    }
+}

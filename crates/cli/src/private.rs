@@ -1,0 +1,40 @@
+//! Files only their owner can read, written so that nobody ever sees half of one.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Writes `content` unless there is a file already.
+pub(crate) fn write_once(file: &Path, content: &[u8]) -> io::Result<()> {
+    let draft = write_draft(file, content)?;
+    let linked = match fs::hard_link(&draft, file) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    };
+    fs::remove_file(&draft)?;
+    linked
+}
+
+/// Writes `content` in place of whatever is there.
+pub(crate) fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
+    let draft = write_draft(file, content)?;
+    fs::rename(&draft, file).inspect_err(|_| {
+        let _ = fs::remove_file(&draft);
+    })
+}
+
+/// The content in a file beside its target, on disk.
+fn write_draft(file: &Path, content: &[u8]) -> io::Result<PathBuf> {
+    if let Some(directory) = file.parent() {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(directory)?;
+    }
+    let draft = file.with_extension(format!("new.{}", std::process::id()));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut opened = options.open(&draft)?;
+    opened.write_all(content)?;
+    opened.sync_all()?;
+    Ok(draft)
+}

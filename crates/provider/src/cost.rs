@@ -1,0 +1,247 @@
+//! What a response costs, in whole numbers, or that it is not known.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::Add;
+
+use crate::event::Usage;
+
+/// An amount of money in millionths of a millionth of a dollar, so that sums are exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Cost {
+    /// The amount.
+    pub picodollars: u64,
+}
+
+/// What tokens cost, in millionths of a dollar per million tokens (that is, picodollars a token).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prices {
+    /// Input that no cache knew.
+    pub input: u64,
+    /// Output, reasoning included.
+    pub output: u64,
+    /// Input read from a cache.
+    pub cached_input: Option<u64>,
+    /// Input written to a cache.
+    pub cache_write: Option<u64>,
+    /// Requests with more input than this have another price, which we do not know.
+    pub flat_up_to: Option<u64>,
+}
+
+/// Where an amount comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PriceSource {
+    /// The provider said what it charged.
+    Provider,
+    /// Computed from prices.
+    Table,
+}
+
+impl PriceSource {
+    /// The word for logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Provider => "provider",
+            Self::Table => "table",
+        }
+    }
+}
+
+impl Cost {
+    /// From a decimal amount of dollars.
+    pub fn from_dollars(dollars: f64) -> Option<Self> {
+        let pico = dollars * 1e12;
+        (0.0..1e19).contains(&pico).then_some(Self {
+            picodollars: pico.round() as u64,
+        })
+    }
+
+    /// As a decimal amount of dollars, for numbers in reports.
+    pub fn dollars(self) -> f64 {
+        self.picodollars as f64 / 1e12
+    }
+}
+
+impl fmt::Display for Cost {
+    /// `$0.0123`: four decimals, more where that would be nothing.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dollars = self.dollars();
+        if self.picodollars > 0 && dollars < 0.0001 {
+            write!(formatter, "${dollars:.7}")
+        } else {
+            write!(formatter, "${dollars:.4}")
+        }
+    }
+}
+
+impl Add for Cost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            picodollars: self.picodollars.saturating_add(other.picodollars),
+        }
+    }
+}
+
+impl Sum for Cost {
+    fn sum<I: Iterator<Item = Self>>(costs: I) -> Self {
+        costs.fold(Self::default(), Add::add)
+    }
+}
+
+/// What `usage` costs and how we know. `None` is "unknown", which is not zero: prices or counts are
+/// missing.
+pub fn cost(usage: &Usage, prices: Option<&Prices>) -> Option<(Cost, PriceSource)> {
+    if let Some(reported) = usage.reported_cost {
+        return Some((reported, PriceSource::Provider));
+    }
+    let prices = prices?;
+    let (input, output) = (usage.input?, usage.output?);
+    if prices.flat_up_to.is_some_and(|limit| input > limit) {
+        return None;
+    }
+    let (cached, written) = (
+        usage.cached_input.unwrap_or(0),
+        usage.cache_write.unwrap_or(0),
+    );
+    let plain = input.saturating_sub(cached).saturating_sub(written);
+    let priced = |tokens: u64, price: Option<u64>| {
+        if tokens == 0 {
+            Some(0)
+        } else {
+            tokens.checked_mul(price?)
+        }
+    };
+    let parts = [
+        priced(plain, Some(prices.input))?,
+        priced(cached, prices.cached_input)?,
+        priced(written, prices.cache_write)?,
+        priced(output, Some(prices.output))?,
+    ];
+    let picodollars = parts.into_iter().try_fold(0_u64, u64::checked_add)?;
+    Some((Cost { picodollars }, PriceSource::Table))
+}
+
+/// The most a request can cost: all input at the full price and the whole output limit. The input
+/// is estimated from the size of the body, at four bytes a token.
+pub fn estimate(body_bytes: usize, max_output_tokens: u64, prices: &Prices) -> Option<Cost> {
+    let usage = Usage {
+        input: Some(estimate_tokens(body_bytes)),
+        output: Some(max_output_tokens),
+        ..Usage::default()
+    };
+    cost(&usage, Some(prices)).map(|(cost, _)| cost)
+}
+
+/// Tokens in a body of so many bytes, at four bytes a token.
+pub fn estimate_tokens(body_bytes: usize) -> u64 {
+    u64::try_from(body_bytes.div_ceil(4)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRICES: Prices = Prices {
+        input: 3_000_000,
+        output: 15_000_000,
+        cached_input: Some(300_000),
+        cache_write: None,
+        flat_up_to: Some(200_000),
+    };
+
+    fn check(usage: Usage, expected: Option<f64>) {
+        let found = cost(&usage, Some(&PRICES)).map(|(cost, _)| cost.dollars());
+        assert_eq!(found, expected, "{usage:?}");
+    }
+
+    #[test]
+    fn tokens_are_priced_by_kind() {
+        check(
+            Usage {
+                input: Some(1_000_000 / 10),
+                output: Some(10_000),
+                ..Usage::default()
+            },
+            Some(0.45),
+        );
+        check(
+            Usage {
+                input: Some(100_000),
+                cached_input: Some(100_000),
+                output: Some(0),
+                ..Usage::default()
+            },
+            Some(0.03),
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_unknown() {
+        check(Usage::default(), None);
+        check(
+            Usage {
+                input: Some(1),
+                ..Usage::default()
+            },
+            None,
+        );
+        check(
+            Usage {
+                input: Some(9),
+                cache_write: Some(5),
+                output: Some(0),
+                ..Usage::default()
+            },
+            None,
+        );
+        check(
+            Usage {
+                input: Some(200_001),
+                output: Some(0),
+                ..Usage::default()
+            },
+            None,
+        );
+        assert_eq!(
+            cost(
+                &Usage {
+                    input: Some(1),
+                    output: Some(1),
+                    ..Usage::default()
+                },
+                None
+            ),
+            None
+        );
+    }
+
+    #[test]
+    fn the_providers_own_word_counts_more() {
+        let usage = Usage {
+            reported_cost: Cost::from_dollars(0.25),
+            ..Usage::default()
+        };
+        assert_eq!(
+            cost(&usage, None),
+            Some((
+                Cost {
+                    picodollars: 250_000_000_000
+                },
+                PriceSource::Provider
+            ))
+        );
+    }
+
+    #[test]
+    fn amounts_read_well() {
+        assert_eq!(Cost::from_dollars(1.5).unwrap().to_string(), "$1.5000");
+        assert_eq!(
+            Cost::from_dollars(0.000_012).unwrap().to_string(),
+            "$0.0000120"
+        );
+        assert_eq!(Cost::default().to_string(), "$0.0000");
+        assert_eq!(Cost::from_dollars(-1.0), None);
+    }
+}

@@ -1,0 +1,350 @@
+//! Opening a session for writing: take the lease, check what is there, cut a torn tail, close what
+//! a killed session left open.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use agent_protocol::id::{IdMint, RuntimeId, SessionId};
+use agent_protocol::payload::conversation::{
+    HistoryReconstructed, HistoryStatus, RuntimeWarning, SessionCreated,
+};
+use agent_protocol::{Clock, Event, Refs, Scope};
+use rustix::fs::FlockOperation;
+
+use crate::anchor::{Anchor, AnchorError, AnchorStore};
+use crate::artifact::{ARTIFACTS, ArtifactStore};
+use crate::log::LOG;
+use crate::log::lease::{Holder, Lease, LeaseError};
+use crate::log::line::{Lines, quick_type};
+use crate::log::reader::{Chain, Damage, DamageKind, Head, ReadError};
+use crate::log::repair::{OpenWork, matters};
+use crate::log::writer::{AppendError, Parts, SessionWriter, SyncError};
+use crate::place::{Place, PlaceError};
+use crate::redact::Redactor;
+
+/// What a library may not find by itself, handed in by the binary or a test.
+#[derive(Clone)]
+pub struct Rim {
+    pub clock: Arc<dyn Clock>,
+    pub mint: Arc<IdMint>,
+    pub runtime_id: RuntimeId,
+    pub redactor: Arc<Redactor>,
+    /// Where heads are anchored; without it a cut-off end of a log is not found.
+    pub anchors: Option<AnchorStore>,
+    /// Who is writing, for whoever is refused meanwhile.
+    pub holder: Holder,
+}
+
+/// Why a session was not opened for writing.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("cannot continue session {session_id}: its log is damaged at {damage}")]
+    Damaged {
+        session_id: SessionId,
+        damage: Damage,
+    },
+    #[error(
+        "cannot continue session {session_id}: its log ends at event {found}, but had reached event {anchored}"
+    )]
+    CutOff {
+        session_id: SessionId,
+        anchored: u64,
+        found: String,
+    },
+    #[error("cannot check session {session_id} against its anchor")]
+    Anchor {
+        session_id: SessionId,
+        source: AnchorError,
+    },
+    #[error("cannot cut the torn end off `{path}`; nothing was changed")]
+    Cut { path: PathBuf, source: io::Error },
+    #[error("cannot record the opening of session {session_id}")]
+    Append {
+        session_id: SessionId,
+        source: AppendError,
+    },
+    #[error("cannot record the opening of session {session_id}")]
+    Sync {
+        session_id: SessionId,
+        source: SyncError,
+    },
+}
+
+impl OpenError {
+    /// What the user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Damaged { .. } | Self::CutOff { .. } => Some(
+                "nothing was changed; `agent audit` lists all damage, and `agent fork --at` continues from the part that is whole",
+            ),
+            Self::Lease(LeaseError::Held { .. }) => {
+                Some("wait until it ends, or start another session")
+            }
+            Self::Append { source, .. } => source.hint(),
+            _ => None,
+        }
+    }
+}
+
+/// A session that can be written, and what had to be put right first.
+pub struct Opened {
+    pub writer: SessionWriter,
+    pub repairs: Repairs,
+}
+
+/// What opening a session put right; each is also an event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Repairs {
+    /// Bytes of a line that was being written when the writer died.
+    pub cut_bytes: u64,
+    /// Who held the session and died.
+    pub stale_holder: Option<Holder>,
+    /// How many events were needed to close what was left open.
+    pub closing_events: usize,
+}
+
+/// Makes the log of a new session, with its first event on disk.
+pub(crate) fn create(
+    place: &Place,
+    session_id: SessionId,
+    created: SessionCreated,
+    rim: Rim,
+) -> Result<SessionWriter, OpenError> {
+    let (lease, _) = take_lease(place, &session_id, &rim)?;
+    let artifacts = ArtifactStore::new(place.child_or_create(ARTIFACTS)?);
+    let file = place.create_new(LOG)?;
+    lock_log(place, &file)?;
+    let head = Head::start(&session_id);
+    let writer = assemble(place, session_id.clone(), rim, lease, artifacts, file, head);
+    writer
+        .append(&Scope::default(), created, Refs::default())
+        .map_err(|source| OpenError::Append {
+            session_id: session_id.clone(),
+            source,
+        })?;
+    place.sync()?;
+    writer
+        .sync()
+        .map_err(|source| OpenError::Sync { session_id, source })?;
+    Ok(writer)
+}
+
+/// Opens the log of an existing session.
+pub(crate) fn open(place: &Place, session_id: SessionId, rim: Rim) -> Result<Opened, OpenError> {
+    let (lease, stale_holder) = take_lease(place, &session_id, &rim)?;
+    let artifacts = ArtifactStore::new(place.child_or_create(ARTIFACTS)?);
+    let file = place.append(LOG)?;
+    lock_log(place, &file)?;
+    let anchor = match &rim.anchors {
+        None => None,
+        Some(anchors) => anchors
+            .read(&session_id)
+            .map_err(|source| OpenError::Anchor {
+                session_id: session_id.clone(),
+                source,
+            })?,
+    };
+    let checked = check(place, &session_id, &file, anchor.as_ref())?;
+    if checked.cut_bytes > 0 {
+        let cut = file
+            .set_len(checked.head.bytes)
+            .and_then(|()| file.sync_data());
+        cut.map_err(|source| OpenError::Cut {
+            path: place.path().join(LOG),
+            source,
+        })?;
+    }
+    artifacts.remove_staged()?;
+    let writer = assemble(
+        place,
+        session_id.clone(),
+        rim,
+        lease,
+        artifacts,
+        file,
+        checked.head,
+    );
+    let mut repairs = Repairs {
+        cut_bytes: checked.cut_bytes,
+        stale_holder,
+        closing_events: 0,
+    };
+    record_repairs(&writer, &mut repairs, checked).map_err(|source| OpenError::Append {
+        session_id: session_id.clone(),
+        source,
+    })?;
+    writer
+        .sync()
+        .map_err(|source| OpenError::Sync { session_id, source })?;
+    Ok(Opened { writer, repairs })
+}
+
+fn record_repairs(
+    writer: &SessionWriter,
+    repairs: &mut Repairs,
+    checked: Checked,
+) -> Result<(), AppendError> {
+    if let Some(holder) = &repairs.stale_holder {
+        let warning = RuntimeWarning {
+            code: "stale_lease".into(),
+            message: format!("{holder} held this session and ended without giving it back"),
+            evidence_refs: Vec::new(),
+        };
+        writer.append(&Scope::default(), warning, Refs::default())?;
+    }
+    if repairs.cut_bytes > 0 {
+        let reconstructed = HistoryReconstructed {
+            from: "log".into(),
+            status: HistoryStatus::Degraded,
+            gaps: Vec::new(),
+            cut_bytes: Some(repairs.cut_bytes),
+            reason: Some(
+                "the last line was being written when the writer died; it was never acknowledged"
+                    .into(),
+            ),
+        };
+        writer.append(&Scope::default(), reconstructed, Refs::default())?;
+    }
+    let closing = checked.open_work.closing_events(|| writer.mint());
+    repairs.closing_events = closing.len();
+    for (scope, payload) in closing {
+        writer.append(&scope, payload, Refs::default())?;
+    }
+    Ok(())
+}
+
+struct Checked {
+    head: Head,
+    cut_bytes: u64,
+    open_work: OpenWork,
+}
+
+/// Reads the whole log once: the chain, the anchor, and what is open.
+fn check(
+    place: &Place,
+    session_id: &SessionId,
+    file: &File,
+    anchor: Option<&Anchor>,
+) -> Result<Checked, OpenError> {
+    let path = place.path().join(LOG);
+    let mut lines = Lines::new(file);
+    let mut chain = Chain::new(Head::start(session_id));
+    let mut checked = Checked {
+        head: chain.head(),
+        cut_bytes: 0,
+        open_work: OpenWork::default(),
+    };
+    let mut anchor_found = anchor.is_none();
+    let read_error = |source| ReadError {
+        path: path.clone(),
+        source,
+    };
+    while let Some(line) = lines.next_line().map_err(read_error)? {
+        if !line.is_terminated {
+            checked.cut_bytes = line.length;
+            break;
+        }
+        let damaged = |damage| OpenError::Damaged {
+            session_id: session_id.clone(),
+            damage,
+        };
+        if let Some(damage) = chain.follow(&line) {
+            return Err(damaged(damage));
+        }
+        if let Some(anchor) = anchor
+            && chain.head().next_sequence == anchor.sequence + 1
+        {
+            anchor_found = line.hash == anchor.hash;
+        }
+        let text = line.text.unwrap_or_default();
+        if quick_type(text).is_none_or(matters) {
+            let event = Event::from_line(text).map_err(|error| {
+                damaged(Damage {
+                    line: line.number,
+                    offset: line.offset,
+                    sequence: None,
+                    kind: DamageKind::NotAnEvent {
+                        message: error.to_string(),
+                    },
+                })
+            })?;
+            checked.open_work.take(&event);
+        }
+    }
+    checked.head = chain.head();
+    if let (false, Some(anchor)) = (anchor_found, anchor) {
+        let found = match checked.head.next_sequence.checked_sub(1) {
+            None => "none".to_owned(),
+            Some(last) if last >= anchor.sequence => format!("{last}, on another chain"),
+            Some(last) => last.to_string(),
+        };
+        return Err(OpenError::CutOff {
+            session_id: session_id.clone(),
+            anchored: anchor.sequence,
+            found,
+        });
+    }
+    Ok(checked)
+}
+
+fn take_lease(
+    place: &Place,
+    session_id: &SessionId,
+    rim: &Rim,
+) -> Result<(Lease, Option<Holder>), LeaseError> {
+    let holder = Holder {
+        since: Some(rim.clock.now()),
+        ..rim.holder.clone()
+    };
+    Lease::take(place, session_id.as_str(), &holder)
+}
+
+/// The lease file can be deleted by anyone; a second lock on the log itself cannot be got round
+/// that way.
+fn lock_log(place: &Place, file: &File) -> Result<(), LeaseError> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(LeaseError::Held {
+            session: place.path().display().to_string(),
+            holder: Holder::default(),
+        }),
+        Err(error) => Err(LeaseError::Lock {
+            path: place.path().join(LOG),
+            source: error.into(),
+        }),
+    }
+}
+
+fn assemble(
+    place: &Place,
+    session_id: SessionId,
+    rim: Rim,
+    lease: Lease,
+    artifacts: ArtifactStore,
+    file: File,
+    head: Head,
+) -> SessionWriter {
+    SessionWriter::new(Parts {
+        session_id,
+        runtime_id: rim.runtime_id,
+        clock: rim.clock,
+        mint: rim.mint,
+        redactor: rim.redactor,
+        anchors: rim.anchors,
+        artifacts,
+        directory: place.path().to_owned(),
+        path: place.path().join(LOG),
+        file,
+        head,
+        lease,
+    })
+}

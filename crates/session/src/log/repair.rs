@@ -1,0 +1,297 @@
+//! What a killed session left open, and the events that say so when it is opened again.
+//!
+//! Nothing is run again. A request to the model was interrupted; a call is lost, and whether it
+//! acted is known only when it had not started; a question that was asked stays asked, and keeps
+//! its call and its turn open.
+
+use std::collections::BTreeMap;
+
+use agent_protocol::id::{
+    ActionId, IntentId, InvocationId, ModelRequestId, ObservationId, ToolCallId, TurnId,
+};
+use agent_protocol::payload::conversation::TurnFailed;
+use agent_protocol::payload::model::{ModelFailed, ModelFailureKind};
+use agent_protocol::payload::tool::{ToolExit, ToolFailed, ToolObservation};
+use agent_protocol::status::Status;
+use agent_protocol::{ActionHappened, Code, Event, Payload, Phase, Scope};
+
+/// Work that has begun and not ended, as the log shows it.
+#[derive(Debug, Default)]
+pub(crate) struct OpenWork {
+    requests: BTreeMap<ModelRequestId, (Scope, u64)>,
+    calls: BTreeMap<ToolCallId, OpenCall>,
+    turns: BTreeMap<TurnId, OpenTurn>,
+    last_stable: u64,
+}
+
+#[derive(Debug, Default)]
+struct OpenCall {
+    scope: Scope,
+    intent_id: IntentId,
+    tool_name: String,
+    invocation_id: Option<InvocationId>,
+    waits_for: Option<ActionId>,
+    /// How it ended, when only the observation is missing.
+    ended: Option<Ended>,
+}
+
+#[derive(Debug, Clone)]
+struct Ended {
+    ok: bool,
+    phase: Phase,
+    code: Code,
+    message: String,
+    retryable: bool,
+    action_happened: ActionHappened,
+}
+
+#[derive(Debug, Default)]
+struct OpenTurn {
+    scope: Scope,
+    is_queued: bool,
+}
+
+/// The classes [`OpenWork::take`] looks at; the rest need not be parsed.
+pub(crate) fn matters(type_name: &str) -> bool {
+    matches!(
+        type_name,
+        "model.requested"
+            | "model.completed"
+            | "model.failed"
+            | "tool.intent"
+            | "tool.started"
+            | "tool.result"
+            | "tool.failed"
+            | "tool.observation"
+            | "action.required"
+            | "action.resolved"
+            | "turn.submitted"
+            | "turn.started"
+            | "turn.completed"
+            | "turn.failed"
+    )
+}
+
+impl OpenWork {
+    pub(crate) fn take(&mut self, event: &Event) {
+        let scope = || Scope {
+            causation_id: None,
+            ..event.scope.clone()
+        };
+        match &event.payload {
+            Payload::ModelRequested(requested) => {
+                let request = (scope(), requested.attempt);
+                self.requests
+                    .insert(requested.model_request_id.clone(), request);
+            }
+            Payload::ModelCompleted(completed) => {
+                self.requests.remove(&completed.model_request_id);
+            }
+            Payload::ModelFailed(failed) => {
+                self.requests.remove(&failed.model_request_id);
+            }
+            Payload::TurnSubmitted(submitted) => {
+                if let Some(turn_id) = &event.scope.turn_id {
+                    let turn = OpenTurn {
+                        scope: scope(),
+                        is_queued: submitted.status == Status::Queued,
+                    };
+                    self.turns.insert(turn_id.clone(), turn);
+                }
+            }
+            Payload::TurnStarted(_) => {
+                if let Some(turn_id) = &event.scope.turn_id {
+                    let turn = OpenTurn {
+                        scope: scope(),
+                        is_queued: false,
+                    };
+                    self.turns.insert(turn_id.clone(), turn);
+                }
+            }
+            Payload::TurnCompleted(_) | Payload::TurnFailed(_) => {
+                if let Some(turn_id) = &event.scope.turn_id {
+                    self.turns.remove(turn_id);
+                }
+                self.last_stable = event.sequence;
+            }
+            _ => self.take_call(event, scope),
+        }
+    }
+
+    fn take_call(&mut self, event: &Event, scope: impl FnOnce() -> Scope) {
+        let Some(call_id) = &event.scope.tool_call_id else {
+            return;
+        };
+        match &event.payload {
+            Payload::ToolIntent(intent) => {
+                let call = OpenCall {
+                    scope: scope(),
+                    intent_id: intent.intent_id.clone(),
+                    tool_name: intent.tool_name.clone(),
+                    ..OpenCall::default()
+                };
+                self.calls.insert(call_id.clone(), call);
+                return;
+            }
+            Payload::ToolObservation(_) => {
+                self.calls.remove(call_id);
+                self.last_stable = event.sequence;
+                return;
+            }
+            _ => {}
+        }
+        let Some(call) = self.calls.get_mut(call_id) else {
+            return;
+        };
+        match &event.payload {
+            Payload::ToolStarted(started) => {
+                call.invocation_id = Some(started.invocation_id.clone());
+            }
+            Payload::ActionRequired(_) => call.waits_for.clone_from(&event.scope.action_id),
+            Payload::ActionResolved(_) => call.waits_for = None,
+            Payload::ToolResult(result) => {
+                call.ended = Some(Ended {
+                    ok: result.ok,
+                    phase: Phase::Execute,
+                    code: result.code,
+                    message: "the call gave a result".into(),
+                    retryable: false,
+                    action_happened: if result.side_effects.is_empty() {
+                        result.code.facts().action_happened
+                    } else {
+                        ActionHappened::Yes
+                    },
+                });
+            }
+            Payload::ToolFailed(failed) => {
+                call.ended = Some(Ended {
+                    ok: false,
+                    phase: failed.phase,
+                    code: failed.code,
+                    message: failed.message.clone(),
+                    retryable: failed.retryable,
+                    action_happened: failed.action_happened,
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// The events that close what was left open, in the order they are to be appended.
+    pub(crate) fn closing_events(
+        self,
+        mint_observation: impl Fn() -> ObservationId,
+    ) -> Vec<(Scope, Payload)> {
+        let mut events: Vec<(Scope, Payload)> = Vec::new();
+        for (model_request_id, (scope, attempt)) in self.requests {
+            let failed = ModelFailed {
+                model_request_id,
+                attempt,
+                kind: ModelFailureKind::StreamInterrupted,
+                retryable: true,
+                message: "the session ended before the answer was whole".into(),
+                ..ModelFailed::default()
+            };
+            events.push((scope, failed.into()));
+        }
+        let mut waiting_turns = Vec::new();
+        for call in self.calls.into_values() {
+            if call.waits_for.is_some() && call.ended.is_none() {
+                waiting_turns.extend(call.scope.turn_id);
+                continue;
+            }
+            let ended = call.ended.clone().unwrap_or_else(|| {
+                let failed = lost(&call);
+                let ended = Ended {
+                    ok: false,
+                    phase: failed.phase,
+                    code: failed.code,
+                    message: failed.message.clone(),
+                    retryable: failed.retryable,
+                    action_happened: failed.action_happened,
+                };
+                events.push((call.scope.clone(), failed.into()));
+                ended
+            });
+            let observation = observe(&call, &ended, mint_observation());
+            events.push((call.scope, observation.into()));
+        }
+        for (turn_id, turn) in self.turns {
+            if turn.is_queued || waiting_turns.contains(&turn_id) {
+                continue;
+            }
+            let failed = TurnFailed {
+                status: Status::Failed,
+                category: "runtime".into(),
+                code: Code::Lost.as_str().into(),
+                message: "the session ended before the turn did".into(),
+                retryable: true,
+                last_stable_sequence: Some(self.last_stable),
+                ..TurnFailed::default()
+            };
+            let scope = Scope {
+                step_id: None,
+                ..turn.scope
+            };
+            events.push((scope, failed.into()));
+        }
+        events
+    }
+}
+
+fn lost(call: &OpenCall) -> ToolFailed {
+    let has_started = call.invocation_id.is_some();
+    let (phase, action_happened, message) = if has_started {
+        (
+            Phase::Execute,
+            ActionHappened::Unknown,
+            "the session ended while the call was running; whether it acted is unknown",
+        )
+    } else {
+        (
+            Phase::Schedule,
+            ActionHappened::No,
+            "the session ended before the call was started; it did nothing",
+        )
+    };
+    ToolFailed {
+        invocation_id: call.invocation_id.clone(),
+        exit: has_started.then_some(ToolExit::Error),
+        phase,
+        category: "lost".into(),
+        code: Code::Lost,
+        message: message.into(),
+        retryable: true,
+        recovery: Code::Lost.facts().recovery.into(),
+        action_happened,
+        ..ToolFailed::default()
+    }
+}
+
+fn observe(call: &OpenCall, ended: &Ended, observation_id: ObservationId) -> ToolObservation {
+    let summary = if ended.code == Code::Lost {
+        ended.message.clone()
+    } else {
+        format!(
+            "{}; the session ended before it was shown, and its text was not kept",
+            ended.message
+        )
+    };
+    ToolObservation {
+        observation_id,
+        intent_id: call.intent_id.clone(),
+        invocation_id: call.invocation_id.clone(),
+        tool_name: call.tool_name.clone(),
+        ok: ended.ok,
+        phase: ended.phase,
+        code: ended.code,
+        title: format!("{}: {}", call.tool_name, ended.code),
+        model_text: Some(format!("{} {}: {summary}", call.tool_name, ended.code)),
+        user_text: summary.clone(),
+        summary,
+        action_happened: ended.action_happened,
+        retryable: ended.retryable,
+        recovery: Some(ended.code.facts().recovery.into()),
+        ..ToolObservation::default()
+    }
+}
