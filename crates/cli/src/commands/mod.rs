@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod doctor;
 pub(crate) mod man;
 
 use crate::app::App;
@@ -12,6 +13,7 @@ use crate::failure::Failure;
 /// Does what was asked for.
 pub(crate) fn run(command: Command, app: &App) -> Result<Exit, Failure> {
     match command {
+        Command::Doctor(arguments) => doctor::run(&arguments, app),
         Command::Config(arguments) => config::run(&arguments, app),
         Command::Completions(arguments) => completions::run(&arguments, app),
         Command::Man(arguments) => man::run(&arguments, app),

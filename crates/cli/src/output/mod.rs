@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::host::{self, Environment};
 
-pub(crate) use text::visible;
+pub(crate) use text::{human_bytes, visible};
 
 /// Width where nothing tells us better.
 const DEFAULT_WIDTH: usize = 80;
@@ -74,6 +74,11 @@ impl Output {
     /// How many columns a line should have at most.
     pub(crate) fn width(&self) -> usize {
         self.width
+    }
+
+    /// `text` over several lines, all but the first indented by `indent` columns.
+    pub(crate) fn wrap(&self, text: &str, indent: usize) -> String {
+        text::wrap(text, self.width.saturating_sub(indent), indent)
     }
 
     /// `text` in `tone`, where colours are wanted.

@@ -1,6 +1,8 @@
-//! Text that cannot do anything to a terminal.
+//! Text that cannot do anything to a terminal, and fits it.
 
 use std::fmt::Write as _;
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// `text` with everything made visible that could move a cursor, hide or reorder text, as
 /// `\u{1b}`; line breaks too, so the result is one line.
@@ -44,6 +46,61 @@ fn is_risky(character: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
+/// Breaks `text` at spaces so that no line is wider than `width`, where words allow it.
+pub(super) fn wrap(text: &str, width: usize, indent: usize) -> String {
+    let mut wrapped = String::with_capacity(text.len());
+    let mut column = 0;
+    for word in text.split(' ') {
+        let needed = word.width();
+        if column > 0 && column + 1 + needed > width {
+            let _ = write!(wrapped, "\n{:indent$}", "");
+            column = 0;
+        } else if column > 0 {
+            wrapped.push(' ');
+            column += 1;
+        }
+        wrapped.push_str(word);
+        column += needed;
+    }
+    wrapped
+}
+
+/// `text` in at most `width` columns, its loss marked by `…`.
+pub(crate) fn clip(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut clipped = String::new();
+    let mut column = 0;
+    for character in text.chars() {
+        column += character.width().unwrap_or(0);
+        if column >= width {
+            break;
+        }
+        clipped.push(character);
+    }
+    clipped.push('…');
+    clipped
+}
+
+/// A number of bytes with two or three digits.
+pub(crate) fn human_bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut unit = "B";
+    for next in ["KB", "MB", "GB", "TB"] {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    if unit == "B" || value >= 9.95 {
+        format!("{value:.0} {unit}")
+    } else {
+        format!("{value:.1} {unit}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +113,26 @@ mod tests {
             "safe.txt\\u{202e}gpj.exe"
         );
         assert_eq!(visible("two\nlines\tgrün 漢字"), "two\\nlines grün 漢字");
+    }
+
+    #[test]
+    fn lines_fit() {
+        assert_eq!(wrap("one two three", 7, 2), "one two\n  three");
+        assert_eq!(wrap("unbreakable", 4, 2), "unbreakable");
+        assert_eq!(clip("漢字漢字", 5), "漢字…");
+        assert_eq!(clip("plain", 5), "plain");
+        assert_eq!(clip("plainly", 5), "plai…");
+    }
+
+    #[test]
+    fn bytes_are_readable() {
+        let shown: Vec<String> = [0, 999, 1000, 1536, 10 << 20, 3 << 40]
+            .map(human_bytes)
+            .into();
+        assert_eq!(
+            shown,
+            ["0 B", "999 B", "1.0 KB", "1.5 KB", "10 MB", "3.0 TB"]
+        );
     }
 
     #[test]

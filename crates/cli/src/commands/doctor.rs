@@ -1,0 +1,319 @@
+//! `agent doctor`: looks at everything a session needs and says what is missing and how to get it.
+//! It changes nothing and contacts nobody.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use nix::sys::statvfs::statvfs;
+use nix::unistd::{AccessFlags, Uid, access};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::config::trust::Trust;
+use crate::config::{self, Config, FileState, SettingArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{Tone, human_bytes, visible};
+
+/// Check what a session needs on this machine
+///
+/// Changes nothing and contacts nobody. Exit code 1 means that something has to be repaired.
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object (docs/schemas/doctor.schema.json)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `agent doctor --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DoctorReport {
+    /// Whether no check failed.
+    ok: bool,
+    version: &'static str,
+    /// The project's root directory.
+    project: PathBuf,
+    checks: Vec<Check>,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Check {
+    name: &'static str,
+    status: CheckStatus,
+    /// What was found.
+    message: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum CheckStatus {
+    Ok,
+    /// It works, with a limit one should know.
+    Warning,
+    /// It has to be repaired.
+    Failed,
+}
+
+impl Check {
+    fn ok(name: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            name,
+            status: CheckStatus::Ok,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    fn warning(name: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            status: CheckStatus::Warning,
+            hint: Some(hint.into()),
+            ..Self::ok(name, message)
+        }
+    }
+
+    fn failed(name: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            status: CheckStatus::Failed,
+            ..Self::warning(name, message, hint)
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &DoctorArgs, app: &App) -> Result<Exit, Failure> {
+    let mut checks = vec![
+        user(),
+        state(&app.host.directories.state),
+        project(app),
+        disk(app.project.root()),
+    ];
+    match config::load(&app.host, &app.project, &SettingArgs::default()) {
+        Ok(config) => {
+            checks.push(settings(&config));
+            checks.push(model(&config));
+        }
+        Err(failure) => {
+            let chain: Vec<String> = failure.error.chain().map(ToString::to_string).collect();
+            let hint = failure.hints.join("; ");
+            checks.push(Check::failed("settings", chain.join(": "), hint));
+        }
+    }
+    checks.push(sandbox());
+    checks.push(programs(app));
+    let report = DoctorReport {
+        ok: checks
+            .iter()
+            .all(|check| check.status != CheckStatus::Failed),
+        version: env!("CARGO_PKG_VERSION"),
+        project: app.project.root().to_path_buf(),
+        checks,
+    };
+    let exit = if report.ok { Exit::Done } else { Exit::Failed };
+    let doing = "cannot print the findings";
+    if arguments.json {
+        app.output.json(&report).context(doing)?;
+    } else {
+        app.output.print(&as_text(&report, app)).context(doing)?;
+    }
+    Ok(exit)
+}
+
+fn user() -> Check {
+    if Uid::effective().is_root() {
+        Check::warning(
+            "user",
+            "running as root",
+            "commands stay confined, but an ordinary account loses less when something goes wrong",
+        )
+    } else {
+        Check::ok("user", format!("running as user {}", Uid::effective()))
+    }
+}
+
+/// The nearest existing directory decides whether the rest can be made.
+fn writable(path: &Path) -> bool {
+    let existing = path.ancestors().find(|ancestor| ancestor.exists());
+    existing.is_some_and(|directory| access(directory, AccessFlags::W_OK).is_ok())
+}
+
+fn state(directory: &Path) -> Check {
+    let shown = directory.display();
+    if writable(directory) {
+        Check::ok("state", format!("`{shown}` can be written"))
+    } else {
+        Check::failed(
+            "state",
+            format!("`{shown}` cannot be written"),
+            "anchors and trust decisions are kept there: change its owner, or set AGENT_HOME",
+        )
+    }
+}
+
+fn project(app: &App) -> Check {
+    let root = app.project.root();
+    let shown = root.display();
+    if !writable(&app.project.agent_dir()) {
+        return Check::failed(
+            "project",
+            format!("`{shown}` cannot be written"),
+            "sessions are kept in its `.agent` directory: change its owner, or work in a copy",
+        );
+    }
+    let marked = root.join(".git").exists() || app.project.agent_dir().is_dir();
+    if marked {
+        Check::ok("project", format!("`{shown}`"))
+    } else {
+        Check::warning(
+            "project",
+            format!("`{shown}`, the current directory: nothing above it has `.git` or `.agent`"),
+            "start in the project's directory, or use `--cwd DIR`",
+        )
+    }
+}
+
+fn disk(root: &Path) -> Check {
+    const LITTLE: u64 = 256 << 20;
+    match statvfs(root) {
+        Ok(facts) => {
+            let free = facts.blocks_available() * facts.fragment_size();
+            let message = format!("{} free", human_bytes(free));
+            if free < LITTLE {
+                let hint = "a session stops when its log cannot be written: make room";
+                Check::warning("disk", message, hint)
+            } else {
+                Check::ok("disk", message)
+            }
+        }
+        Err(error) => Check::warning(
+            "disk",
+            format!("cannot find out the free space: {error}"),
+            "sessions stop when their log cannot be written",
+        ),
+    }
+}
+
+fn settings(config: &Config) -> Check {
+    let read = config
+        .files
+        .iter()
+        .filter(|file| file.state != FileState::Absent);
+    let message = match read.count() {
+        0 => "no files, all settings are built in".to_owned(),
+        1 => "1 file read".to_owned(),
+        count => format!("{count} files read"),
+    };
+    let waiting = config
+        .notes
+        .iter()
+        .filter(|note| note.until_trusted)
+        .count();
+    let untrusted = config.files.iter().any(|file| {
+        matches!(
+            file.state,
+            FileState::Project(Trust::Unknown | Trust::Changed)
+        )
+    });
+    if untrusted && waiting > 0 {
+        Check::warning(
+            "settings",
+            format!("{message}; {waiting} settings of this project are not in force"),
+            "read the project's settings, then `agent config trust`",
+        )
+    } else {
+        Check::ok("settings", message)
+    }
+}
+
+fn model(config: &Config) -> Check {
+    match &config.model.default {
+        Some(model) => Check::ok("model", format!("`{}`", model.value)),
+        None => Check::warning(
+            "model",
+            "no model is set",
+            "set `model = \"provider/name\"` in your settings file (`agent config path`)",
+        ),
+    }
+}
+
+fn sandbox() -> Check {
+    let found = agent_sandbox::probe();
+    let level = found.level();
+    let reasons = found.reasons().join("; ");
+    if level == agent_sandbox::Level::Full {
+        Check::ok("sandbox", "commands can be fully confined")
+    } else if level.may_run_unasked() {
+        Check::warning(
+            "sandbox",
+            format!("confinement is `{}`: {reasons}", level.name()),
+            "commands run; docs/SECURITY.md says what this level does not cover",
+        )
+    } else {
+        Check::warning(
+            "sandbox",
+            format!("confinement is `{}`: {reasons}", level.name()),
+            "commands are asked about or refused; file tools work",
+        )
+    }
+}
+
+fn programs(app: &App) -> Check {
+    let search = app
+        .host
+        .environment
+        .get("PATH")
+        .map(|path| path.as_bytes().to_vec());
+    let search = search.unwrap_or_default();
+    let found = |program: &str| {
+        search.split(|byte| *byte == b':').any(|directory| {
+            let file = Path::new(std::ffi::OsStr::from_bytes(directory)).join(program);
+            file.is_absolute() && access(&file, AccessFlags::X_OK).is_ok()
+        })
+    };
+    let missing: Vec<&str> = ["bash", "git"]
+        .into_iter()
+        .filter(|name| !found(name))
+        .collect();
+    match missing.as_slice() {
+        [] => Check::ok("programs", "bash and git are there"),
+        missing if missing.contains(&"bash") => Check::failed(
+            "programs",
+            "no `bash` in PATH",
+            "the bash tool needs it: install it with your package manager",
+        ),
+        _ => Check::warning(
+            "programs",
+            "no `git` in PATH",
+            "the state of the repository is not shown to the model without it",
+        ),
+    }
+}
+
+fn as_text(report: &DoctorReport, app: &App) -> String {
+    let mut text = String::new();
+    for check in &report.checks {
+        let (word, tone) = match check.status {
+            CheckStatus::Ok => ("ok", Tone::Good),
+            CheckStatus::Warning => ("note", Tone::Warn),
+            CheckStatus::Failed => ("FAIL", Tone::Bad),
+        };
+        let mark = app.output.paint(tone, &format!("{word:<4}"));
+        let message = app.output.wrap(&visible(&check.message), 15);
+        text.push_str(&format!("{mark} {:<9} {message}\n", check.name));
+        if let Some(hint) = check.hint.as_deref().filter(|hint| !hint.is_empty()) {
+            let hint = app.output.wrap(&visible(hint), 15);
+            text.push_str(&format!(
+                "{:15}{}\n",
+                "",
+                app.output.paint(Tone::Faint, &hint)
+            ));
+        }
+    }
+    text
+}
