@@ -3,7 +3,7 @@
 use agent_test_support::project::TestProject;
 use serde_json::{Value, json};
 
-use crate::agent;
+use crate::{agent, assert_schema};
 
 /// The entries of `key` as `[value, layer]`.
 fn setting(shown: &Value, key: &str) -> Value {
@@ -17,7 +17,9 @@ fn setting(shown: &Value, key: &str) -> Value {
 fn show(project: &TestProject, arguments: &[&str]) -> Value {
     let mut all = vec!["config", "show", "--json"];
     all.extend(arguments);
-    agent(project, &all).finish().expect_code(0).json()
+    let shown = agent(project, &all).finish().expect_code(0).json();
+    assert_schema("config-show", &shown);
+    shown
 }
 
 #[test]
@@ -120,9 +122,18 @@ fn a_stranger_s_project_grants_nothing_until_it_is_trusted() {
 fn trust_can_be_taken_back() {
     let project = TestProject::new();
     project.write(".agent/config.toml", "model = \"a/b\"\n");
-    agent(&project, &["config", "trust"])
+    let trusted = agent(&project, &["config", "trust", "--json"])
         .finish()
-        .expect_code(0);
+        .expect_code(0)
+        .json();
+    assert_schema("config-trust", &trusted);
+    assert_eq!(trusted["settings"][0]["value"], "a/b");
+    let paths = agent(&project, &["config", "path", "--json"])
+        .finish()
+        .expect_code(0)
+        .json();
+    assert_schema("config-path", &paths);
+    assert_eq!(paths["files"][2]["state"], "trusted");
     assert_eq!(
         setting(&show(&project, &[]), "model.default"),
         json!([["a/b", "project"]])

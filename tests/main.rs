@@ -4,9 +4,27 @@
 
 mod command_line;
 mod config;
+mod doctor;
 
 use agent_test_support::project::TestProject;
 use agent_test_support::run::Run;
+
+/// Fails unless `value` has the shape published in `docs/schemas/`.
+#[track_caller]
+fn assert_schema(name: &str, value: &serde_json::Value) {
+    let path = format!(
+        "{}/../../docs/schemas/{name}.schema.json",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let schema = std::fs::read_to_string(path).unwrap();
+    let schema = serde_json::from_str(&schema).unwrap();
+    let validator = jsonschema::options().offline().build(&schema).unwrap();
+    let problems: Vec<String> = validator
+        .iter_errors(value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(problems.is_empty(), "{problems:#?}");
+}
 
 /// `agent` with these arguments in `project`.
 fn agent(project: &TestProject, arguments: &[&str]) -> Run {

@@ -23,6 +23,8 @@ mod host;
 mod output;
 mod private;
 mod project;
+#[cfg(test)]
+mod schemas;
 
 use std::process::ExitCode;
 

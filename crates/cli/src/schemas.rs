@@ -1,0 +1,46 @@
+//! The published shapes of `--json` outputs, made from the types that are printed.
+//! `AGENT_UPDATE_DOCS=1 cargo test -p agent-cli schemas` writes them anew.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+
+use crate::commands::{config, doctor};
+
+/// File name under `docs/schemas/`, without `.schema.json`, and the schema.
+fn all() -> Vec<(&'static str, serde_json::Value)> {
+    vec![
+        ("config-path", of::<config::ConfigPath>()),
+        ("config-show", of::<config::ConfigShow>()),
+        ("config-trust", of::<config::ConfigTrust>()),
+        ("doctor", of::<doctor::DoctorReport>()),
+    ]
+}
+
+fn of<T: JsonSchema>() -> serde_json::Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value()
+}
+
+#[test]
+fn the_schemas_are_current_and_compile() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
+    for (name, schema) in all() {
+        let file = directory.join(format!("{name}.schema.json"));
+        let mut text = serde_json::to_string_pretty(&schema).unwrap();
+        text.push('\n');
+        if std::env::var_os("AGENT_UPDATE_DOCS").is_some() {
+            std::fs::write(&file, &text).unwrap();
+        }
+        let found = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(
+            found == text,
+            "{name} is not current; run AGENT_UPDATE_DOCS=1 cargo test -p agent-cli schemas"
+        );
+        jsonschema::options().offline().build(&schema).unwrap();
+    }
+}

@@ -1,0 +1,65 @@
+//! `agent doctor` finds what is wrong, and only looks.
+
+use std::fs;
+
+use agent_test_support::project::TestProject;
+use serde_json::Value;
+
+use crate::{agent, assert_schema};
+
+fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let checks = report["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["name"] == name).unwrap()
+}
+
+#[test]
+fn a_usable_project_is_fine_and_left_alone() {
+    let project = TestProject::new();
+    let report = agent(&project, &["doctor", "--json"])
+        .finish()
+        .expect_code(0)
+        .json();
+    assert_schema("doctor", &report);
+    assert_eq!(report["ok"], true);
+    assert_eq!(check(&report, "project")["status"], "ok");
+    assert_eq!(check(&report, "model")["status"], "warning");
+    assert_eq!(
+        fs::read_dir(project.home()).unwrap().count(),
+        0,
+        "nothing was written"
+    );
+    assert!(
+        !project.root().join(".agent").exists(),
+        "nothing was written"
+    );
+}
+
+#[test]
+fn broken_settings_are_a_finding_not_a_crash() {
+    let project = TestProject::new();
+    project.write_home("config.toml", "[limits]\nmax_steps = \"many\"\n");
+    let report = agent(&project, &["doctor", "--json"])
+        .finish()
+        .expect_code(1)
+        .json();
+    assert_eq!(report["ok"], false);
+    let message = check(&report, "settings")["message"].as_str().unwrap();
+    assert!(message.contains("line 2, column 13"), "{message}");
+}
+
+#[test]
+fn the_text_fits_80_columns() {
+    let project = TestProject::new();
+    let run = agent(&project, &["doctor"]).finish().expect_code(0);
+    for line in run.stdout().lines().filter(|line| !line.contains('`')) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn a_missing_shell_is_named() {
+    let project = TestProject::new();
+    let run = agent(&project, &["doctor", "--json"]).env("PATH", "/nowhere");
+    let report = run.finish().expect_code(1).json();
+    assert_eq!(check(&report, "programs")["status"], "failed");
+}
