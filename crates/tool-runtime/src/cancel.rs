@@ -34,6 +34,7 @@ struct State {
     /// Dropping the writing end wakes every poller of the reading end.
     pipe: Option<(PipeReader, Option<PipeWriter>)>,
     children: Vec<Weak<Shared>>,
+    wakers: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 impl Default for Cancel {
@@ -74,7 +75,7 @@ impl Cancel {
 
     /// Raises the handle; the first reason stays.
     pub fn raise(&self, reason: CancelReason) {
-        let children = {
+        let (children, wakers) = {
             let mut state = self.state();
             if state.reason.is_some() {
                 return;
@@ -84,8 +85,12 @@ impl Cancel {
                 writer.take();
             }
             self.shared.raised.notify_all();
-            std::mem::take(&mut state.children)
+            let wakers = std::mem::take(&mut state.wakers);
+            (std::mem::take(&mut state.children), wakers)
         };
+        for waker in wakers {
+            waker();
+        }
         for child in children.iter().filter_map(Weak::upgrade) {
             Self { shared: child }.raise(reason);
         }
@@ -118,6 +123,17 @@ impl Cancel {
                 .0;
         }
         true
+    }
+
+    /// Calls `waker` once when the handle is raised, at once if it already is.
+    pub fn on_raise(&self, waker: impl FnOnce() + Send + 'static) {
+        let mut state = self.state();
+        if state.reason.is_none() {
+            state.wakers.push(Box::new(waker));
+            return;
+        }
+        drop(state);
+        waker();
     }
 
     /// A descriptor that hangs up (`POLLHUP`, end of file) as soon as the handle is raised, for use

@@ -9,21 +9,30 @@
 //! no model and knows nothing of async; tools are plain functions on threads. Nobody outside the
 //! gate can build a [`ToolInvocation`], and nothing executes without one.
 //!
-//! Where to start: [`tool`] is what a tool has to say about itself, [`journal`] where facts go.
+//! Where to start: [`tool`] is what a tool has to say about itself, [`journal`] where facts go;
+//! [`pipeline`] has both ends of a call, `admission` its gate step, [`scheduler`] its execution.
 
+mod admission;
+mod arguments;
 pub mod authority;
 pub mod baseline;
 pub mod cancel;
 pub mod context;
 pub mod escape;
+mod hash;
 pub mod intent;
 pub mod invocation;
 pub mod journal;
 pub mod observation;
+pub mod pipeline;
 pub mod policy;
+pub mod registry;
 pub mod result;
+pub mod scheduler;
 pub mod shell;
+mod suggest;
 pub mod tool;
+pub mod wrapper;
 
 pub use authority::{
     Answer, Authority, CommandRequest, Confinement, Decision, PermissionRequest,
@@ -36,7 +45,10 @@ pub use intent::ToolIntent;
 pub use invocation::ToolInvocation;
 pub use journal::{ArtifactWriter, Journal, JournalError, Recorded};
 pub use observation::{Observation, Outcome};
+pub use pipeline::{Pipeline, PipelineParts, Settings};
+pub use registry::{CatalogueRecord, Registered, RegistrationError, Registry};
 pub use result::{Body, ExecutionFailure, Normalized, Omission, RawResult, ValidationFailure};
+pub use scheduler::{Batch, BatchReport};
 pub use tool::{
     Plan, Prepared, Preview, Tool, ToolDefinition, Visibility, VisibilityContext, WorkPhase,
 };

@@ -2,12 +2,16 @@
 //! and what will be shown is kept beside it.
 
 use std::collections::VecDeque;
+use std::io::Write as _;
+use std::sync::Arc;
 
+use agent_protocol::Scope;
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
 
+use super::keeper::{CollectLimits, Keeper};
 use crate::context::ExecutionContext;
-use crate::journal::{ArtifactWriter, JournalError};
+use crate::journal::{ArtifactWriter, Journal, JournalError};
 
 /// Which stream a piece of output came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,26 +20,8 @@ pub enum Stream {
     Stderr,
 }
 
-/// How much is kept in memory for the preview.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CollectLimits {
-    /// Bytes from the start. Output that is no longer than this is kept whole.
-    pub head: usize,
-    /// Bytes from the end.
-    pub tail: usize,
-}
-
-impl Default for CollectLimits {
-    fn default() -> Self {
-        Self {
-            head: 32 * 1024,
-            tail: 16 * 1024,
-        }
-    }
-}
-
 /// A piece of the output that was kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     /// Where in the whole output it starts.
     pub offset: u64,
@@ -44,12 +30,18 @@ pub struct Segment {
     pub stderr: Vec<(u64, u64)>,
 }
 
+impl Segment {
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
+}
+
 /// A whole output, most of it by reference.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CollectedOutput {
-    /// All bytes as they came; nothing when there were none.
+    /// All bytes as they came, without marks.
     pub artifact: Option<ArtifactRef>,
-    /// Which ranges were stderr; nothing when none were.
+    /// Which ranges were stderr, one `start end` per line; nothing when none were.
     pub index: Option<ArtifactRef>,
     pub total_bytes: u64,
     pub stderr_bytes: u64,
@@ -60,14 +52,21 @@ pub struct CollectedOutput {
 
 /// The collector. `push` what comes, then `finish`.
 pub struct Collector {
-    writer: Box<dyn ArtifactWriter>,
+    journal: Arc<dyn Journal>,
+    scope: Scope,
+    producer: String,
+    output: Box<dyn ArtifactWriter>,
+    index: Option<Box<dyn ArtifactWriter>>,
+    keeper: Keeper,
     limits: CollectLimits,
-    head: Vec<u8>,
-    tail: VecDeque<u8>,
-    total: u64,
+    stderr: StderrRanges,
     stderr_bytes: u64,
     lines: u64,
+    last_line: Vec<u8>,
 }
+
+/// A progress display needs no more of the last line than this.
+const LAST_LINE_BYTES: usize = 400;
 
 impl Collector {
     /// Starts an output artifact of this call.
@@ -75,16 +74,18 @@ impl Collector {
     /// # Errors
     /// When the artifact cannot be created.
     pub fn start(context: &ExecutionContext, limits: CollectLimits) -> Result<Self, JournalError> {
-        let writer =
-            context.artifact_writer(ArtifactKind::CommandOutput, "application/octet-stream")?;
         Ok(Self {
-            writer,
+            output: context.artifact_writer(ArtifactKind::CommandOutput, "text/plain")?,
+            journal: context.journal(),
+            scope: context.scope().clone(),
+            producer: context.invocation_id().to_string(),
+            index: None,
+            keeper: Keeper::new(limits),
             limits,
-            head: Vec::new(),
-            tail: VecDeque::new(),
-            total: 0,
+            stderr: StderrRanges::default(),
             stderr_bytes: 0,
             lines: 0,
+            last_line: Vec::new(),
         })
     }
 
@@ -93,30 +94,60 @@ impl Collector {
     /// # Errors
     /// When the artifact cannot be written.
     pub fn push(&mut self, stream: Stream, bytes: &[u8]) -> Result<(), JournalError> {
-        self.writer
-            .write_all(bytes)
-            .map_err(|error| JournalError::new("write the output of a command", error))?;
-        let room = self
-            .limits
-            .head
-            .saturating_sub(self.head.len())
-            .min(bytes.len());
-        self.head.extend_from_slice(&bytes[..room]);
-        self.tail
-            .extend(&bytes[bytes.len().saturating_sub(self.limits.tail)..]);
-        let excess = self.tail.len().saturating_sub(self.limits.tail);
-        self.tail.drain(..excess);
-        self.total += bytes.len() as u64;
-        if stream == Stream::Stderr {
-            self.stderr_bytes += bytes.len() as u64;
+        if bytes.is_empty() {
+            return Ok(());
         }
+        let failed = |error| JournalError::new("write the output of a command", error);
+        self.output.write_all(bytes).map_err(failed)?;
+        let start = self.keeper.total();
+        if stream == Stream::Stderr {
+            let length = bytes.len() as u64;
+            self.stderr_bytes += length;
+            if let Some((from, to)) = self.stderr.add(start, start + length) {
+                self.write_index(from, to)?;
+            }
+            let tail_start = start.saturating_sub(self.limits.tail as u64);
+            self.stderr.forget(self.limits.head as u64, tail_start);
+        }
+        self.keeper.push(bytes);
         self.lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        self.note_last_line(bytes);
         Ok(())
+    }
+
+    fn write_index(&mut self, from: u64, to: u64) -> Result<(), JournalError> {
+        let index = match &mut self.index {
+            Some(index) => index,
+            none => none.insert(self.journal.artifact_writer(
+                &self.scope,
+                ArtifactKind::OutputIndex,
+                "text/plain",
+                &self.producer,
+            )?),
+        };
+        writeln!(index, "{from} {to}")
+            .map_err(|error| JournalError::new("write the index of a command's output", error))
+    }
+
+    fn note_last_line(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[bytes.len().saturating_sub(LAST_LINE_BYTES)..];
+        let trimmed = bytes.trim_ascii_end();
+        match memchr::memrchr(b'\n', trimmed) {
+            Some(newline) => {
+                self.last_line.clear();
+                self.last_line.extend_from_slice(&trimmed[newline + 1..]);
+            }
+            None => {
+                self.last_line.extend_from_slice(trimmed);
+                let excess = self.last_line.len().saturating_sub(LAST_LINE_BYTES);
+                self.last_line.drain(..excess);
+            }
+        }
     }
 
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
-        self.total
+        self.keeper.total()
     }
 
     #[must_use]
@@ -124,48 +155,79 @@ impl Collector {
         self.lines
     }
 
-    /// The last line so far, for progress displays.
+    /// The last line so far, for progress displays; not escaped.
     #[must_use]
     pub fn last_line(&self) -> String {
-        let (front, back) = self.tail.as_slices();
-        let last = if back.is_empty() { front } else { back };
-        let line = last.trim_ascii_end().rsplit(|byte| *byte == b'\n').next();
-        String::from_utf8_lossy(line.unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&self.last_line).into_owned()
     }
 
     /// Completes the artifact.
     ///
     /// # Errors
     /// When it cannot be completed.
-    pub fn finish(self) -> Result<CollectedOutput, JournalError> {
-        let artifact = self.writer.finish()?;
-        let mut segments = vec![Segment {
-            offset: 0,
-            bytes: self.head,
-            stderr: Vec::new(),
-        }];
-        let shown = segments[0].bytes.len() as u64;
-        let tail_start = self.total - self.tail.len() as u64;
-        let skip = shown.saturating_sub(tail_start);
-        let rest: Vec<u8> = self
-            .tail
-            .into_iter()
-            .skip(usize::try_from(skip).unwrap_or(usize::MAX))
-            .collect();
-        if !rest.is_empty() {
-            segments.push(Segment {
-                offset: tail_start.max(shown),
-                bytes: rest,
-                stderr: Vec::new(),
-            });
+    pub fn finish(mut self) -> Result<CollectedOutput, JournalError> {
+        if let Some((from, to)) = self.stderr.open.take() {
+            self.write_index(from, to)?;
+            self.stderr.kept.push_back((from, to));
+        }
+        let artifact = self.output.finish()?;
+        let index = self.index.map(ArtifactWriter::finish).transpose()?;
+        let total_bytes = self.keeper.total();
+        let mut segments = self.keeper.finish();
+        for segment in &mut segments {
+            segment.stderr = self.stderr.within(segment.offset, segment.end());
         }
         Ok(CollectedOutput {
             artifact: Some(artifact),
-            index: None,
-            total_bytes: self.total,
+            index,
+            total_bytes,
             stderr_bytes: self.stderr_bytes,
             lines: self.lines,
             segments,
         })
+    }
+}
+
+/// Which parts were stderr, as far as they may still be shown. The index artifact has them all.
+#[derive(Default)]
+struct StderrRanges {
+    kept: VecDeque<(u64, u64)>,
+    /// The range that may still grow.
+    open: Option<(u64, u64)>,
+}
+
+/// More ranges than this are thinned out; the marks in a preview are a convenience.
+const MAX_RANGES: usize = 65_536;
+
+impl StderrRanges {
+    /// Adds a range and returns the one before it once that is complete.
+    fn add(&mut self, from: u64, to: u64) -> Option<(u64, u64)> {
+        match &mut self.open {
+            Some(open) if open.1 == from => {
+                open.1 = to;
+                None
+            }
+            open => {
+                let complete = open.replace((from, to));
+                self.kept.extend(complete);
+                complete
+            }
+        }
+    }
+
+    /// Drops what is neither in the head nor near the end, except when it may be in a window.
+    fn forget(&mut self, head_end: u64, tail_start: u64) {
+        if self.kept.len() > MAX_RANGES {
+            self.kept
+                .retain(|(from, to)| *from < head_end || *to > tail_start);
+        }
+    }
+
+    fn within(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.kept
+            .iter()
+            .map(|(from, to)| ((*from).max(start), (*to).min(end)))
+            .filter(|(from, to)| from < to)
+            .collect()
     }
 }

@@ -1,5 +1,9 @@
-//! The result policy: how much of an output is kept in view, and where the rest is.
+//! The result policy: how much of an output is in view, what was left out, and where the rest is.
 
 mod collector;
+mod keeper;
+pub(crate) mod project;
 
-pub use collector::{CollectLimits, CollectedOutput, Collector, Segment, Stream};
+pub use collector::{CollectedOutput, Collector, Segment, Stream};
+pub use keeper::CollectLimits;
+pub use project::MAX_MODEL_CHARS;

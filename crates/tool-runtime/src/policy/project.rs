@@ -1,0 +1,423 @@
+//! From the bodies of a result to bounded, escaped, masked text, with an exact account of what was
+//! left out.
+
+use agent_protocol::payload::ArtifactRef;
+use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::payload::model::Trust;
+use agent_protocol::payload::tool::{
+    ContentBlock, ContentFormat, OutputSpilled, OutputTruncated, ReadMore, TruncationStrategy,
+};
+use agent_protocol::{Refs, Scope};
+use serde_json::json;
+
+use super::collector::Segment;
+use super::keeper::{CollectLimits, Keeper};
+use crate::escape::push_visible;
+use crate::journal::{Journal, JournalError};
+use crate::result::Body;
+
+/// No text for the model is longer than this.
+pub const MAX_MODEL_CHARS: usize = 30_000;
+
+/// What model and screen may see of the bodies of a result.
+#[derive(Debug, Default)]
+pub(crate) struct Projection {
+    /// All bodies as text, with marks where something is left out.
+    pub(crate) text: String,
+    pub(crate) blocks: Vec<ContentBlock>,
+    pub(crate) artifacts: Vec<ArtifactRef>,
+    pub(crate) output_bytes: u64,
+    pub(crate) omitted_bytes: u64,
+    pub(crate) read_more: Option<ReadMore>,
+}
+
+/// Projects `bodies` into at most `budget` characters. Keeps the whole of what it cuts as an
+/// artifact, and records what was cut.
+pub(crate) fn project(
+    bodies: &[Body],
+    budget: usize,
+    journal: &dyn Journal,
+    scope: &Scope,
+    producer: &str,
+) -> Result<Projection, JournalError> {
+    let mut projection = Projection::default();
+    for (number, body) in bodies.iter().enumerate() {
+        let left = budget.saturating_sub(projection.text.chars().count());
+        let share = left / (bodies.len() - number);
+        if number > 0 && !projection.text.is_empty() && !projection.text.ends_with('\n') {
+            projection.text.push('\n');
+        }
+        match body {
+            Body::Whole {
+                source,
+                format,
+                bytes,
+            } => {
+                let whole = Output {
+                    source,
+                    format: *format,
+                    total: bytes.len() as u64,
+                    artifact: None,
+                    whole: Some(bytes),
+                    segments: if bytes.len() <= share.saturating_mul(4) {
+                        vec![Segment {
+                            offset: 0,
+                            bytes: bytes.clone(),
+                            stderr: Vec::new(),
+                        }]
+                    } else {
+                        Vec::new()
+                    },
+                };
+                projection.add(whole, share, journal, scope, producer)?;
+            }
+            Body::Collected { source, output } => {
+                projection.artifacts.extend(output.index.clone());
+                let collected = Output {
+                    source,
+                    format: ContentFormat::Text,
+                    total: output.total_bytes,
+                    artifact: output.artifact.clone(),
+                    whole: None,
+                    segments: output.segments.clone(),
+                };
+                projection.add(collected, share, journal, scope, producer)?;
+            }
+            Body::Artifact {
+                source,
+                format,
+                media_type,
+                artifact,
+            } => {
+                projection.artifacts.push(artifact.clone());
+                projection.output_bytes += artifact.bytes;
+                projection.text.push_str(&format!(
+                    "[{format} {source}: {media_type}, {} bytes; artifact {}]",
+                    artifact.bytes, artifact.artifact_id
+                ));
+                projection.blocks.push(ContentBlock {
+                    trust: Trust::ToolOutputUntrusted,
+                    format: *format,
+                    source: Some(source.clone()),
+                    artifact: Some(artifact.artifact_id.clone()),
+                    media_type: Some(media_type.clone()),
+                    text: None,
+                });
+            }
+        }
+    }
+    Ok(projection)
+}
+
+struct Output<'a> {
+    source: &'a str,
+    format: ContentFormat,
+    total: u64,
+    artifact: Option<ArtifactRef>,
+    /// All bytes, when they are in memory and not yet kept.
+    whole: Option<&'a [u8]>,
+    segments: Vec<Segment>,
+}
+
+impl Projection {
+    fn add(
+        &mut self,
+        mut output: Output<'_>,
+        share: usize,
+        journal: &dyn Journal,
+        scope: &Scope,
+        producer: &str,
+    ) -> Result<(), JournalError> {
+        self.output_bytes += output.total;
+        let kept: u64 = output.segments.iter().map(|s| s.bytes.len() as u64).sum();
+        let mut text = String::new();
+        let mut omitted = 0;
+        let fits = kept == output.total && {
+            render(&output.segments, &mut text, journal);
+            text.chars().count() <= share
+        };
+        if !fits {
+            let artifact = match &output.artifact {
+                Some(artifact) => artifact.clone(),
+                None => self.spill(&output, share, journal, scope, producer)?,
+            };
+            let budget = share.saturating_sub(MARK_CHARS);
+            let in_memory = output.whole.or_else(|| match &*output.segments {
+                [only] if kept == output.total => Some(&only.bytes),
+                _ => None,
+            });
+            let segments = match in_memory {
+                Some(bytes) => choose(bytes, &output.segments, budget),
+                None => output.segments,
+            };
+            let segments = select(segments, budget);
+            let shown: u64 = segments.iter().map(|s| s.bytes.len() as u64).sum();
+            omitted = output.total - shown;
+            text.clear();
+            render(&segments, &mut text, journal);
+            let id = &artifact.artifact_id;
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&format!(
+                "[truncated: {omitted} bytes omitted; artifact {id}]"
+            ));
+            let first_gap = segments
+                .first()
+                .filter(|segment| segment.offset == 0)
+                .map_or(0, Segment::end);
+            self.read_more.get_or_insert(ReadMore {
+                tool: "read_artifact".to_owned(),
+                input_hint: json!({ "artifact_id": id, "offset": first_gap }),
+            });
+            let strategy = match segments.len() {
+                0 | 1 => TruncationStrategy::Head,
+                2 => TruncationStrategy::HeadTail,
+                _ => TruncationStrategy::ErrorWindow,
+            };
+            journal.append(
+                scope,
+                OutputTruncated {
+                    shown_bytes: shown,
+                    omitted_bytes: omitted,
+                    strategy,
+                    artifact_id: Some(id.clone()),
+                }
+                .into(),
+                Refs::default().with("output", id),
+            )?;
+            output.artifact = Some(artifact);
+        }
+        self.omitted_bytes += omitted;
+        self.artifacts.extend(output.artifact.clone());
+        self.blocks.push(ContentBlock {
+            trust: Trust::ToolOutputUntrusted,
+            format: output.format,
+            source: Some(output.source.to_owned()),
+            // Long text stands once in the event, as the text for the model.
+            text: (text.len() <= INLINE_BLOCK_BYTES).then(|| text.clone()),
+            artifact: output.artifact.map(|artifact| artifact.artifact_id),
+            media_type: None,
+        });
+        self.text.push_str(&text);
+        Ok(())
+    }
+
+    fn spill(
+        &self,
+        output: &Output<'_>,
+        threshold: usize,
+        journal: &dyn Journal,
+        scope: &Scope,
+        producer: &str,
+    ) -> Result<ArtifactRef, JournalError> {
+        let bytes = output.whole.unwrap_or_default();
+        let kind = ArtifactKind::ToolResult;
+        let artifact = journal.put_artifact(scope, kind, "text/plain", bytes, producer)?;
+        let spilled = OutputSpilled {
+            artifact_id: artifact.artifact_id.clone(),
+            bytes: artifact.bytes,
+            threshold: threshold as u64,
+        };
+        let refs = Refs::default().with("output", &artifact.artifact_id);
+        journal.append(scope, spilled.into(), refs)?;
+        Ok(artifact)
+    }
+}
+
+const INLINE_BLOCK_BYTES: usize = 4096;
+/// Room for the marks between pieces and at the end.
+const MARK_CHARS: usize = 700;
+
+/// Chooses from the whole, which is in memory.
+fn choose(bytes: &[u8], marked: &[Segment], budget: usize) -> Vec<Segment> {
+    let mut keeper = Keeper::new(CollectLimits::for_chars(budget));
+    keeper.push(bytes);
+    let mut segments = keeper.finish();
+    for segment in &mut segments {
+        let (start, end) = (segment.offset, segment.end());
+        let ranges = marked.iter().flat_map(|segment| &segment.stderr);
+        segment.stderr = clip_ranges(ranges, start, end);
+    }
+    segments
+}
+
+fn clip_ranges<'a>(
+    ranges: impl Iterator<Item = &'a (u64, u64)>,
+    start: u64,
+    end: u64,
+) -> Vec<(u64, u64)> {
+    ranges
+        .map(|(from, to)| ((*from).max(start), (*to).min(end)))
+        .filter(|(from, to)| from < to)
+        .collect()
+}
+
+/// Chooses from what was kept as much as fits into `budget` characters: a good part of the
+/// beginning and of the end, and windows between them while there is room.
+fn select(segments: Vec<Segment>, budget: usize) -> Vec<Segment> {
+    let count = segments.len();
+    let mut left = budget;
+    let mut chosen: Vec<Option<Segment>> = Vec::new();
+    chosen.resize_with(count, || None);
+    let windows: usize = segments
+        .iter()
+        .skip(1)
+        .take(count.saturating_sub(2))
+        .map(|segment| visible_chars(&segment.bytes))
+        .sum();
+    let for_windows = windows.min(budget / 4);
+    let for_ends = budget - for_windows;
+    let order = [0, count.saturating_sub(1)]
+        .into_iter()
+        .chain(1..count.saturating_sub(1));
+    for at in order {
+        let Some(segment) = segments.get(at) else {
+            continue;
+        };
+        if chosen[at].is_some() {
+            continue;
+        }
+        let piece = if count == 1 {
+            cut_end(segment, left)
+        } else if at == 0 {
+            cut_end(segment, for_ends * 45 / 100)
+        } else if at == count - 1 {
+            cut_start(segment, left.saturating_sub(for_windows))
+        } else {
+            cut_end(segment, left)
+        };
+        left = left.saturating_sub(visible_chars(&piece.bytes));
+        chosen[at] = (!piece.bytes.is_empty()).then_some(piece);
+    }
+    chosen.into_iter().flatten().collect()
+}
+
+/// The beginning of a piece, whole lines if that loses little.
+fn cut_end(segment: &Segment, budget: usize) -> Segment {
+    let mut used = 0;
+    let mut end = 0;
+    for chunk in segment.bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            let mut shown = [0; 4];
+            used += visible_chars(character.encode_utf8(&mut shown).as_bytes());
+            if used > budget {
+                return clipped(segment, 0, whole_lines_before(&segment.bytes, end));
+            }
+            end += character.len_utf8();
+        }
+        for _ in chunk.invalid() {
+            used += 4;
+            if used > budget {
+                return clipped(segment, 0, whole_lines_before(&segment.bytes, end));
+            }
+            end += 1;
+        }
+    }
+    segment.clone()
+}
+
+fn whole_lines_before(bytes: &[u8], end: usize) -> usize {
+    match memchr::memrchr(b'\n', &bytes[..end]) {
+        Some(newline) if newline + 1 >= end / 2 => newline + 1,
+        _ => end,
+    }
+}
+
+/// The end of a piece, whole lines if that loses little.
+fn cut_start(segment: &Segment, budget: usize) -> Segment {
+    let bytes = &segment.bytes;
+    let mut start = bytes.len();
+    let mut used = 0;
+    while start > 0 {
+        // Back to the start of a character; a lone continuation byte stands for itself.
+        let mut at = start - 1;
+        while at > 0 && start - at < 4 && bytes[at] & 0xC0 == 0x80 {
+            at -= 1;
+        }
+        if std::str::from_utf8(&bytes[at..start]).is_err() {
+            at = start - 1;
+        }
+        used += visible_chars(&bytes[at..start]);
+        if used > budget {
+            break;
+        }
+        start = at;
+    }
+    if start > 0
+        && bytes[start - 1] != b'\n'
+        && let Some(newline) = memchr::memchr(b'\n', &bytes[start..])
+        && newline < (bytes.len() - start) / 2
+    {
+        start += newline + 1;
+    }
+    clipped(segment, start, bytes.len())
+}
+
+fn clipped(segment: &Segment, from: usize, to: usize) -> Segment {
+    let (start, end) = (segment.offset + from as u64, segment.offset + to as u64);
+    Segment {
+        offset: start,
+        bytes: segment.bytes[from..to].to_vec(),
+        stderr: clip_ranges(segment.stderr.iter(), start, end),
+    }
+}
+
+fn visible_chars(bytes: &[u8]) -> usize {
+    if bytes
+        .iter()
+        .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
+    {
+        return bytes.len();
+    }
+    let mut shown = String::new();
+    push_visible(&mut shown, bytes);
+    shown.chars().count()
+}
+
+/// The pieces as text, with a mark for each gap and where the stream changes.
+fn render(segments: &[Segment], out: &mut String, journal: &dyn Journal) {
+    let marks_streams = segments.iter().any(|segment| !segment.stderr.is_empty());
+    let mut end = 0;
+    let mut in_stderr = false;
+    for segment in segments {
+        if segment.offset > end {
+            new_line(out);
+            out.push_str(&format!("[… {} bytes not shown …]\n", segment.offset - end));
+        }
+        let mut at = segment.offset;
+        let bytes_of = |from: u64, to: u64| {
+            let index = |place: u64| usize::try_from(place - segment.offset).unwrap_or(usize::MAX);
+            segment
+                .bytes
+                .get(index(from)..index(to))
+                .unwrap_or_default()
+        };
+        let mut push = |stderr: bool, from: u64, to: u64, out: &mut String| {
+            if from >= to {
+                return;
+            }
+            if marks_streams && stderr != in_stderr {
+                new_line(out);
+                out.push_str(if stderr { "[stderr]\n" } else { "[stdout]\n" });
+                in_stderr = stderr;
+            }
+            let mut text = String::new();
+            push_visible(&mut text, bytes_of(from, to));
+            out.push_str(&journal.mask(&text));
+        };
+        for (from, to) in &segment.stderr {
+            push(false, at, *from, out);
+            push(true, *from, *to, out);
+            at = *to;
+        }
+        push(false, at, segment.end(), out);
+        end = segment.end();
+    }
+}
+
+fn new_line(out: &mut String) {
+    if !out.is_empty() && !out.ends_with('\n') {
+        out.push('\n');
+    }
+}

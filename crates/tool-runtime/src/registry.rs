@@ -1,0 +1,350 @@
+//! The tools a session knows, each with complete metadata, and the catalogue that is recorded and
+//! shown to the model.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::payload::tool::{
+    CatalogDiff, CatalogEntry, CatalogPolicy, Concurrency, ToolCatalogResolved,
+};
+use agent_protocol::status::Mode;
+use agent_protocol::{Payload, Refs, Scope};
+use serde_json::{Value, json};
+
+use crate::arguments::Schema;
+use crate::authority::Authority;
+use crate::hash::sha256_hex;
+use crate::journal::{Journal, JournalError};
+use crate::suggest::nearest;
+use crate::tool::{Tool, ToolDefinition, Visibility, VisibilityContext};
+
+/// Why a tool cannot be registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistrationError {
+    #[error("cannot register the tool `{tool}`: {missing}")]
+    Incomplete { tool: String, missing: String },
+    #[error("cannot register the tool `{tool}`: its input schema is not usable: {problem}")]
+    Schema { tool: String, problem: String },
+    #[error("cannot register the tool `{tool}`: the name `{name}` is taken by `{by}`")]
+    NameTaken {
+        tool: String,
+        name: String,
+        by: String,
+    },
+}
+
+/// All tools by name. Filled once at start; a change of definition is a new registry.
+#[derive(Default)]
+pub struct Registry {
+    tools: BTreeMap<String, Arc<Registered>>,
+    /// Aliases, by the name they stand for.
+    aliases: HashMap<String, String>,
+}
+
+/// A tool that may enter the pipeline.
+pub struct Registered {
+    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) schema: Schema,
+    definition_hash: String,
+}
+
+impl Registered {
+    #[must_use]
+    pub fn definition(&self) -> &ToolDefinition {
+        self.tool.definition()
+    }
+
+    /// `sha256:` and the hash of everything in the definition.
+    #[must_use]
+    pub fn definition_hash(&self) -> &str {
+        &self.definition_hash
+    }
+
+    /// Whether the tool can be used now; the session's own list comes before the tool's word.
+    #[must_use]
+    pub fn visibility(&self, context: &VisibilityContext) -> Visibility {
+        let definition = self.definition();
+        if context.disabled.contains(&definition.name) {
+            return Visibility::Hidden {
+                reason: "this session was started without it".to_owned(),
+            };
+        }
+        self.tool.visibility(context)
+    }
+}
+
+impl Registry {
+    /// Takes a tool in, if its metadata is complete and its names are free.
+    ///
+    /// # Errors
+    /// When something is missing, the schema is not usable or a name is taken. Nothing changes
+    /// then.
+    pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistrationError> {
+        let definition = tool.definition();
+        let name = definition.name.clone();
+        check_complete(definition)?;
+        let schema = Schema::compile(&definition.input_schema).map_err(|problem| {
+            RegistrationError::Schema {
+                tool: name.clone(),
+                problem,
+            }
+        })?;
+        for wanted in std::iter::once(&name).chain(&definition.aliases) {
+            if let Some(by) = self.resolve(wanted) {
+                return Err(RegistrationError::NameTaken {
+                    tool: name.clone(),
+                    name: wanted.clone(),
+                    by: by.definition().name.clone(),
+                });
+            }
+        }
+        for alias in &definition.aliases {
+            self.aliases.insert(alias.clone(), name.clone());
+        }
+        let definition_hash = definition_hash(definition);
+        let registered = Registered {
+            tool,
+            schema,
+            definition_hash,
+        };
+        self.tools.insert(name, Arc::new(registered));
+        Ok(())
+    }
+
+    /// The tool with this name or alias.
+    #[must_use]
+    pub fn resolve(&self, name: &str) -> Option<&Arc<Registered>> {
+        self.tools
+            .get(name)
+            .or_else(|| self.tools.get(self.aliases.get(name)?))
+    }
+
+    /// In the order of their names.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<Registered>> {
+        self.tools.values()
+    }
+
+    /// The name that was most probably meant by one that does not exist.
+    #[must_use]
+    pub fn nearest(&self, name: &str) -> Option<&str> {
+        let names = self.tools.keys().map(String::as_str);
+        nearest(name, names.chain(self.aliases.keys().map(String::as_str)))
+            .and_then(|found| self.resolve(found))
+            .map(|found| found.definition().name.as_str())
+    }
+
+    /// The whole catalogue as it is in this session, mode and phase. Tools that are hidden stay in
+    /// it as `unavailable`.
+    #[must_use]
+    pub fn catalogue(
+        &self,
+        context: &VisibilityContext,
+        authority: &dyn Authority,
+    ) -> Vec<CatalogEntry> {
+        self.tools()
+            .map(|tool| {
+                let policy = match tool.visibility(context) {
+                    Visibility::Visible => authority.forecast(tool.definition()),
+                    Visibility::Hidden { .. } => CatalogPolicy::Unavailable,
+                };
+                catalogue_entry(tool, policy)
+            })
+            .collect()
+    }
+}
+
+fn check_complete(definition: &ToolDefinition) -> Result<(), RegistrationError> {
+    let incomplete = |missing: &str| {
+        Err(RegistrationError::Incomplete {
+            tool: definition.name.clone(),
+            missing: missing.to_owned(),
+        })
+    };
+    let word = |text: &str| {
+        (1..=64).contains(&text.len())
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+    };
+    if !word(&definition.name) || !definition.aliases.iter().all(|alias| word(alias)) {
+        return incomplete("names have 1 to 64 letters, digits, `_` or `-`");
+    }
+    for (text, missing) in [
+        (&definition.version, "it has no version"),
+        (&definition.description, "it has no description"),
+        (&definition.output, "it does not say what its output means"),
+    ] {
+        if text.trim().is_empty() {
+            return incomplete(missing);
+        }
+    }
+    if definition.risk.is_empty() || definition.capabilities.is_empty() {
+        return incomplete("it names no risk or no capability");
+    }
+    if definition.max_result_chars == 0 {
+        return incomplete("it has no limit for its result");
+    }
+    if definition.is_read_only && definition.is_destructive {
+        return incomplete("it cannot be read-only and destructive");
+    }
+    if !definition.is_read_only && definition.concurrency == Concurrency::Safe {
+        return incomplete("what changes things cannot run beside anything");
+    }
+    let schema = &definition.input_schema;
+    if schema.get("type") != Some(&Value::from("object"))
+        || schema.get("additionalProperties") != Some(&Value::Bool(false))
+    {
+        return incomplete("its input schema is not a closed object");
+    }
+    Ok(())
+}
+
+/// Everything that gives a call its meaning, in a fixed order.
+fn definition_hash(definition: &ToolDefinition) -> String {
+    let words = json!({
+        "name": definition.name,
+        "aliases": definition.aliases,
+        "version": definition.version,
+        "description": definition.description,
+        "input_schema": definition.input_schema,
+        "output": definition.output,
+        "capabilities": definition.capabilities.iter().map(|word| word.as_str()).collect::<Vec<_>>(),
+        "risk": definition.risk.iter().map(|word| word.as_str()).collect::<Vec<_>>(),
+        "is_read_only": definition.is_read_only,
+        "is_destructive": definition.is_destructive,
+        "concurrency": definition.concurrency.as_str(),
+        "interrupt_behavior": definition.interrupt_behavior.as_str(),
+        "max_result_chars": definition.max_result_chars,
+        "needs_sandbox": definition.needs_sandbox,
+        "owner": definition.owner.as_str(),
+        "default_timeout_ms": definition.default_timeout.map(|time| time.as_millis().to_string()),
+        "cancellable": definition.cancellable,
+        "streams_progress": definition.streams_progress,
+    });
+    format!("sha256:{}", sha256_hex(words.to_string().as_bytes()))
+}
+
+fn catalogue_entry(tool: &Registered, policy: CatalogPolicy) -> CatalogEntry {
+    let definition = tool.definition();
+    CatalogEntry {
+        tool_name: definition.name.clone(),
+        version: definition.version.clone(),
+        definition_hash: tool.definition_hash.clone(),
+        description: Some(definition.description.clone()),
+        input_schema: Some(definition.input_schema.clone()),
+        capabilities: definition.capabilities.clone(),
+        risk: definition.risk.clone(),
+        policy,
+        runtime_owner: definition.owner,
+        is_read_only: definition.is_read_only,
+        is_concurrency_safe: definition.concurrency == Concurrency::Safe,
+        concurrency: definition.concurrency,
+        is_destructive: definition.is_destructive,
+        interrupt_behavior: definition.interrupt_behavior,
+        max_result_chars: definition.max_result_chars,
+        needs_sandbox: definition.needs_sandbox,
+        output: Some(definition.output.clone()),
+        metadata_ref: None,
+    }
+}
+
+/// Records the catalogue when it is new or has changed, so that every model request can name the
+/// menu it was made with.
+#[derive(Default)]
+pub struct CatalogueRecord {
+    last: Mutex<Option<ToolCatalogResolved>>,
+}
+
+impl CatalogueRecord {
+    /// Takes a recorded fact into account, to go on after a restart.
+    pub fn apply(&self, payload: &Payload) {
+        if let Payload::ToolCatalogResolved(resolved) = payload {
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(resolved.clone());
+        }
+    }
+
+    /// Keeps the catalogue as an artifact and says so with `tool.catalog.resolved`, unless the last
+    /// one recorded was the same. Returns the fact in force.
+    ///
+    /// # Errors
+    /// When artifact or event cannot be written.
+    pub fn resolve(
+        &self,
+        catalogue: &[CatalogEntry],
+        mode: Mode,
+        journal: &dyn Journal,
+        scope: &Scope,
+    ) -> Result<ToolCatalogResolved, JournalError> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = serde_json::to_vec(catalogue)
+            .map_err(|error| JournalError::new("write the tool catalogue as JSON", error))?;
+        let hash = format!("sha256:{}", sha256_hex(&bytes));
+        if let Some(known) = &*last
+            && known.catalog_hash == hash
+            && known.mode == mode
+        {
+            return Ok(known.clone());
+        }
+        let artifact = journal.put_artifact(
+            scope,
+            ArtifactKind::Catalog,
+            "application/json",
+            &bytes,
+            "tool-runtime",
+        )?;
+        let catalog_ref = artifact.artifact_id;
+        // The schemas are in the artifact; a line of the log has a limit.
+        let tools: Vec<_> = catalogue
+            .iter()
+            .map(|entry| CatalogEntry {
+                input_schema: None,
+                description: entry.description.as_deref().map(first_sentence),
+                metadata_ref: Some(catalog_ref.clone()),
+                ..entry.clone()
+            })
+            .collect();
+        let diff = last
+            .as_ref()
+            .map(|before| difference(&before.tools, &tools));
+        let resolved = ToolCatalogResolved {
+            catalog_hash: catalog_ref.to_string(),
+            catalog_ref: catalog_ref.clone(),
+            mode,
+            tools,
+            diff,
+        };
+        let refs = Refs::default().with("catalog", &catalog_ref);
+        journal.append(scope, resolved.clone().into(), refs)?;
+        *last = Some(resolved.clone());
+        Ok(resolved)
+    }
+}
+
+fn first_sentence(text: &str) -> String {
+    let end = text.find(['.', '\n']).map_or(text.len(), |at| at + 1);
+    text[..end].trim_end().chars().take(200).collect()
+}
+
+fn difference(before: &[CatalogEntry], after: &[CatalogEntry]) -> CatalogDiff {
+    let find = |list: &[CatalogEntry], name: &str| -> Option<(String, CatalogPolicy)> {
+        list.iter()
+            .find(|entry| entry.tool_name == name)
+            .map(|entry| (entry.definition_hash.clone(), entry.policy))
+    };
+    let mut diff = CatalogDiff::default();
+    for entry in after {
+        let now = (entry.definition_hash.clone(), entry.policy);
+        match find(before, &entry.tool_name) {
+            None => diff.added.push(entry.tool_name.clone()),
+            Some(then) if then != now => diff.changed.push(entry.tool_name.clone()),
+            Some(_) => {}
+        }
+    }
+    for entry in before {
+        if find(after, &entry.tool_name).is_none() {
+            diff.removed.push(entry.tool_name.clone());
+        }
+    }
+    diff
+}
