@@ -1,1 +1,5 @@
 //! The turn loop.
+
+mod journal;
+
+pub use journal::SessionJournal;

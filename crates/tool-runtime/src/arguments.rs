@@ -423,8 +423,8 @@ mod tests {
         check(
             r#"{"path":"a","ofset":1,"limt":2}"#,
             &[
-                ("/ofset", "the fields are"),
                 ("/limt", "did you mean `limit`?"),
+                ("/ofset", "the fields are `path`"),
             ],
         );
         check(

@@ -53,6 +53,11 @@ pub(crate) fn project(
                 format,
                 bytes,
             } => {
+                // Masked before it is measured, so that what is kept and what is shown agree.
+                let masked = std::str::from_utf8(bytes)
+                    .ok()
+                    .map(|text| journal.mask(text));
+                let bytes = masked.as_deref().map_or(bytes.as_slice(), str::as_bytes);
                 let whole = Output {
                     source,
                     format: *format,
@@ -62,7 +67,7 @@ pub(crate) fn project(
                     segments: if bytes.len() <= share.saturating_mul(4) {
                         vec![Segment {
                             offset: 0,
-                            bytes: bytes.clone(),
+                            bytes: bytes.to_vec(),
                             stderr: Vec::new(),
                         }]
                     } else {

@@ -1,0 +1,152 @@
+//! The session's log as the tool runtime sees it.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+
+use agent_protocol::id::{ArtifactId, IdMint};
+use agent_protocol::payload::ArtifactRef;
+use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::{Payload, Refs, Scope, Timestamp};
+use agent_session::SessionWriter;
+use agent_tool_runtime::{ArtifactWriter, Journal, JournalError, Recorded};
+
+/// Writes the facts of tool calls into a session.
+pub struct SessionJournal {
+    writer: SessionWriter,
+    mint: Arc<IdMint>,
+}
+
+impl SessionJournal {
+    /// `mint` is the one the session was opened with.
+    #[must_use]
+    pub fn new(writer: SessionWriter, mint: Arc<IdMint>) -> Self {
+        Self { writer, mint }
+    }
+}
+
+impl Journal for SessionJournal {
+    fn append(
+        &self,
+        scope: &Scope,
+        payload: Payload,
+        refs: Refs,
+    ) -> Result<Recorded, JournalError> {
+        let recorded = self
+            .writer
+            .append(scope, payload, refs)
+            .map_err(|error| JournalError::new("record a step of a tool call", error))?;
+        Ok(Recorded {
+            event_id: recorded.event_id,
+            sequence: recorded.sequence,
+            payload: recorded.payload,
+        })
+    }
+
+    fn sync(&self) -> Result<(), JournalError> {
+        self.writer
+            .sync()
+            .map_err(|error| JournalError::new("make the steps of a tool call safe", error))
+    }
+
+    fn put_artifact(
+        &self,
+        scope: &Scope,
+        kind: ArtifactKind,
+        media_type: &str,
+        bytes: &[u8],
+        producer: &str,
+    ) -> Result<ArtifactRef, JournalError> {
+        // Diffs are shown to people; images of files are exact, because undo needs them.
+        let masked = match (kind, std::str::from_utf8(bytes)) {
+            (ArtifactKind::Diff, Ok(text)) => Some(self.writer.redactor().mask(text)),
+            _ => None,
+        };
+        let bytes = masked.as_deref().map_or(bytes, str::as_bytes);
+        self.writer
+            .put_artifact(scope, kind, media_type, bytes, Some(producer.to_owned()))
+            .map_err(|error| JournalError::new(format!("keep a {kind} artifact"), error))
+    }
+
+    fn artifact_writer(
+        &self,
+        scope: &Scope,
+        kind: ArtifactKind,
+        media_type: &str,
+        producer: &str,
+    ) -> Result<Box<dyn ArtifactWriter>, JournalError> {
+        let file = self
+            .writer
+            .artifact_writer()
+            .map_err(|error| JournalError::new(format!("start a {kind} artifact"), error))?;
+        Ok(Box::new(Streamed {
+            writer: self.writer.clone(),
+            scope: scope.clone(),
+            kind,
+            media_type: media_type.to_owned(),
+            producer: producer.to_owned(),
+            file: BufWriter::new(file),
+        }))
+    }
+
+    fn open_artifact(&self, id: &ArtifactId) -> Result<File, JournalError> {
+        self.writer
+            .artifacts()
+            .open(id)
+            .map_err(|error| JournalError::new(format!("open the artifact {id}"), error))
+    }
+
+    fn reveal(&self, text: &str) -> Option<String> {
+        self.writer.redactor().unmask(text)
+    }
+
+    fn mask(&self, text: &str) -> String {
+        self.writer.redactor().mask(text).into_owned()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.writer.now()
+    }
+
+    fn ids(&self) -> &IdMint {
+        &self.mint
+    }
+}
+
+/// An artifact whose bytes come bit by bit. Small pieces are gathered before they are written.
+struct Streamed {
+    writer: SessionWriter,
+    scope: Scope,
+    kind: ArtifactKind,
+    media_type: String,
+    producer: String,
+    file: BufWriter<agent_session::ArtifactWriter>,
+}
+
+impl Write for Streamed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl ArtifactWriter for Streamed {
+    fn finish(self: Box<Self>) -> Result<ArtifactRef, JournalError> {
+        let kind = self.kind;
+        let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
+            JournalError::new(format!("complete a {kind} artifact"), error)
+        };
+        let file = self
+            .file
+            .into_inner()
+            .map_err(|error| failed(error.into_error().into()))?;
+        let stored = file.finish().map_err(|error| failed(error.into()))?;
+        let producer = Some(self.producer);
+        self.writer
+            .record_artifact(&self.scope, &stored, kind, &self.media_type, producer)
+            .map_err(|error| JournalError::new(format!("record a {kind} artifact"), error))
+    }
+}
