@@ -1,23 +1,25 @@
 //! The outside of a launch: start the helper, hear what it established, give the word.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
+use crate::draw::{Drawn, draw};
 use crate::helper::MARK;
+use crate::listener::Listener;
 use crate::message;
-use crate::plan::{Containment, LimitPlan, MountPlan, Plan};
-use crate::policy::{Command, Mode, Policy};
+use crate::plan::{Containment, Plan};
+use crate::policy::Policy;
 use crate::probe::Capabilities;
-use crate::report::{EnforcementReport, Level};
+use crate::report::{EnforcementReport, Layer, Level};
 use crate::running::{Parts, Running, Sink, supervise};
+use crate::watch::Watch;
 use crate::wire::{Reader, Writer};
 
 #[derive(Debug, thiserror::Error)]
@@ -52,41 +54,43 @@ pub struct Confined {
 
 /// Builds the sandbox around a command that does not run yet.
 pub fn prepare(policy: &Policy, capabilities: &Capabilities) -> Result<Confined, LaunchError> {
-    let Mode::Off { reason } = &policy.mode else {
-        return Err(LaunchError::Unavailable {
-            reason: capabilities.reasons().join("; "),
-        });
+    let Drawn {
+        plan,
+        report,
+        watch,
+    } = draw(policy, capabilities)?;
+    prepare_private_tmp(policy, &plan)?;
+    let free_disk = policy.limits.free_disk.filter(|_| plan.seccomp.is_some());
+    launch(
+        &plan,
+        report,
+        watch,
+        free_disk.map(|least| (policy.workspace.clone(), least)),
+    )
+}
+
+/// The command's home and temporary directory, owned by the user it runs as.
+fn prepare_private_tmp(policy: &Policy, plan: &Plan) -> Result<(), LaunchError> {
+    if plan.seccomp.is_none() {
+        return Ok(());
+    }
+    let home = policy.private_tmp.join("home");
+    let made = match std::fs::create_dir(&home) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
     };
-    let plan = Plan {
-        containment: Containment::Subreaper,
-        network_namespace: false,
-        run_as: None,
-        bubblewrap: PathBuf::new(),
-        mounts: MountPlan::default(),
-        landlock: None,
-        seccomp: None,
-        limits: LimitPlan::default(),
-        cwd: policy.cwd.clone(),
-        arguments: arguments(&policy.command),
-        environment: policy.environment.clone(),
-    };
-    let report = EnforcementReport {
-        level: Level::None,
-        layers: Vec::new(),
-        landlock_abi: None,
-        hidden: Vec::new(),
-        readable: Vec::new(),
-        writable: Vec::new(),
-        protected: Vec::new(),
-        protected_search_complete: true,
-        network: policy.network,
-        limits: Vec::new(),
-        environment_names: names(&plan.environment),
-        cwd: plan.cwd.clone(),
-        uid: rustix::process::getuid().as_raw(),
-        notes: vec![reason.clone()],
-    };
-    launch(&plan, report)
+    made.and_then(|()| match plan.run_as {
+        Some((uid, gid)) => [&policy.private_tmp, &home]
+            .into_iter()
+            .try_for_each(|path| std::os::unix::fs::lchown(path, Some(uid), Some(gid))),
+        None => Ok(()),
+    })
+    .map_err(|error| LaunchError::Policy {
+        problem: format!(
+            "private temporary directory `{}`: {error}",
+            policy.private_tmp.display()
+        ),
+    })
 }
 
 /// [`prepare`] and [`Confined::start`] in one, for callers that record nothing in between.
@@ -105,13 +109,13 @@ impl Confined {
 
     /// Runs the command.
     pub fn start(mut self, sink: Sink) -> Result<Running, LaunchError> {
-        let Some(parts) = self.parts.take() else {
+        let Some(mut parts) = self.parts.take() else {
             return Err(LaunchError::HelperGone);
         };
         let started = Writer::with_tag(message::GO)
             .send(&parts.control, &[])
             .map_err(|_| LaunchError::HelperGone)
-            .and_then(|()| hear(&parts.control, message::STARTED));
+            .and_then(|()| hear(&parts.control, &mut parts.listener, message::STARTED));
         match started {
             Ok(_) => supervise(parts, sink).map_err(|source| LaunchError::Helper { source }),
             Err(error) => {
@@ -130,7 +134,12 @@ impl Drop for Confined {
     }
 }
 
-fn launch(plan: &Plan, report: EnforcementReport) -> Result<Confined, LaunchError> {
+fn launch(
+    plan: &Plan,
+    report: EnforcementReport,
+    watch: Watch,
+    free_disk: Option<(PathBuf, u64)>,
+) -> Result<Confined, LaunchError> {
     let helper = |source| LaunchError::Helper { source };
     let (control, theirs) = socketpair(
         AddressFamily::UNIX,
@@ -152,17 +161,35 @@ fn launch(plan: &Plan, report: EnforcementReport) -> Result<Confined, LaunchErro
         .spawn()
         .map_err(helper)?;
     match handshake(plan, &control) {
-        Ok((pid, pidfd)) => Ok(Confined {
-            parts: Some(Parts {
-                report,
-                pid,
-                launcher,
-                pidfd,
-                control,
-                stdout: stdout.into(),
-                stderr: stderr.into(),
-            }),
-        }),
+        Ok(met) => {
+            let mut report = report;
+            report.layers = met.layers;
+            if !met.processes_limited && report.level != Level::None {
+                report.limits.retain(|(name, _)| *name != "processes");
+                report
+                    .notes
+                    .push("the number of processes is not bounded on this kernel".into());
+            }
+            if met.listener.is_none() && plan.seccomp.is_some() {
+                report
+                    .notes
+                    .push("an outer sandbox hears of refused calls, so we do not".into());
+            }
+            Ok(Confined {
+                parts: Some(Parts {
+                    report,
+                    pid: met.pid,
+                    launcher,
+                    pidfd: met.pidfd,
+                    control,
+                    listener: met.listener,
+                    watch,
+                    free_disk,
+                    stdout: stdout.into(),
+                    stderr: stderr.into(),
+                }),
+            })
+        }
         Err(error) => {
             drop(control);
             end_launcher(&mut launcher);
@@ -171,19 +198,94 @@ fn launch(plan: &Plan, report: EnforcementReport) -> Result<Confined, LaunchErro
     }
 }
 
-fn handshake(plan: &Plan, control: &OwnedFd) -> Result<(u32, OwnedFd), LaunchError> {
-    plan.encode()
-        .send(control, &[])
-        .map_err(|source| LaunchError::Helper { source })?;
-    let mut born = hear(control, message::BORN)?;
-    let pid = born.number().unwrap_or(0) as u32;
-    let pidfd = born.fds.pop().ok_or(LaunchError::HelperGone)?;
-    hear(control, message::CONFINED)?;
-    Ok((pid, pidfd))
+/// What the helper told before it was ready.
+struct Met {
+    pid: u32,
+    pidfd: OwnedFd,
+    listener: Option<Listener>,
+    layers: Vec<Layer>,
+    processes_limited: bool,
 }
 
-/// The next message, which has to be `wanted`.
-fn hear(control: &OwnedFd, wanted: u8) -> Result<Reader, LaunchError> {
+fn handshake(plan: &Plan, control: &OwnedFd) -> Result<Met, LaunchError> {
+    let send = |plan: &Plan| {
+        plan.encode()
+            .send(control, &[])
+            .map_err(|_| LaunchError::HelperGone)
+    };
+    send(plan)?;
+    if plan.containment == Containment::Bubblewrap {
+        // The helper on the other side of bubblewrap knows nothing of the first.
+        send(&Plan {
+            containment: Containment::InsideBubblewrap,
+            run_as: None,
+            ..plan.clone()
+        })?;
+    }
+    let mut listener = None;
+    let mut born = hear(control, &mut listener, message::BORN)?;
+    let mut pid = born.number().unwrap_or(0) as u32;
+    let pidfd = born.fds.pop().ok_or(LaunchError::HelperGone)?;
+    if plan.containment == Containment::Bubblewrap {
+        pid = pid_of(&pidfd).unwrap_or(0);
+    }
+    if let Some(seccomp) = plan.seccomp {
+        let mut filtered = hear(control, &mut listener, message::LISTENER)?;
+        listener = filtered
+            .fds
+            .pop()
+            .map(|socket| Listener::new(socket, seccomp.internet));
+    }
+    let mut confined = hear(control, &mut listener, message::CONFINED)?;
+    let numbers = confined
+        .list(Reader::number)
+        .map_err(|_| LaunchError::HelperGone)?;
+    let layers = Layer::ALL
+        .into_iter()
+        .filter(|layer| numbers.contains(&(*layer as u64)))
+        .collect();
+    let processes_limited = confined.flag().unwrap_or(false);
+    // The self-check's own refused call is not the command's.
+    if let Some(listener) = &mut listener {
+        listener.take();
+    }
+    Ok(Met {
+        pid,
+        pidfd,
+        listener,
+        layers,
+        processes_limited,
+    })
+}
+
+/// The number under which this process sees the one behind a descriptor.
+fn pid_of(pidfd: &OwnedFd) -> Option<u32> {
+    use std::os::fd::AsRawFd;
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
+}
+
+/// The next message, which has to be `wanted`. Refused calls are answered meanwhile.
+fn hear(
+    control: &OwnedFd,
+    listener: &mut Option<Listener>,
+    wanted: u8,
+) -> Result<Reader, LaunchError> {
+    while let Some(answering) = listener {
+        let mut polled = [
+            PollFd::new(control, PollFlags::IN),
+            PollFd::new(&answering.socket, PollFlags::IN),
+        ];
+        let ready = poll(&mut polled, None).is_ok();
+        let [heard, refused] = [0, 1].map(|at: usize| ready && !polled[at].revents().is_empty());
+        if refused && !answering.answer() {
+            *listener = None;
+        }
+        if heard {
+            break;
+        }
+    }
     let frame = Reader::receive(control).map_err(|source| LaunchError::Helper { source })?;
     let mut frame = frame.ok_or(LaunchError::HelperGone)?;
     if frame.tag == wanted {
@@ -222,26 +324,4 @@ fn abandon(mut parts: Parts) {
 fn end_launcher(launcher: &mut Child) {
     let _ = launcher.kill();
     let _ = launcher.wait();
-}
-
-fn arguments(command: &Command) -> Vec<OsString> {
-    match command {
-        // The two dashes end bash's options: a command may itself begin with one.
-        Command::Shell(bytes) => ["bash", "--noprofile", "--norc", "-c", "--"]
-            .into_iter()
-            .map(OsString::from)
-            .chain([OsString::from_vec(bytes.clone())])
-            .collect(),
-        Command::Program { program, arguments } => [program.clone()]
-            .into_iter()
-            .chain(arguments.iter().cloned())
-            .collect(),
-    }
-}
-
-fn names(environment: &[(OsString, OsString)]) -> Vec<String> {
-    environment
-        .iter()
-        .map(|(name, _)| name.to_string_lossy().into_owned())
-        .collect()
 }

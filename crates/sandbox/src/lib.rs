@@ -18,12 +18,18 @@ pub mod environment;
 pub mod protected;
 pub mod tool_dirs;
 
+mod draw;
+mod git_link;
 mod plan;
+mod secrets;
+mod syscalls;
+mod watch;
 
 mod message;
 mod wire;
 
 mod launch;
+mod listener;
 mod running;
 
 mod helper;

@@ -4,6 +4,9 @@
 pub(crate) const PLAN: u8 = 1;
 /// Helper to agent: the first process exists; its pid, and a descriptor of it.
 pub(crate) const BORN: u8 = 2;
+/// Helper to agent: the system call filter is on; with a descriptor that hears of refusals
+/// unless an outer sandbox already listens.
+pub(crate) const LISTENER: u8 = 3;
 /// Helper to agent: the self-check passed; the layers seen in force and facts about limits.
 pub(crate) const CONFINED: u8 = 4;
 /// Agent to helper: run the command now.

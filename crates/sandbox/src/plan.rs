@@ -14,6 +14,8 @@ pub(crate) enum Containment {
     Namespaces,
     /// The helper starts `bwrap`, which starts the helper again as first process inside.
     Bubblewrap,
+    /// The helper that `bwrap` started.
+    InsideBubblewrap,
     /// No namespaces: the helper adopts orphans and hunts them down.
     Subreaper,
 }
@@ -29,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) landlock: Option<LandlockPlan>,
     pub(crate) seccomp: Option<SeccompPlan>,
     pub(crate) limits: LimitPlan,
+    /// A directory the user can write to and the command must not.
+    pub(crate) canary: PathBuf,
     pub(crate) cwd: PathBuf,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(OsString, OsString)>,
@@ -39,14 +43,15 @@ pub(crate) struct Plan {
 pub(crate) struct MountPlan {
     pub(crate) hidden_directories: Vec<PathBuf>,
     pub(crate) hidden_files: Vec<PathBuf>,
-    pub(crate) readable: Vec<PathBuf>,
+    /// What is put back read-only, and where.
+    pub(crate) readable: Vec<(PathBuf, PathBuf)>,
     pub(crate) private_tmp: PathBuf,
     pub(crate) workspace: PathBuf,
     pub(crate) workspace_writable: bool,
     pub(crate) writable: Vec<PathBuf>,
-    /// Relative to the workspace: bound onto themselves so that they cannot be renamed.
+    /// Bound onto themselves so that they cannot be renamed; parents come first.
     pub(crate) pins: Vec<PathBuf>,
-    /// Relative to the workspace: bound onto themselves read-only.
+    /// Bound onto themselves read-only.
     pub(crate) protected: Vec<PathBuf>,
 }
 
@@ -86,8 +91,10 @@ impl Plan {
         out.path(&self.bubblewrap);
         let mounts = &self.mounts;
         out.paths(&mounts.hidden_directories)
-            .paths(&mounts.hidden_files)
-            .paths(&mounts.readable);
+            .paths(&mounts.hidden_files);
+        out.list(&mounts.readable, |out, (source, target)| {
+            out.path(source).path(target);
+        });
         out.path(&mounts.private_tmp)
             .path(&mounts.workspace)
             .flag(mounts.workspace_writable);
@@ -107,7 +114,7 @@ impl Plan {
             .optional(limits.open_files)
             .optional(limits.file_size);
         out.optional(limits.data).optional(limits.memory);
-        out.path(&self.cwd);
+        out.path(&self.canary).path(&self.cwd);
         out.list(&self.arguments, |out, argument| {
             out.bytes(argument.as_bytes());
         });
@@ -122,7 +129,8 @@ impl Plan {
             containment: match frame.number()? {
                 0 => Containment::Namespaces,
                 1 => Containment::Bubblewrap,
-                2 => Containment::Subreaper,
+                2 => Containment::InsideBubblewrap,
+                3 => Containment::Subreaper,
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             },
             network_namespace: frame.flag()?,
@@ -133,7 +141,7 @@ impl Plan {
             mounts: MountPlan {
                 hidden_directories: frame.paths()?,
                 hidden_files: frame.paths()?,
-                readable: frame.paths()?,
+                readable: frame.list(|frame| Ok((frame.path()?, frame.path()?)))?,
                 private_tmp: frame.path()?,
                 workspace: frame.path()?,
                 workspace_writable: frame.flag()?,
@@ -161,6 +169,7 @@ impl Plan {
                 data: frame.optional()?,
                 memory: frame.optional()?,
             },
+            canary: frame.path()?,
             cwd: frame.path()?,
             arguments: frame.list(Reader::os_string)?,
             environment: frame.list(|frame| Ok((frame.os_string()?, frame.os_string()?)))?,

@@ -1,7 +1,9 @@
 //! What this machine can enforce, found by trying.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::launch::{LaunchError, prepare};
+use crate::policy::{Command, Policy};
 use crate::report::Level;
 
 /// Present with a value, or absent with the reason in words.
@@ -79,14 +81,133 @@ impl Capabilities {
     }
 }
 
-/// Finds out what can be enforced.
-pub fn probe() -> Capabilities {
-    let absent = || String::from("not built in yet");
-    Capabilities {
-        user_namespaces: Err(absent()),
-        landlock: Err(absent()),
-        seccomp: Err(absent()),
-        bubblewrap: Err(absent()),
-        cgroup: Err(absent()),
+/// The oldest Landlock that covers what we rely on: renames between directories, truncation.
+const LEAST_LANDLOCK: u32 = 3;
+
+/// Fixed places: the search path is not ours to trust.
+const BUBBLEWRAP: [&str; 2] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
+
+/// Finds out what can be enforced, by building a whole sandbox with nothing in it. Works in
+/// new folders below `scratch` and removes them again.
+pub fn probe(scratch: &Path) -> Capabilities {
+    let mut found = Capabilities {
+        user_namespaces: Ok(()),
+        landlock: landlock(),
+        seccomp: seccomp(),
+        bubblewrap: bubblewrap(),
+        cgroup: cgroup(),
+    };
+    if found.seccomp.is_ok() {
+        found.user_namespaces = try_out(scratch, &found);
+        if found.user_namespaces.is_err() && found.bubblewrap.is_ok() && found.landlock.is_ok() {
+            let works = try_out(scratch, &found);
+            found.bubblewrap = works.and(found.bubblewrap);
+        }
+    }
+    found
+}
+
+/// Builds and drops the sandbox that these would give.
+fn try_out(scratch: &Path, capabilities: &Capabilities) -> Finding<()> {
+    let text =
+        |error: std::io::Error| format!("cannot make a folder in `{}`: {error}", scratch.display());
+    let folder = (0..100)
+        .map(|number| scratch.join(format!("sandbox-probe-{}-{number}", std::process::id())))
+        .find(|folder| std::fs::create_dir(folder).is_ok())
+        .ok_or_else(|| text(std::io::ErrorKind::PermissionDenied.into()))?;
+    let [workspace, session, temporary] =
+        ["workspace", "session", "tmp"].map(|name| folder.join(name));
+    let made = [&workspace, &session, &temporary]
+        .into_iter()
+        .try_for_each(std::fs::create_dir);
+    let outcome = made.map_err(text).and_then(|()| {
+        let command = Command::Program {
+            program: "true".into(),
+            arguments: Vec::new(),
+        };
+        let policy = Policy::new(&workspace, &session, &temporary, command);
+        match prepare(&policy, capabilities) {
+            Ok(_) => Ok(()),
+            Err(LaunchError::Step {
+                step,
+                target,
+                error,
+                ..
+            }) => Err(format!("{step} {target}: {error}")),
+            Err(other) => Err(other.to_string()),
+        }
+    });
+    // What is left here is three empty folders.
+    let _ = std::fs::remove_dir_all(&folder);
+    outcome
+}
+
+fn landlock() -> Finding<u32> {
+    const VERSION: u32 = 1;
+    // SAFETY: with a null attribute and this flag the call only returns a number.
+    let abi = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<u8>(),
+            0,
+            VERSION,
+        )
+    };
+    match u32::try_from(abi) {
+        Ok(abi) if abi >= LEAST_LANDLOCK => Ok(abi),
+        Ok(abi) => Err(format!("ABI {abi} is older than {LEAST_LANDLOCK}")),
+        Err(_) => Err(match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::ENOSYS) => "not built into this kernel".into(),
+            Some(libc::EOPNOTSUPP) => "disabled when this kernel was started".into(),
+            _ => std::io::Error::last_os_error().to_string(),
+        }),
+    }
+}
+
+fn seccomp() -> Finding<()> {
+    let action: u32 = libc::SECCOMP_RET_ERRNO;
+    // SAFETY: the call reads one `u32`, which lives on this stack.
+    let known = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_GET_ACTION_AVAIL,
+            0,
+            &raw const action,
+        )
+    };
+    if known == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error().to_string())
+    }
+}
+
+fn bubblewrap() -> Finding<PathBuf> {
+    let found = BUBBLEWRAP
+        .iter()
+        .map(PathBuf::from)
+        .find(|path| path.is_file());
+    found.ok_or_else(|| "not installed".into())
+}
+
+/// A version 2 control group of ours in which memory and processes can be bounded.
+fn cgroup() -> Finding<PathBuf> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
+    let own = own
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .ok_or("no version 2 hierarchy")?;
+    let group = Path::new("/sys/fs/cgroup").join(own);
+    let enabled = std::fs::read_to_string(group.join("cgroup.subtree_control"))
+        .map_err(|_| String::from("no version 2 hierarchy at /sys/fs/cgroup"))?;
+    if !["memory", "pids"]
+        .iter()
+        .all(|name| enabled.split_ascii_whitespace().any(|word| word == *name))
+    {
+        return Err("memory and pids are not delegated to us".into());
+    }
+    match rustix::fs::access(&group, rustix::fs::Access::WRITE_OK) {
+        Ok(()) => Ok(group),
+        Err(_) => Err("our control group is not writable".into()),
     }
 }

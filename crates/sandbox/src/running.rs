@@ -1,7 +1,8 @@
 //! A command that runs: its output, its end, and how to bring the end about.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,9 +10,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
+use crate::listener::Listener;
 use crate::message;
 use crate::report::EnforcementReport;
 use crate::violation::{self, Quarantined, Violation};
+use crate::watch::Watch;
 use crate::wire::{Reader, Writer};
 
 /// Between TERM and KILL.
@@ -193,6 +196,10 @@ pub(crate) struct Parts {
     pub(crate) launcher: Child,
     pub(crate) pidfd: OwnedFd,
     pub(crate) control: OwnedFd,
+    pub(crate) listener: Option<Listener>,
+    pub(crate) watch: Watch,
+    /// Kill the command when this directory's file system has less room than that.
+    pub(crate) free_disk: Option<(PathBuf, u64)>,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
 }
@@ -217,6 +224,7 @@ pub(crate) fn supervise(parts: Parts, sink: Sink) -> std::io::Result<Running> {
         stderr_tail: VecDeque::new(),
         killed_by: None,
         status: None,
+        violations: Vec::new(),
         shared: Arc::clone(&shared),
         parts,
     };
@@ -242,6 +250,7 @@ struct Supervisor {
     stderr_tail: VecDeque<u8>,
     killed_by: Option<KilledBy>,
     status: Option<ExitStatus>,
+    violations: Vec<Violation>,
 }
 
 impl Supervisor {
@@ -257,45 +266,48 @@ impl Supervisor {
 
     /// Passes output on until the first process is dead.
     fn follow(&mut self) {
-        let mut open = [true; 2];
-        let mut control_open = true;
+        let mut open = Open {
+            stdout: true,
+            stderr: true,
+            control: true,
+        };
         let mut kill_at: Option<Instant> = None;
         loop {
-            let (out, err, talk) = (PollFlags::IN, PollFlags::IN, PollFlags::IN);
-            let none = PollFlags::empty();
-            let mut polled = [
-                PollFd::new(&self.parts.pidfd, PollFlags::IN),
-                PollFd::new(&self.shared.wake, PollFlags::IN),
-                PollFd::new(&self.parts.control, if control_open { talk } else { none }),
-                PollFd::new(&self.parts.stdout, if open[0] { out } else { none }),
-                PollFd::new(&self.parts.stderr, if open[1] { err } else { none }),
-            ];
-            let timeout = kill_at
-                .map(|at| at.saturating_duration_since(Instant::now()))
-                .unwrap_or(TICK);
-            // A hang-up is reported even when not asked for, so closed ends are left out by
-            // sleeping on the rest; two closed streams are the common case of `exec >&-`.
-            let _ = poll_live(
-                &mut polled,
-                [true, true, control_open, open[0], open[1]],
-                timeout,
-            );
-            let ready: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
-            if ready[3] {
-                open[0] = self.pass_on(Stream::Stdout);
+            let timeout = match kill_at {
+                Some(at) => Some(at.saturating_duration_since(Instant::now())),
+                None => self.parts.free_disk.is_some().then_some(TICK),
+            };
+            let ready = self.sleep(&open, timeout);
+            if ready.stdout {
+                open.stdout = self.pass_on(Stream::Stdout);
             }
-            if ready[4] {
-                open[1] = self.pass_on(Stream::Stderr);
+            if ready.stderr {
+                open.stderr = self.pass_on(Stream::Stderr);
             }
-            if ready[2] {
-                control_open = self.hear();
+            if ready.listener
+                && self
+                    .parts
+                    .listener
+                    .as_mut()
+                    .is_some_and(|listener| !listener.answer())
+            {
+                self.retire_listener();
             }
-            if ready[0] {
+            if ready.control {
+                open.control = self.hear();
+            }
+            if ready.dead {
                 return;
             }
-            if ready[1] {
+            if ready.wake {
                 let mut count = [0; 8];
                 let _ = rustix::io::read(&self.shared.wake, &mut count);
+            }
+            if self.disk_is_full() {
+                self.shared
+                    .state()
+                    .end_asked
+                    .get_or_insert(KilledBy::DiskLimit);
             }
             let asked = self.shared.state().end_asked;
             if let Some(reason) = asked
@@ -311,6 +323,57 @@ impl Supervisor {
                 kill_at = Some(Instant::now() + GRACE);
             }
         }
+    }
+
+    /// Waits until something can be done. A stream that has ended is left out, because poll
+    /// reports it for ever.
+    fn sleep(&self, open: &Open, timeout: Option<Duration>) -> Ready {
+        let wanted = PollFlags::IN;
+        let mut polled = vec![
+            PollFd::new(&self.parts.pidfd, wanted),
+            PollFd::new(&self.shared.wake, wanted),
+        ];
+        let mut add = |present: bool, fd: BorrowedFd<'_>| {
+            present.then(|| {
+                // SAFETY: the descriptor belongs to `self.parts`, which outlives this call.
+                let fd = unsafe { BorrowedFd::borrow_raw(fd.as_raw_fd()) };
+                polled.push(PollFd::from_borrowed_fd(fd, wanted));
+                polled.len() - 1
+            })
+        };
+        let control = add(open.control, self.parts.control.as_fd());
+        let stdout = add(open.stdout, self.parts.stdout.as_fd());
+        let stderr = add(open.stderr, self.parts.stderr.as_fd());
+        let listener = self
+            .parts
+            .listener
+            .as_ref()
+            .and_then(|listener| add(true, listener.socket.as_fd()));
+        if poll(&mut polled, timeout.map(timespec).as_ref()).is_err() {
+            return Ready::default();
+        }
+        let is = |at: Option<usize>| at.is_some_and(|at| !polled[at].revents().is_empty());
+        Ready {
+            dead: is(Some(0)),
+            wake: is(Some(1)),
+            control: is(control),
+            stdout: is(stdout),
+            stderr: is(stderr),
+            listener: is(listener),
+        }
+    }
+
+    fn retire_listener(&mut self) {
+        if let Some(mut listener) = self.parts.listener.take() {
+            self.violations.extend(listener.take());
+        }
+    }
+
+    fn disk_is_full(&self) -> bool {
+        self.parts.free_disk.as_ref().is_some_and(|(path, least)| {
+            rustix::fs::statvfs(path)
+                .is_ok_and(|data| data.f_bavail.saturating_mul(data.f_frsize) < *least)
+        })
     }
 
     /// Reads once and hands on; false when the stream has ended.
@@ -387,7 +450,10 @@ impl Supervisor {
         let killed_by = self
             .killed_by
             .or(self.status.is_none().then_some(KilledBy::Outside));
-        let mut violations = Vec::new();
+        self.retire_listener();
+        let mut violations = std::mem::take(&mut self.violations);
+        let (changed, quarantined) = self.parts.watch.after();
+        violations.extend(changed);
         if status != ExitStatus::Code(0) {
             violations.extend(violation::infer(self.stderr_tail.make_contiguous()));
         }
@@ -396,31 +462,29 @@ impl Supervisor {
             killed_by,
             duration: self.begun.elapsed(),
             violations,
-            quarantined: Vec::new(),
+            quarantined,
             stdout_bytes: self.totals[0],
             stderr_bytes: self.totals[1],
         }
     }
 }
 
-/// Polls only the live ones of `polled`.
-fn poll_live(
-    polled: &mut [PollFd<'_>; 5],
-    live: [bool; 5],
-    timeout: Duration,
-) -> rustix::io::Result<()> {
-    let mut chosen: Vec<(usize, PollFd<'_>)> = polled
-        .iter()
-        .cloned()
-        .enumerate()
-        .filter(|(at, _)| live[*at])
-        .collect();
-    let mut fds: Vec<PollFd<'_>> = chosen.iter().map(|(_, fd)| fd.clone()).collect();
-    poll(&mut fds, Some(&timespec(timeout)))?;
-    for ((at, _), fd) in chosen.iter_mut().zip(fds) {
-        polled[*at] = fd;
-    }
-    Ok(())
+/// Which streams can still bring something.
+struct Open {
+    stdout: bool,
+    stderr: bool,
+    control: bool,
+}
+
+/// What woke us.
+#[derive(Default)]
+struct Ready {
+    dead: bool,
+    wake: bool,
+    control: bool,
+    stdout: bool,
+    stderr: bool,
+    listener: bool,
 }
 
 fn timespec(duration: Duration) -> Timespec {

@@ -2,13 +2,14 @@
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::ptr;
 
 use rustix::process::Pid;
 
 use super::{Context, Failure};
-use crate::plan::Plan;
+use crate::plan::{Containment, Plan};
 
 /// Room for the child until it has become another program.
 const STACK: usize = 64 << 10;
@@ -19,6 +20,8 @@ struct Image {
     candidates: Vec<CString>,
     arguments: Vec<*const c_char>,
     environment: Vec<*const c_char>,
+    /// A Landlock rule set to enter, or -1.
+    scope: c_int,
     /// Written by the child, which shares our memory until it has become the command.
     error: c_int,
 }
@@ -45,10 +48,15 @@ pub(super) fn start(plan: &Plan) -> Result<Pid, Failure> {
         })
         .collect::<Result<_, _>>()
         .at("start the command", "its environment")?;
+    let scope = match (&plan.landlock, plan.containment) {
+        (Some(landlock), Containment::Subreaper) => super::landlock::signal_scope(landlock.abi),
+        _ => None,
+    };
     let mut image = Image {
         candidates: candidates(&name, plan).at("start the command", &shown)?,
         arguments: pointers(&arguments),
         environment: pointers(&environment),
+        scope: scope.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         error: 0,
     };
     let mut stack = vec![0_u8; STACK];
@@ -94,6 +102,11 @@ extern "C" fn become_command(image: *mut c_void) -> c_int {
         }
         let none: libc::sigset_t = std::mem::zeroed();
         libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+        if image.scope >= 0 && libc::syscall(libc::SYS_landlock_restrict_self, image.scope, 0) != 0
+        {
+            ptr::write_volatile(&mut image.error, *libc::__errno_location());
+            libc::_exit(127);
+        }
         let mut error = libc::ENOENT;
         for candidate in &image.candidates {
             libc::execve(

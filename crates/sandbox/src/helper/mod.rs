@@ -4,14 +4,22 @@
 //!
 //! Reading order: [`dispatch_helper`], `first_process`, then one file per step.
 
+mod bubblewrap;
 mod command;
 mod init;
+mod landlock;
+mod mounts;
+mod namespaces;
+mod privileges;
+mod seccomp;
+mod self_check;
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use namespaces::Membership;
+use rustix::process::{PidfdFlags, getpid, getuid, pidfd_open};
 
 use crate::message;
 use crate::plan::{Containment, Plan};
@@ -73,32 +81,52 @@ impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
 #[derive(Debug, Default)]
 struct Seen {
     layers: Vec<Layer>,
-    /// The process limit, where one could be set.
-    processes: Option<u64>,
+    /// Whether the number of processes could be bounded.
+    processes_limited: bool,
 }
 
 fn serve() -> ! {
     let outcome = (|| -> io::Result<()> {
         let control = take_control()?;
-        let Some(mut frame) = Reader::receive(&control)? else {
-            return Ok(());
-        };
-        let plan = Plan::decode(&mut frame)?;
-        match plan.containment {
-            Containment::Namespaces | Containment::Bubblewrap => {
-                Err(io::ErrorKind::Unsupported.into())
-            }
-            Containment::Subreaper => {
-                let own = pidfd_open(getpid(), PidfdFlags::empty())?;
-                let mut born = Writer::with_tag(message::BORN);
-                born.number(getpid().as_raw_nonzero().get() as u64)
-                    .send(&control, &[own.as_fd()])?;
-                drop(own);
-                first_process(&plan, &control);
+        if let Some(mut frame) = Reader::receive(&control)? {
+            let plan = Plan::decode(&mut frame)?;
+            let before = Membership::current();
+            match contain(&plan, &control) {
+                Ok(()) => first_process(&plan, &control, &before),
+                Err(failure) => tell(&failure, &control),
             }
         }
+        Ok(())
     })();
     std::process::exit(i32::from(outcome.is_err()));
+}
+
+/// Returns in the process that will watch over the command.
+fn contain(plan: &Plan, control: &OwnedFd) -> Result<(), Failure> {
+    if let Some((uid, gid)) = plan.run_as {
+        namespaces::become_user(uid, gid)?;
+    }
+    match plan.containment {
+        Containment::Namespaces => namespaces::enter(plan, control),
+        Containment::Bubblewrap => bubblewrap::become_bubblewrap(plan, control),
+        Containment::InsideBubblewrap | Containment::Subreaper => {
+            let own = pidfd_open(getpid(), PidfdFlags::empty()).at("open a pid descriptor", "")?;
+            let mut born = Writer::with_tag(message::BORN);
+            born.number(getpid().as_raw_nonzero().get() as u64);
+            born.send(control, &[own.as_fd()]).at("report", "the agent")
+        }
+    }
+}
+
+fn tell(failure: &Failure, control: &OwnedFd) {
+    let mut failed = Writer::with_tag(message::FAILED);
+    failed
+        .bytes(failure.step.as_bytes())
+        .bytes(failure.target.as_bytes());
+    failed.number(failure.error.raw_os_error().unwrap_or(0) as u64);
+    failed.bytes(failure.error.to_string().as_bytes());
+    // With the agent gone there is nobody to tell.
+    let _ = failed.send(control, &[]);
 }
 
 /// The socket arrives as standard input, because that needs no code between fork and exec.
@@ -119,14 +147,14 @@ fn take_control() -> io::Result<OwnedFd> {
 }
 
 /// Confines itself, waits for the word, runs the command and cleans up after it.
-fn first_process(plan: &Plan, control: &OwnedFd) -> ! {
+fn first_process(plan: &Plan, control: &OwnedFd, before: &Membership) -> ! {
     let started = (|| {
-        let seen = confine(plan, control)?;
+        let seen = confine(plan, control, before)?;
         let mut confined = Writer::with_tag(message::CONFINED);
         confined.list(&seen.layers, |out, layer| {
             out.number(*layer as u64);
         });
-        confined.optional(seen.processes);
+        confined.flag(seen.processes_limited);
         confined.send(control, &[]).at("report", "the agent")?;
         match Reader::receive(control).at("wait for the agent", "")? {
             Some(frame) if frame.tag == message::GO => command::start(plan),
@@ -135,31 +163,64 @@ fn first_process(plan: &Plan, control: &OwnedFd) -> ! {
         }
     })();
     let command = started.unwrap_or_else(|failure: Failure| {
-        let mut failed = Writer::with_tag(message::FAILED);
-        failed
-            .bytes(failure.step.as_bytes())
-            .bytes(failure.target.as_bytes());
-        failed.number(failure.error.raw_os_error().unwrap_or(0) as u64);
-        failed.bytes(failure.error.to_string().as_bytes());
-        // With the agent gone there is nobody to tell.
-        let _ = failed.send(control, &[]);
+        tell(&failure, control);
         std::process::exit(1);
     });
     let mut started = Writer::with_tag(message::STARTED);
-    if started
+    // If the agent is gone, the loop below sees the same broken socket and ends everything.
+    let _ = started
         .number(command.as_raw_nonzero().get() as u64)
-        .send(control, &[])
-        .is_err()
-    {
-        // The loop below sees the same broken socket at once and ends everything.
-    }
+        .send(control, &[]);
     init::watch_over(command, plan, control)
 }
 
-fn confine(plan: &Plan, _control: &OwnedFd) -> Result<Seen, Failure> {
-    if plan.containment == Containment::Subreaper {
-        rustix::process::set_child_subreaper(Some(getpid())).at("adopt orphans", "")?;
+/// The steps, in the order in which each still has what it needs.
+fn confine(plan: &Plan, control: &OwnedFd, before: &Membership) -> Result<Seen, Failure> {
+    let mut seen = Seen::default();
+    let confined = plan.seccomp.is_some();
+    match plan.containment {
+        Containment::Namespaces => {
+            if plan.network_namespace {
+                namespaces::loopback_up()?;
+            }
+            mounts::arrange(&plan.mounts, plan.network_namespace)?;
+            seen.processes_limited = plan
+                .limits
+                .processes
+                .is_some_and(privileges::limit_processes);
+        }
+        Containment::Bubblewrap | Containment::InsideBubblewrap => {}
+        Containment::Subreaper => {
+            rustix::process::set_child_subreaper(Some(getpid())).at("adopt orphans", "")?;
+        }
+    }
+    let contained = plan.containment != Containment::Subreaper;
+    if confined {
+        privileges::limit_resources(&plan.limits, contained)?;
+        seen.processes_limited |=
+            contained && plan.limits.processes.is_some() && !getuid().is_root();
+    }
+    if plan.containment == Containment::Namespaces {
+        mounts::seal_proc()?;
     }
     rustix::process::chdir(&plan.cwd).at("enter the working directory", plan.cwd.display())?;
-    Ok(Seen::default())
+    // Being a leader already is as good.
+    let _ = rustix::process::setsid();
+    if confined {
+        privileges::drop_capabilities()?;
+        let hidden = rustix::process::DumpableBehavior::NotDumpable;
+        rustix::process::set_dumpable_behavior(hidden).at("hide from the command", "")?;
+    }
+    if let Some(landlock) = &plan.landlock {
+        landlock::restrict(landlock)?;
+    }
+    if let Some(seccomp) = plan.seccomp {
+        let listener = seccomp::install(seccomp)?;
+        let fds: Vec<BorrowedFd<'_>> = listener.iter().map(OwnedFd::as_fd).collect();
+        Writer::with_tag(message::LISTENER)
+            .send(control, &fds)
+            .at("report", "the agent")?;
+    }
+    seen.layers = self_check::inspect(plan, before)?;
+    Ok(seen)
 }

@@ -1,0 +1,508 @@
+//! From a policy and what the machine can do to a plan: every path resolved, every existing
+//! protected name found, nothing left to decide inside.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::git_link::GitLink;
+use crate::launch::LaunchError;
+use crate::plan::{Containment, LandlockPlan, LimitPlan, MountPlan, Plan, SeccompPlan};
+use crate::policy::{Command, Mode, Network, Policy, WriteAccess};
+use crate::probe::Capabilities;
+use crate::protected;
+use crate::report::{EnforcementReport, Level};
+use crate::secrets;
+use crate::watch::Watch;
+
+/// Hidden on every machine: other people's homes, and sockets of running services.
+const ALWAYS_HIDDEN: [&str; 4] = ["/home", "/root", "/run", "/var/run"];
+
+const DEVICES: [&str; 7] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+];
+
+/// Git's own names whose content makes git run something.
+pub(crate) const GIT_EXECUTES: [&str; 2] = ["hooks", "config"];
+
+pub(crate) struct Drawn {
+    pub(crate) plan: Plan,
+    pub(crate) report: EnforcementReport,
+    pub(crate) watch: Watch,
+}
+
+pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn, LaunchError> {
+    let level = match &policy.mode {
+        Mode::Off { .. } => Level::None,
+        Mode::Required => match capabilities.level() {
+            Level::None => {
+                return Err(LaunchError::Unavailable {
+                    reason: capabilities.reasons().join("; "),
+                });
+            }
+            level => level,
+        },
+    };
+    let workspace = directory(&policy.workspace, "workspace")?;
+    if workspace.parent().is_none() {
+        return Err(problem("the workspace is the root directory"));
+    }
+    let cwd = directory(&policy.cwd, "working directory")?;
+    let session_dir = directory(&policy.session_dir, "session directory")?;
+    let private_tmp = directory(&policy.private_tmp, "private temporary directory")?;
+    let mut writable = Vec::new();
+    for path in &policy.writable {
+        writable.push(directory(path, "writable directory")?);
+    }
+    if session_dir == workspace || writable.iter().any(|root| session_dir.starts_with(root)) {
+        return Err(problem("the session directory would be writable"));
+    }
+    if private_tmp.starts_with(&workspace) || workspace.starts_with(&private_tmp) {
+        return Err(problem(
+            "the private temporary directory and the workspace overlap",
+        ));
+    }
+    if !cwd.starts_with(&workspace)
+        && !writable.iter().any(|root| cwd.starts_with(root))
+        && level != Level::None
+    {
+        return Err(problem("the working directory lies outside the workspace"));
+    }
+    let owner =
+        std::fs::metadata(&workspace).map_err(|error| problem(&format!("workspace: {error}")))?;
+    let uid = rustix::process::getuid().as_raw();
+    // Without capabilities root is a stranger in another user's directory.
+    let run_as =
+        (level != Level::None && uid == 0 && owner.uid() != 0).then(|| (owner.uid(), owner.gid()));
+    let uid = run_as.map_or(uid, |(uid, _)| uid);
+
+    let mut found = protected::existing(&workspace);
+    for path in &policy.protected {
+        if let Ok(path) = workspace.join(path).strip_prefix(&workspace) {
+            found.paths.push(path.to_owned());
+        }
+    }
+    if let Ok(inside) = session_dir.strip_prefix(&workspace) {
+        found.paths.push(inside.to_owned());
+    }
+    let git_link = GitLink::of(&workspace);
+    let carved = carve(
+        &workspace,
+        &found.paths,
+        policy.write_access,
+        git_link.as_ref(),
+    );
+    let watch = Watch::before(
+        &workspace,
+        &session_dir,
+        policy.write_access,
+        level == Level::Partial,
+        &found.paths,
+    );
+
+    let (hidden_directories, hidden_files) = hidden(policy, &workspace, uid);
+    let mut readable = readable(policy, &workspace);
+    match (&git_link, policy.write_access) {
+        (Some(link), WriteAccess::WorkspaceWithGit) if link.points_back => {
+            writable.push(link.common.clone())
+        }
+        (Some(link), _) => readable.push((link.common.clone(), link.common.clone())),
+        (None, _) => {}
+    }
+    let namespaces = matches!(level, Level::Full | Level::NoLandlock | Level::Bubblewrap);
+    let network_namespace = namespaces && policy.network == Network::Off;
+    let writable_roots: Vec<PathBuf> = (policy.write_access != WriteAccess::ReadOnly)
+        .then(|| workspace.clone())
+        .into_iter()
+        .chain(writable.iter().cloned())
+        .collect();
+    let temporary = if namespaces {
+        PathBuf::from("/tmp")
+    } else {
+        private_tmp.clone()
+    };
+    let landlock = match (&capabilities.landlock, level) {
+        (_, Level::None) | (Err(_), _) => None,
+        (Ok(abi), _) => Some(LandlockPlan {
+            abi: *abi,
+            readable: if namespaces {
+                vec!["/".into()]
+            } else {
+                readable_without_mounts(&hidden_directories, &readable, &workspace)
+            },
+            writable: writable_roots
+                .iter()
+                .cloned()
+                .chain(DEVICES.iter().map(PathBuf::from))
+                .chain(if namespaces {
+                    vec![
+                        "/tmp".into(),
+                        "/var/tmp".into(),
+                        "/dev/shm".into(),
+                        "/dev/pts".into(),
+                    ]
+                } else {
+                    vec![private_tmp.clone()]
+                })
+                .collect(),
+            refuse_tcp: !namespaces && policy.network == Network::Off,
+        }),
+    };
+    let seccomp = (level != Level::None).then_some(SeccompPlan {
+        internet: namespaces || policy.network == Network::Host,
+    });
+    let limits = LimitPlan {
+        processes: policy.limits.processes.map(u64::from),
+        open_files: policy.limits.open_files,
+        file_size: policy.limits.file_size,
+        data: policy.limits.data,
+        memory: policy.limits.memory,
+    };
+    let plan = Plan {
+        containment: match level {
+            Level::Full | Level::NoLandlock => Containment::Namespaces,
+            Level::Bubblewrap => Containment::Bubblewrap,
+            Level::Partial | Level::None => Containment::Subreaper,
+        },
+        network_namespace,
+        run_as,
+        bubblewrap: capabilities.bubblewrap.clone().unwrap_or_default(),
+        mounts: if namespaces {
+            MountPlan {
+                hidden_directories,
+                hidden_files,
+                readable,
+                private_tmp,
+                workspace: workspace.clone(),
+                workspace_writable: policy.write_access != WriteAccess::ReadOnly,
+                writable,
+                pins: carved.pins,
+                protected: carved.read_only,
+            }
+        } else {
+            MountPlan::default()
+        },
+        landlock,
+        seccomp,
+        limits: if level == Level::None {
+            LimitPlan::default()
+        } else {
+            limits
+        },
+        canary: session_dir,
+        cwd: cwd.clone(),
+        arguments: arguments(&policy.command),
+        environment: environment(policy, &temporary, level),
+    };
+    let report = EnforcementReport {
+        level,
+        layers: Vec::new(),
+        landlock_abi: plan.landlock.as_ref().map(|landlock| landlock.abi),
+        hidden: plan
+            .mounts
+            .hidden_directories
+            .iter()
+            .chain(&plan.mounts.hidden_files)
+            .cloned()
+            .collect(),
+        readable: plan
+            .mounts
+            .readable
+            .iter()
+            .map(|(_, target)| target.clone())
+            .collect(),
+        writable: if level == Level::None {
+            vec!["/".into()]
+        } else {
+            writable_roots
+        },
+        protected: if level == Level::Partial {
+            found
+                .paths
+                .iter()
+                .map(|path| workspace.join(path))
+                .collect()
+        } else {
+            plan.mounts.protected.clone()
+        },
+        protected_search_complete: found.complete,
+        network: if level == Level::None {
+            Network::Host
+        } else {
+            policy.network
+        },
+        limits: limit_facts(policy, level),
+        environment_names: plan
+            .environment
+            .iter()
+            .map(|(name, _)| name.to_string_lossy().into_owned())
+            .collect(),
+        cwd,
+        uid,
+        notes: notes(policy, capabilities, level),
+    };
+    Ok(Drawn {
+        plan,
+        report,
+        watch,
+    })
+}
+
+fn problem(text: &str) -> LaunchError {
+    LaunchError::Policy {
+        problem: text.to_owned(),
+    }
+}
+
+fn directory(path: &Path, what: &str) -> Result<PathBuf, LaunchError> {
+    let resolved = std::fs::canonicalize(path)
+        .map_err(|error| problem(&format!("{what} `{}`: {error}", path.display())))?;
+    if !resolved.is_dir() {
+        return Err(problem(&format!(
+            "{what} `{}` is not a directory",
+            path.display()
+        )));
+    }
+    Ok(resolved)
+}
+
+/// Mounts over a writable workspace, parents before children.
+struct Carved {
+    pins: Vec<PathBuf>,
+    read_only: Vec<PathBuf>,
+}
+
+fn carve(
+    workspace: &Path,
+    found: &[PathBuf],
+    access: WriteAccess,
+    link: Option<&GitLink>,
+) -> Carved {
+    let mut read_only = BTreeSet::new();
+    let mut pins = BTreeSet::new();
+    let mut protect = |path: PathBuf, root: &Path| {
+        // A link cannot be a mount point: it is compared after the run, and what it points
+        // to is protected under its own name.
+        let Ok(resolved) = std::fs::canonicalize(&path) else {
+            return;
+        };
+        let inside = resolved.starts_with(root) && resolved != root;
+        if inside {
+            for parent in resolved
+                .ancestors()
+                .skip(1)
+                .take_while(|parent| *parent != root)
+            {
+                pins.insert(parent.to_owned());
+            }
+            read_only.insert(resolved);
+        }
+    };
+    if access != WriteAccess::ReadOnly {
+        for path in found {
+            if access == WriteAccess::WorkspaceWithGit
+                && path == Path::new(".git")
+                && link.is_none()
+            {
+                for name in GIT_EXECUTES {
+                    protect(workspace.join(".git").join(name), workspace);
+                }
+            } else {
+                protect(workspace.join(path), workspace);
+            }
+        }
+        if let (WriteAccess::WorkspaceWithGit, Some(link)) = (access, link)
+            && link.points_back
+        {
+            for name in GIT_EXECUTES {
+                protect(link.common.join(name), &link.common);
+            }
+        }
+        if access == WriteAccess::WorkspaceWithGit
+            && std::fs::symlink_metadata(workspace.join(".git")).is_ok_and(|data| data.is_dir())
+        {
+            pins.insert(workspace.join(".git"));
+        }
+    }
+    // What lies below a read-only path is read-only with it.
+    let covered = |path: &Path| {
+        path.ancestors()
+            .skip(1)
+            .any(|parent| read_only.contains(parent))
+    };
+    let keep: Vec<PathBuf> = read_only
+        .iter()
+        .filter(|path| !covered(path))
+        .cloned()
+        .collect();
+    let pins = pins
+        .iter()
+        .filter(|path| !covered(path) && !read_only.contains(*path))
+        .cloned()
+        .collect();
+    Carved {
+        pins,
+        read_only: keep,
+    }
+}
+
+/// Directories and files that have to look empty, resolved, without those below others.
+fn hidden(policy: &Policy, workspace: &Path, uid: u32) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let always = ALWAYS_HIDDEN
+        .iter()
+        .map(PathBuf::from)
+        .chain(policy.home.clone());
+    let mut wanted: BTreeSet<PathBuf> = always
+        .chain(policy.hidden.iter().cloned())
+        .filter_map(|path| std::fs::canonicalize(path).ok())
+        .filter(|path| path.parent().is_some())
+        .collect();
+    // A workspace that is or contains the home directory still must not show its secrets.
+    if let Some(home) = policy
+        .home
+        .as_ref()
+        .and_then(|home| std::fs::canonicalize(home).ok())
+        && home.starts_with(workspace)
+    {
+        wanted.remove(&home);
+        wanted.extend(secrets::below_home(&home));
+    }
+    if uid == 0 {
+        wanted.extend(secrets::of_root().iter().cloned());
+    }
+    let covered = |path: &Path| {
+        let above = path
+            .ancestors()
+            .skip(1)
+            .any(|parent| wanted.contains(parent));
+        // Something above is hidden, but the workspace in between is not.
+        above && !(path.starts_with(workspace) && path != workspace)
+    };
+    wanted
+        .iter()
+        .filter(|path| !covered(path) && *path != workspace)
+        .cloned()
+        .partition(|path| path.is_dir())
+}
+
+/// Existing directories to put back, under the name by which programs look for them.
+fn readable(policy: &Policy, workspace: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let resolver = (policy.network == Network::Host).then(|| PathBuf::from("/etc/resolv.conf"));
+    let mut pairs: Vec<(PathBuf, PathBuf)> = Vec::new();
+    for path in policy.readable.iter().cloned().chain(resolver) {
+        let Ok(source) = std::fs::canonicalize(&path) else {
+            continue;
+        };
+        // The last component may be a link; the way to it has to be resolved.
+        let target = match (path.parent().map(std::fs::canonicalize), path.file_name()) {
+            (Some(Ok(parent)), Some(name)) if !path.ends_with("resolv.conf") => parent.join(name),
+            _ => source.clone(),
+        };
+        if !target.starts_with(workspace) && !workspace.starts_with(&target) {
+            pairs.push((source, target));
+        }
+    }
+    pairs.sort_by(|left, right| left.1.cmp(&right.1));
+    pairs.dedup();
+    pairs
+}
+
+/// Without mounts nothing can be hidden, so everything else is named instead.
+fn readable_without_mounts(
+    hidden: &[PathBuf],
+    readable: &[(PathBuf, PathBuf)],
+    workspace: &Path,
+) -> Vec<PathBuf> {
+    let private = |path: &Path| {
+        path == Path::new("/tmp")
+            || hidden
+                .iter()
+                .any(|hidden| hidden.starts_with(path) || path.starts_with(hidden))
+    };
+    let mut paths: Vec<PathBuf> = std::fs::read_dir("/")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .flat_map(|path| {
+            if !private(&path) {
+                return vec![path];
+            }
+            // One more level: `/var` holds a hidden directory but is needed otherwise.
+            let below = std::fs::read_dir(&path).into_iter().flatten();
+            below
+                .filter_map(|entry| Some(entry.ok()?.path()))
+                .filter(|path| !private(path))
+                .collect()
+        })
+        .filter(|path| {
+            !path.starts_with("/tmp") && !path.starts_with("/home") && !path.starts_with("/root")
+        })
+        .collect();
+    paths.extend(readable.iter().map(|(source, _)| source.clone()));
+    paths.push(workspace.to_owned());
+    paths
+}
+
+fn environment(policy: &Policy, temporary: &Path, level: Level) -> Vec<(OsString, OsString)> {
+    let mut environment = policy.environment.clone();
+    if level != Level::None {
+        for (name, value) in [
+            ("HOME", temporary.join("home")),
+            ("TMPDIR", temporary.to_owned()),
+        ] {
+            if !environment.iter().any(|(known, _)| known == name) {
+                environment.push((name.into(), value.into()));
+            }
+        }
+    }
+    environment
+}
+
+fn arguments(command: &Command) -> Vec<OsString> {
+    match command {
+        // The two dashes end bash's options: a command may itself begin with one.
+        Command::Shell(bytes) => ["bash", "--noprofile", "--norc", "-c", "--"]
+            .into_iter()
+            .map(OsString::from)
+            .chain([OsString::from_vec(bytes.clone())])
+            .collect(),
+        Command::Program { program, arguments } => [program.clone()]
+            .into_iter()
+            .chain(arguments.iter().cloned())
+            .collect(),
+    }
+}
+
+fn limit_facts(policy: &Policy, level: Level) -> Vec<(&'static str, u64)> {
+    if level == Level::None {
+        return Vec::new();
+    }
+    let limits = &policy.limits;
+    [
+        ("processes", limits.processes.map(u64::from)),
+        ("open_files", limits.open_files),
+        ("file_size", limits.file_size),
+        ("data", limits.data),
+        ("memory", limits.memory),
+        ("free_disk", limits.free_disk),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
+    .collect()
+}
+
+fn notes(policy: &Policy, capabilities: &Capabilities, level: Level) -> Vec<String> {
+    match (&policy.mode, level) {
+        (Mode::Off { reason }, _) => vec![format!("switched off: {reason}")],
+        (_, Level::Full) => Vec::new(),
+        _ => capabilities.reasons(),
+    }
+}

@@ -1,0 +1,121 @@
+//! Step one: a process in namespaces of its own, which the agent is the parent of.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::process::{Gid, Pid, PidfdFlags, Uid, getgid, getuid, pidfd_open};
+
+use super::{Context, Failure};
+use crate::message;
+use crate::plan::Plan;
+use crate::report::Layer;
+use crate::wire::Writer;
+
+const KINDS: [(&str, Layer, libc::c_int); 7] = [
+    ("user", Layer::UserNamespace, libc::CLONE_NEWUSER),
+    ("mnt", Layer::MountNamespace, libc::CLONE_NEWNS),
+    ("pid", Layer::PidNamespace, libc::CLONE_NEWPID),
+    ("ipc", Layer::IpcNamespace, libc::CLONE_NEWIPC),
+    ("uts", Layer::UtsNamespace, libc::CLONE_NEWUTS),
+    ("net", Layer::NetworkNamespace, libc::CLONE_NEWNET),
+    ("cgroup", Layer::CgroupNamespace, libc::CLONE_NEWCGROUP),
+];
+
+/// The namespaces of this process, to be compared after the move.
+#[derive(Debug, Default)]
+pub(super) struct Membership(Vec<OsString>);
+
+impl Membership {
+    pub(super) fn current() -> Self {
+        Self(KINDS.iter().map(|(name, ..)| link(name)).collect())
+    }
+
+    /// The kinds that differ from what they are now.
+    pub(super) fn left(&self) -> Vec<Layer> {
+        let pairs = KINDS.iter().zip(&self.0);
+        pairs
+            .filter(|((name, ..), before)| link(name) != **before)
+            .map(|((_, layer, _), _)| *layer)
+            .collect()
+    }
+}
+
+fn link(name: &str) -> OsString {
+    std::fs::read_link(format!("/proc/self/ns/{name}"))
+        .map(OsString::from)
+        .unwrap_or_default()
+}
+
+/// Gives up root for the owner of the workspace.
+pub(super) fn become_user(uid: u32, gid: u32) -> Result<(), Failure> {
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    rustix::thread::set_thread_groups(&[]).at("give up groups", "")?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid).at("change group", gid.as_raw())?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).at("change user", uid.as_raw())?;
+    // Changing users made our own /proc entries root's, and we have to write two of them.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
+        .at("change user", "")
+}
+
+/// Splits off the first process of the new namespaces and returns in it alone; this process
+/// tells the agent and ends. The agent becomes the parent, so nothing else has to stay.
+pub(super) fn enter(plan: &Plan, control: &OwnedFd) -> Result<(), Failure> {
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    let mut flags = libc::CLONE_PARENT | libc::SIGCHLD;
+    for (_, layer, flag) in KINDS {
+        if layer != Layer::NetworkNamespace || plan.network_namespace {
+            flags |= flag;
+        }
+    }
+    // SAFETY: without CLONE_VM this is a fork: the child gets a copy of memory and, because
+    // the stack argument is null, goes on with its copy of this stack. The process has one
+    // thread, so no lock can be held by a thread that the child does not have.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match pid {
+        0 => {}
+        1.. => {
+            let told = Pid::from_raw(pid as i32)
+                .ok_or(io::Error::from(io::ErrorKind::Other))
+                .and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?))
+                .and_then(|pidfd| {
+                    Writer::with_tag(message::BORN)
+                        .number(pid as u64)
+                        .send(control, &[pidfd.as_fd()])
+                });
+            std::process::exit(i32::from(told.is_err()));
+        }
+        _ => return Err(io::Error::last_os_error()).at("enter namespaces", ""),
+    }
+    // The same numbers inside as outside: files keep their owners.
+    let put = |name: &str, text: String| {
+        std::fs::write(format!("/proc/self/{name}"), text).at("map the user", name)
+    };
+    put("setgroups", "deny".into())?;
+    put("uid_map", format!("{uid} {uid} 1"))?;
+    put("gid_map", format!("{gid} {gid} 1"))
+}
+
+/// Brings up the loopback of a new network namespace.
+pub(super) fn loopback_up() -> Result<(), Failure> {
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    )
+    .at("bring up the loopback", "")?;
+    // SAFETY: `ifreq` is plain data for which all zeros is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[0] = b'l' as libc::c_char;
+    request.ifr_name[1] = b'o' as libc::c_char;
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    use std::os::fd::AsRawFd;
+    // SAFETY: the descriptor is open and `request` is a valid `ifreq` for the whole call,
+    // which only reads it.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &request) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error()).at("bring up the loopback", "")
+    }
+}

@@ -1,0 +1,67 @@
+//! Step three: limits, and nothing left to regain.
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use super::{Context, Failure};
+use crate::plan::LimitPlan;
+
+/// Bounds the number of processes inside this pid namespace. Kernels before 6.14 know only a
+/// limit for the whole machine; there it stays unset and the answer is false.
+pub(super) fn limit_processes(count: u64) -> bool {
+    let file = "/proc/sys/kernel/pid_max";
+    std::fs::write(file, count.to_string()).is_ok()
+        && std::fs::read_to_string(file).is_ok_and(|text| text.trim() == count.to_string())
+}
+
+pub(super) fn limit_resources(limits: &LimitPlan, contained: bool) -> Result<(), Failure> {
+    // Memory pressure should meet the command before anything of the user's.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    let lower = |resource: Resource, name: &str, limit: Option<u64>| -> Result<(), Failure> {
+        let Some(limit) = limit else { return Ok(()) };
+        // A lower bound that the host already set stays.
+        let hard = rustix::process::getrlimit(resource)
+            .maximum
+            .unwrap_or(u64::MAX)
+            .min(limit);
+        setrlimit(
+            resource,
+            Rlimit {
+                current: Some(hard),
+                maximum: Some(hard),
+            },
+        )
+        .at("limit", name)
+    };
+    lower(Resource::Core, "core", Some(0))?;
+    lower(Resource::Nofile, "open_files", limits.open_files)?;
+    lower(Resource::Fsize, "file_size", limits.file_size)?;
+    lower(Resource::Data, "data", limits.data)?;
+    if contained {
+        // Counted per user namespace. Without one it would count the whole desktop.
+        lower(Resource::Nproc, "processes", limits.processes)?;
+    }
+    Ok(())
+}
+
+/// Drops every capability for good.
+pub(super) fn drop_capabilities() -> Result<(), Failure> {
+    rustix::thread::clear_ambient_capability_set().at("drop capabilities", "ambient")?;
+    for number in 0..64 {
+        // SAFETY: a system call with plain numbers. Numbers the kernel does not know are
+        // refused, and without the right to change the set it stays: the self-check reads
+        // what is left in either case.
+        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
+    }
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets {
+            effective: none,
+            permitted: none,
+            inheritable: none,
+        },
+    )
+    .at("drop capabilities", "")?;
+    rustix::thread::set_no_new_privs(true).at("refuse new privileges", "")
+}
