@@ -243,7 +243,7 @@ fn model(config: &Config) -> Check {
 }
 
 fn sandbox() -> Check {
-    let found = agent_sandbox::probe();
+    let found = agent_sandbox::probe(&std::env::temp_dir());
     let level = found.level();
     let reasons = found.reasons().join("; ");
     if level == agent_sandbox::Level::Full {
