@@ -10,6 +10,7 @@
 //! Nothing here starts a process or looks at a file. Start reading at [`analyse`].
 
 mod checks;
+mod outcome;
 mod parse;
 mod prescan;
 mod programs;
@@ -20,6 +21,7 @@ mod walk;
 pub mod word;
 mod wrappers;
 
+pub use outcome::commands_behind_exit;
 pub use prescan::{MAX_BYTES, Refusal, is_deceptive, prescan};
 pub use separators::count_commands;
 pub use text::segments;
