@@ -1,5 +1,44 @@
-//! The turn loop.
+//! The turn loop: what joins the model, the tools and the log.
+//!
+//! A turn is a small state machine over events: an input is submitted, the [context policy](context)
+//! decides what the model sees, the exchange with the model is recorded as it streams, the model's
+//! calls go through the tool runtime, and their observations lead to the next request, until the
+//! model has no more to say or something ends the turn. Everything the engine knows is
+//! [`SessionState`], a fold over the log; a restart folds the same lines and goes on.
+//!
+//! What this crate deliberately cannot do: it names no concrete tool, opens no socket and no project
+//! file, reads no environment and no clock. Only [`Control::respond`] lets a paused call go on.
+//!
+//! Where to start: [`Engine::run_turn`] is the loop, [`conversation`] what the model is told again,
+//! [`verification`] how the end is judged.
 
+mod compaction;
+pub mod context;
+mod continuation;
+pub mod control;
+pub mod conversation;
+pub mod desk;
+mod engine;
+mod exchange;
+pub mod fact_sheet;
+mod images;
+pub mod interrupt;
 mod journal;
+pub mod limits;
+pub mod live;
+pub mod model;
+pub mod prompt;
+mod rebuild;
+pub mod state;
+mod turn;
+pub mod verification;
 
+pub use control::{Control, Queued};
+pub use desk::{Desk, OnAsk};
+pub use engine::{Engine, EngineError, Parts, Settings};
+pub use interrupt::{Interrupt, InterruptReason};
 pub use journal::SessionJournal;
+pub use model::{Model, Price};
+pub use rebuild::{Rebuilder, Rebuilt};
+pub use state::SessionState;
+pub use turn::TurnEnd;

@@ -1,0 +1,296 @@
+//! What the next model input holds: instructions, the tool catalogue and the conversation, in an order
+//! that only ever grows at its end, so that provider caches hit. The decision is recorded before
+//! the request goes out, as a receipt that does not grow with the session.
+
+use agent_protocol::id::ContextId;
+use agent_protocol::payload::model::{
+    ContextBudget, ContextItem, ContextMode, ContextOmission, ContextResolved, FileRef,
+    MissingFact, PolicyFacts, Trust,
+};
+use agent_provider::conversation::{
+    CachePolicy, ModelRequest, ReasoningEffort, ToolChoice, ToolSpec,
+};
+
+use crate::conversation::{Conversation, Entry};
+use crate::prompt::Preamble;
+
+/// Bytes per token until a provider has counted.
+const BYTES_PER_TOKEN: f64 = 4.0;
+
+/// Settings of a request that do not change during a turn.
+#[derive(Clone, Debug, Default)]
+pub struct RequestSettings {
+    pub model: String,
+    pub max_output_tokens: Option<u32>,
+    pub temperature: Option<f64>,
+    pub reasoning_effort: Option<ReasoningEffort>,
+    pub tool_choice: Option<ToolChoice>,
+    pub tool_choice_after_tool_result: Option<ToolChoice>,
+    pub cache: CachePolicy,
+    /// Tokens the model can take, if that is known.
+    pub window: Option<u64>,
+}
+
+/// Decides and remembers what was told before, so that each receipt names only what is new.
+#[derive(Debug, Default)]
+pub struct ContextPolicy {
+    reported: usize,
+    /// Bytes of the entries that were reported, so that a step costs the same late in a session.
+    reported_bytes: u64,
+    reported_preamble: bool,
+    bytes_per_token: Option<f64>,
+    last_input_tokens: Option<u64>,
+    last_cached_tokens: Option<u64>,
+    last_bytes: u64,
+}
+
+/// A request and its receipt, which lacks only the hash of the bytes that will be sent.
+pub struct Resolved {
+    pub request: ModelRequest,
+    pub receipt: ContextResolved,
+}
+
+impl ContextPolicy {
+    /// Puts the next model input together.
+    pub fn resolve(
+        &mut self,
+        conversation: &Conversation,
+        preamble: &Preamble,
+        tools: &[ToolSpec],
+        settings: &RequestSettings,
+        facts: Facts,
+    ) -> Resolved {
+        let request = ModelRequest {
+            model: settings.model.clone(),
+            system: preamble.parts.clone(),
+            messages: conversation.messages(),
+            tools: tools.to_vec(),
+            tool_choice: settings.tool_choice.clone(),
+            tool_choice_after_tool_result: settings.tool_choice_after_tool_result.clone(),
+            max_output_tokens: settings.max_output_tokens,
+            temperature: settings.temperature,
+            reasoning_effort: settings.reasoning_effort,
+            cache: settings.cache,
+            stop: Vec::new(),
+        };
+        let included = self.included(conversation, preamble, tools);
+        let bytes = self.reported_bytes + preamble_bytes(preamble) + tool_bytes(tools);
+        let receipt = ContextResolved {
+            context_id: facts.context_id,
+            model_request_no: facts.request_no,
+            included,
+            omitted: facts.omitted,
+            missing: facts.missing,
+            file_refs: facts.files,
+            policy_facts: facts.policy,
+            instruction_refs: preamble
+                .instructions
+                .iter()
+                .map(|file| FileRef {
+                    path: file.path.clone(),
+                    sha256: file.sha256.clone(),
+                    range: None,
+                })
+                .collect(),
+            budget: ContextBudget {
+                window_tokens: settings.window,
+                estimated_tokens: self.estimate(bytes),
+                last_input_tokens: self.last_input_tokens,
+                cached_tokens: self.last_cached_tokens,
+            },
+            ..ContextResolved::default()
+        };
+        self.last_bytes = bytes;
+        Resolved { request, receipt }
+    }
+
+    fn included(
+        &mut self,
+        conversation: &Conversation,
+        preamble: &Preamble,
+        tools: &[ToolSpec],
+    ) -> Vec<ContextItem> {
+        let mut included = Vec::new();
+        included.push(ContextItem {
+            source: "system".to_owned(),
+            mode: ContextMode::Full,
+            trust: Trust::System,
+            tokens: self.estimate(preamble_bytes(preamble)),
+            reason: (!self.reported_preamble).then(|| "instructions and environment".to_owned()),
+            ..ContextItem::default()
+        });
+        included.push(ContextItem {
+            source: format!("{} tools", tools.len()),
+            mode: ContextMode::Full,
+            trust: Trust::System,
+            tokens: self.estimate(tool_bytes(tools)),
+            ..ContextItem::default()
+        });
+        let items = conversation.items();
+        if self.reported > items.len() {
+            // Compaction made the conversation shorter.
+            self.reported = 0;
+            self.reported_bytes = 0;
+        }
+        let (old, new) = items.split_at(self.reported);
+        if let (Some(first), Some(last)) = (old.first(), old.last()) {
+            included.push(ContextItem {
+                source: format!("{} earlier entries of the conversation", old.len()),
+                reference: Some(format!("events {}..{}", first.sequence, last.sequence)),
+                mode: ContextMode::Full,
+                trust: Trust::ToolOutputUntrusted,
+                tokens: self.estimate(self.reported_bytes),
+                reason: Some("unchanged since the last request".to_owned()),
+            });
+        }
+        let mut new_bytes = 0;
+        for item in new {
+            let bytes = entry_bytes(&item.entry);
+            new_bytes += bytes;
+            let (source, trust, mode) = match &item.entry {
+                Entry::User { .. } => ("user", Trust::User, ContextMode::Full),
+                Entry::Summary { .. } => ("summary", Trust::System, ContextMode::Summary),
+                Entry::Step(step) if step.calls.is_empty() => {
+                    ("model", Trust::Model, ContextMode::Full)
+                }
+                Entry::Step(_) => (
+                    "model and tool observations",
+                    Trust::ToolOutputUntrusted,
+                    ContextMode::Full,
+                ),
+            };
+            included.push(ContextItem {
+                source: source.to_owned(),
+                reference: Some(format!("event {}", item.sequence)),
+                mode,
+                trust,
+                tokens: self.estimate(bytes),
+                reason: None,
+            });
+        }
+        self.reported = items.len();
+        self.reported_bytes += new_bytes;
+        self.reported_preamble = true;
+        included
+    }
+
+    /// Learns from the provider's own count.
+    pub fn counted(&mut self, input_tokens: Option<u64>, cached_tokens: Option<u64>) {
+        if let Some(tokens) = input_tokens.filter(|tokens| *tokens > 0)
+            && self.last_bytes > 0
+        {
+            let ratio = self.last_bytes as f64 / tokens as f64;
+            self.bytes_per_token = Some(ratio.clamp(1.5, 8.0));
+        }
+        self.last_input_tokens = input_tokens;
+        self.last_cached_tokens = cached_tokens;
+    }
+
+    /// Tokens of `bytes` of text: an estimate.
+    #[must_use]
+    pub fn estimate(&self, bytes: u64) -> u64 {
+        (bytes as f64 / self.bytes_per_token.unwrap_or(BYTES_PER_TOKEN)).ceil() as u64
+    }
+
+    /// An estimate for the whole conversation.
+    #[must_use]
+    pub fn conversation_tokens(&self, conversation: &Conversation) -> u64 {
+        self.estimate(self.conversation_bytes(conversation))
+    }
+
+    /// An estimate for the conversation when its first `cut` entries are replaced by a summary.
+    #[must_use]
+    pub fn tokens_after(
+        &self,
+        conversation: &Conversation,
+        cut: usize,
+        summary_bytes: usize,
+    ) -> u64 {
+        let kept: u64 = conversation
+            .items()
+            .iter()
+            .skip(cut)
+            .map(|item| entry_bytes(&item.entry))
+            .sum();
+        self.estimate(kept + summary_bytes as u64)
+    }
+
+    /// Starts the receipts over, after the conversation was replaced.
+    pub fn forget_reported(&mut self) {
+        self.reported = 0;
+        self.reported_bytes = 0;
+    }
+
+    fn conversation_bytes(&self, conversation: &Conversation) -> u64 {
+        let items = conversation.items();
+        let (known, from) = if self.reported <= items.len() {
+            (self.reported_bytes, self.reported)
+        } else {
+            (0, 0)
+        };
+        known
+            + items[from..]
+                .iter()
+                .map(|item| entry_bytes(&item.entry))
+                .sum::<u64>()
+    }
+
+    /// Whether the conversation is about to outgrow the model's window.
+    #[must_use]
+    pub fn must_compact(
+        &self,
+        conversation: &Conversation,
+        preamble: &Preamble,
+        settings: &RequestSettings,
+        compact_at: f64,
+    ) -> bool {
+        let Some(window) = settings.window else {
+            return false;
+        };
+        let items = self.conversation_bytes(conversation);
+        let estimated = self.estimate(items + preamble_bytes(preamble))
+            + u64::from(settings.max_output_tokens.unwrap_or(0));
+        estimated as f64 > window as f64 * compact_at
+    }
+}
+
+/// What the receipt holds beside the input itself.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    pub context_id: ContextId,
+    pub request_no: u64,
+    pub policy: PolicyFacts,
+    pub files: Vec<FileRef>,
+    pub omitted: Vec<ContextOmission>,
+    pub missing: Vec<MissingFact>,
+}
+
+fn preamble_bytes(preamble: &Preamble) -> u64 {
+    preamble.parts.iter().map(String::len).sum::<usize>() as u64
+}
+
+fn tool_bytes(tools: &[ToolSpec]) -> u64 {
+    tools
+        .iter()
+        .map(|tool| tool.description.len() + tool.schema.to_string().len())
+        .sum::<usize>() as u64
+}
+
+fn entry_bytes(entry: &Entry) -> u64 {
+    let bytes = match entry {
+        Entry::User { input, .. } => input.text.len() + input.images.len() * 4_000,
+        Entry::Summary { text, .. } => text.len(),
+        Entry::Step(step) => {
+            let calls = step.calls.iter().map(|call| {
+                call.name.len()
+                    + call
+                        .arguments
+                        .as_ref()
+                        .map_or(0, |arguments| arguments.to_string().len())
+                    + call.result.as_ref().map_or(0, |result| result.text.len())
+            });
+            step.text.len() + calls.sum::<usize>()
+        }
+    };
+    bytes as u64
+}

@@ -1,0 +1,382 @@
+//! The conversation as the log tells it: a fold of events into what the next model input repeats.
+//!
+//! Live, on resume and when an input is rebuilt for an audit, the same fold runs over the same
+//! events, so the bytes are the same. It takes observations only, never raw results, and it never
+//! looks at the workspace.
+
+use std::collections::HashMap;
+
+use agent_protocol::id::{ArtifactId, ModelRequestId, ToolCallId, TurnId};
+use agent_protocol::payload::conversation::{QueueOperation, QueuePolicy, TurnSubmitted};
+use agent_protocol::payload::model::{ContextCompactionCompleted, ModelCompleted};
+use agent_protocol::payload::tool::{ToolIntent, ToolObservation};
+use agent_protocol::status::Status;
+use agent_protocol::{Event, Payload};
+use agent_provider::conversation::{
+    Arguments, AssistantPart, Message, ToolCall, ToolResult, UserPart,
+};
+use agent_tool_runtime::wrapper::wrap_untrusted;
+use serde_json::Value;
+
+use crate::continuation::Continuation;
+
+/// Looks up the text of an artifact; `None` when it is missing or altered.
+pub type ArtifactText<'a> = &'a dyn Fn(&ArtifactId) -> Option<Vec<u8>>;
+
+/// What stands in place of content whose artifact is gone.
+const MISSING: &str = "[this content is no longer available: its artifact is missing]";
+
+/// The conversation so far.
+#[derive(Clone, Debug, Default)]
+pub struct Conversation {
+    items: Vec<Item>,
+    submitted: HashMap<TurnId, UserInput>,
+    calls: HashMap<ToolCallId, usize>,
+    next_note: Option<String>,
+}
+
+/// One entry of the conversation, with the event it began with.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Sequence of the first event of this entry.
+    pub sequence: u64,
+    /// What it is.
+    pub entry: Entry,
+}
+
+/// What an entry of the conversation is.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// Something the user said.
+    User {
+        turn_id: Option<TurnId>,
+        input: UserInput,
+    },
+    /// A fact sheet and summary that stand for everything before.
+    Summary { text: String, artifact: ArtifactId },
+    /// One answer of the model and what came of its calls.
+    Step(Step),
+}
+
+/// What a user said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UserInput {
+    pub text: String,
+    /// Images by their artifact, media type and bytes as a `data:` address.
+    pub images: Vec<String>,
+}
+
+/// One answer of the model.
+#[derive(Clone, Debug, Default)]
+pub struct Step {
+    pub model_request_id: ModelRequestId,
+    pub text: String,
+    pub continuation: Continuation,
+    pub calls: Vec<Call>,
+    /// Whether the answer has ended. Calls may arrive before it has.
+    pub answered: bool,
+}
+
+/// One call of an answer.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub tool_call_id: ToolCallId,
+    pub provider_call_id: String,
+    pub name: String,
+    pub arguments: Option<Value>,
+    pub result: Option<CallResult>,
+}
+
+/// What the model sees of a call.
+#[derive(Clone, Debug)]
+pub struct CallResult {
+    pub text: String,
+    pub ok: bool,
+}
+
+impl Conversation {
+    /// Takes in one event. Events that say nothing to the model change nothing.
+    pub fn apply(&mut self, event: &Event, artifact: ArtifactText<'_>) {
+        match &event.payload {
+            Payload::TurnSubmitted(submitted) => self.submit(event, submitted, artifact),
+            Payload::TurnStarted(_) => self.enter(event, event.scope.turn_id.as_ref()),
+            Payload::QueueChanged(change)
+                if change.op == QueueOperation::Started && change.policy == QueuePolicy::Steer =>
+            {
+                self.enter(event, change.queued_turn_id.as_ref());
+            }
+            Payload::ToolIntent(intent) => self.intend(event, intent, artifact),
+            Payload::ToolObservation(observation) => self.observe(event, observation, artifact),
+            Payload::ModelCompleted(completed) => self.answer(event, completed, artifact),
+            Payload::TurnFailed(failed) => {
+                self.next_note = Some(match failed.status {
+                    Status::Cancelled => {
+                        "[The turn before this one was interrupted by the user.]".to_owned()
+                    }
+                    _ => format!(
+                        "[The turn before this one did not finish: {}]",
+                        failed.message
+                    ),
+                });
+            }
+            Payload::ContextCompactionCompleted(compaction) => self.compact(compaction, artifact),
+            _ => {}
+        }
+    }
+
+    fn submit(&mut self, event: &Event, submitted: &TurnSubmitted, artifact: ArtifactText<'_>) {
+        let Some(turn_id) = event.scope.turn_id.clone() else {
+            return;
+        };
+        let text = text_or_artifact(
+            submitted.text.as_deref(),
+            submitted.input_ref.as_ref(),
+            artifact,
+        );
+        let images = submitted.input_parts.iter().filter_map(|part| {
+            let bytes = artifact(part.artifact.as_ref()?)?;
+            let media_type = part
+                .media_type
+                .as_deref()
+                .filter(|kind| kind.starts_with("image/"))?;
+            Some(crate::images::data_url(media_type, &bytes))
+        });
+        let input = UserInput {
+            text,
+            images: images.collect(),
+        };
+        self.submitted.insert(turn_id, input);
+    }
+
+    /// A submitted input enters the conversation when work on it begins.
+    fn enter(&mut self, event: &Event, turn_id: Option<&TurnId>) {
+        let Some(turn_id) = turn_id else { return };
+        let Some(mut input) = self.submitted.remove(turn_id) else {
+            return;
+        };
+        if let Some(note) = self.next_note.take() {
+            input.text = format!("{note}\n\n{}", input.text);
+        }
+        let entry = Entry::User {
+            turn_id: Some(turn_id.clone()),
+            input,
+        };
+        self.items.push(Item {
+            sequence: event.sequence,
+            entry,
+        });
+    }
+
+    fn intend(&mut self, event: &Event, intent: &ToolIntent, artifact: ArtifactText<'_>) {
+        // Calls the user makes themselves have no model request and are not part of its conversation.
+        let (Some(request), Some(call_id)) = (&intent.model_request_id, &event.scope.tool_call_id)
+        else {
+            return;
+        };
+        let arguments = intent.raw_input.clone().or_else(|| {
+            let bytes = artifact(intent.raw_input_ref.as_ref()?)?;
+            serde_json::from_slice(&bytes).ok()
+        });
+        let name = intent
+            .requested_name
+            .clone()
+            .unwrap_or_else(|| intent.tool_name.clone());
+        let provider_call_id = intent
+            .provider_call_id
+            .clone()
+            .unwrap_or_else(|| call_id.to_string());
+        let call = Call {
+            tool_call_id: call_id.clone(),
+            provider_call_id,
+            name,
+            arguments: arguments.filter(Value::is_object),
+            result: None,
+        };
+        let at = self.step_of(event.sequence, request);
+        if let Some(Entry::Step(step)) = self.items.get_mut(at).map(|item| &mut item.entry) {
+            step.calls.push(call);
+            self.calls.insert(call_id.clone(), at);
+        }
+    }
+
+    fn observe(
+        &mut self,
+        event: &Event,
+        observation: &ToolObservation,
+        artifact: ArtifactText<'_>,
+    ) {
+        let Some(call_id) = &event.scope.tool_call_id else {
+            return;
+        };
+        let Some(at) = self.calls.remove(call_id) else {
+            return;
+        };
+        let text = text_or_artifact(
+            observation.model_text.as_deref(),
+            observation.model_text_ref.as_ref(),
+            artifact,
+        );
+        let wrapped = wrap_untrusted(call_id, &observation.tool_name, &text);
+        let Some(Entry::Step(step)) = self.items.get_mut(at).map(|item| &mut item.entry) else {
+            return;
+        };
+        if let Some(call) = step
+            .calls
+            .iter_mut()
+            .find(|call| call.tool_call_id == *call_id)
+        {
+            call.result = Some(CallResult {
+                text: wrapped,
+                ok: observation.ok,
+            });
+        }
+    }
+
+    fn answer(&mut self, event: &Event, completed: &ModelCompleted, artifact: ArtifactText<'_>) {
+        let at = self.step_of(event.sequence, &completed.model_request_id);
+        let text = text_or_artifact(
+            completed.text.as_deref(),
+            completed.text_ref.as_ref(),
+            artifact,
+        );
+        let continuation = completed
+            .continuation_ref
+            .as_ref()
+            .and_then(|id| Continuation::from_bytes(&artifact(id)?))
+            .unwrap_or_default();
+        if let Some(Entry::Step(step)) = self.items.get_mut(at).map(|item| &mut item.entry) {
+            step.text = text;
+            step.continuation = continuation;
+            step.answered = true;
+        }
+    }
+
+    fn step_of(&mut self, sequence: u64, request: &ModelRequestId) -> usize {
+        let found = self.items.iter().rposition(
+            |item| matches!(&item.entry, Entry::Step(step) if step.model_request_id == *request),
+        );
+        found.unwrap_or_else(|| {
+            let step = Step {
+                model_request_id: request.clone(),
+                ..Step::default()
+            };
+            self.items.push(Item {
+                sequence,
+                entry: Entry::Step(step),
+            });
+            self.items.len() - 1
+        })
+    }
+
+    fn compact(&mut self, compaction: &ContextCompactionCompleted, artifact: ArtifactText<'_>) {
+        let text = text_or_artifact(None, Some(&compaction.summary_ref), artifact);
+        self.items
+            .retain(|item| item.sequence > compaction.up_to_sequence);
+        let entry = Entry::Summary {
+            text,
+            artifact: compaction.summary_ref.clone(),
+        };
+        self.items.insert(
+            0,
+            Item {
+                sequence: compaction.up_to_sequence,
+                entry,
+            },
+        );
+        self.calls.clear();
+        for (at, item) in self.items.iter().enumerate() {
+            if let Entry::Step(step) = &item.entry {
+                let open = step.calls.iter().filter(|call| call.result.is_none());
+                self.calls
+                    .extend(open.map(|call| (call.tool_call_id.clone(), at)));
+            }
+        }
+    }
+
+    /// The entries, oldest first.
+    #[must_use]
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// The messages of the next model input.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Message> {
+        let mut messages = Vec::with_capacity(self.items.len() * 2);
+        for item in &self.items {
+            match &item.entry {
+                Entry::User { input, .. } => {
+                    let text = std::iter::once(UserPart::Text(input.text.clone()));
+                    let images = input.images.iter().map(|url| crate::images::part(url));
+                    messages.push(Message::User(text.chain(images).collect()));
+                }
+                Entry::Summary { text, .. } => {
+                    messages.push(Message::User(vec![UserPart::Text(text.clone())]));
+                }
+                Entry::Step(step) => step.push_messages(&mut messages),
+            }
+        }
+        messages
+    }
+}
+
+impl Step {
+    fn push_messages(&self, messages: &mut Vec<Message>) {
+        // An answer that was cut off before it ended is not repeated to the model.
+        if !self.answered && self.calls.is_empty() {
+            return;
+        }
+        let mut parts = self.continuation.reasoning_parts();
+        if !self.text.is_empty() {
+            parts.push(AssistantPart::Text(self.text.clone()));
+        }
+        for (index, call) in self.calls.iter().enumerate() {
+            let arguments_text = match &call.arguments {
+                Some(arguments) => arguments.to_string(),
+                // What could not be read is not sent back: servers refuse it. The observation says
+                // what was wrong.
+                None => "{}".to_owned(),
+            };
+            parts.push(AssistantPart::ToolCall(ToolCall {
+                provider_call_id: call.provider_call_id.clone(),
+                name: call.name.clone(),
+                arguments_text,
+                arguments: Arguments::Object,
+                opaque: self.continuation.call_opaque(index),
+            }));
+        }
+        if parts.is_empty() {
+            return;
+        }
+        messages.push(Message::Assistant(parts));
+        for call in &self.calls {
+            let (text, is_error) = match &call.result {
+                Some(result) => (result.text.clone(), !result.ok),
+                None => (
+                    "[no observation was recorded for this call]".to_owned(),
+                    true,
+                ),
+            };
+            messages.push(Message::ToolResult(ToolResult {
+                provider_call_id: call.provider_call_id.clone(),
+                name: call.name.clone(),
+                text,
+                is_error,
+            }));
+        }
+    }
+}
+
+fn text_or_artifact(
+    text: Option<&str>,
+    reference: Option<&ArtifactId>,
+    artifact: ArtifactText<'_>,
+) -> String {
+    match (text, reference) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(id)) => artifact(id)
+            .and_then(|bytes| String::from_utf8(bytes).ok())
+            .unwrap_or_else(|| MISSING.to_owned()),
+        (None, None) => String::new(),
+    }
+}

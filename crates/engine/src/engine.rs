@@ -1,0 +1,416 @@
+//! The engine: one session, its models, its tools, and the fold of everything that happened.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use agent_protocol::id::{ArtifactId, ContextId, Id, ModelRequestId, StepId, ThreadId, TurnId};
+use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::payload::model::PolicyFacts;
+use agent_protocol::payload::tool::{CatalogEntry, CatalogPolicy};
+use agent_protocol::payload::{ArtifactRef, Usage};
+use agent_protocol::status::Mode;
+use agent_protocol::{Payload, Refs, Scope, Timestamp};
+use agent_provider::conversation::ToolSpec;
+use agent_session::Appended;
+use agent_tool_runtime::{
+    Authority, BatchReport, Cancel, Journal, JournalError, Pipeline, ToolIntent,
+};
+
+use crate::context::{ContextPolicy, Facts, Resolved};
+use crate::control::Control;
+use crate::exchange::{Answer, Exchange, ExchangeError};
+use crate::interrupt::Interrupt;
+use crate::limits::Patience;
+use crate::live::Live;
+use crate::model::Model;
+use crate::prompt::Preamble;
+use crate::state::SessionState;
+
+/// The engine cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Everything an engine is made of; put together by the binary.
+pub struct Parts {
+    pub journal: Arc<dyn Journal>,
+    /// Every event of the session from now on, in order.
+    pub events: Receiver<Arc<Appended>>,
+    pub tools: Pipeline,
+    /// Decides what may start; the same one the pipeline asks.
+    pub authority: Arc<dyn Authority>,
+    /// In order of preference; never empty.
+    pub models: Vec<Model>,
+    pub preamble: Preamble,
+    pub state: SessionState,
+    pub control: Arc<Control>,
+    pub live: Arc<dyn Live>,
+    pub thread_id: ThreadId,
+    pub settings: Settings,
+}
+
+/// What the user decided about how the engine works.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Keep the exact bytes of every model input as an artifact.
+    pub keep_inputs: bool,
+    /// The sandbox in words, for the receipt.
+    pub sandbox: String,
+    pub patience: Patience,
+    /// The share of the window after which history is compacted.
+    pub compact_at: f64,
+}
+
+/// One session at work.
+pub struct Engine {
+    parts: Parts,
+    policy: ContextPolicy,
+    model: usize,
+    scope: Scope,
+    tools: Vec<ToolSpec>,
+    catalog: Option<ArtifactId>,
+    preamble: Option<ArtifactId>,
+    last_request: Option<ModelRequestId>,
+    last_sequence: u64,
+    turn_started: Timestamp,
+}
+
+/// A request that is ready to be sent.
+pub(crate) struct Prepared {
+    pub(crate) resolved: Resolved,
+}
+
+impl Prepared {
+    pub(crate) fn estimated_tokens(&self) -> u64 {
+        self.resolved.receipt.budget.estimated_tokens
+    }
+}
+
+impl Engine {
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let scope = Scope {
+            thread_id: Some(parts.thread_id.clone()),
+            ..Scope::default()
+        };
+        let turn_started = parts.journal.now();
+        Self {
+            policy: ContextPolicy::default(),
+            model: 0,
+            scope,
+            tools: Vec::new(),
+            catalog: None,
+            preamble: None,
+            last_request: None,
+            last_sequence: 0,
+            turn_started,
+            parts,
+        }
+    }
+
+    /// The fold of everything so far.
+    #[must_use]
+    pub fn state(&self) -> &SessionState {
+        &self.parts.state
+    }
+
+    /// The ceiling in force.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.parts.authority.mode()
+    }
+
+    /// The way in, for other threads.
+    #[must_use]
+    pub fn control(&self) -> &Arc<Control> {
+        &self.parts.control
+    }
+
+    pub(crate) fn patience(&self) -> Patience {
+        self.parts.settings.patience
+    }
+
+    pub(crate) fn model(&self) -> Model {
+        self.parts.models[self.model].clone()
+    }
+
+    pub(crate) fn next_model(&mut self) -> bool {
+        let more = self.model + 1 < self.parts.models.len();
+        if more {
+            self.model += 1;
+        }
+        more
+    }
+
+    pub(crate) fn mint<I: Id>(&self) -> I {
+        self.parts.journal.ids().mint()
+    }
+
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn thread_scope(&self) -> Scope {
+        Scope {
+            thread_id: Some(self.parts.thread_id.clone()),
+            ..Scope::default()
+        }
+    }
+
+    pub(crate) fn begin(&mut self, turn_id: &TurnId, interrupt: &Interrupt) {
+        self.parts.control.turn_runs(turn_id, interrupt);
+        self.scope = Scope {
+            turn_id: Some(turn_id.clone()),
+            ..self.thread_scope()
+        };
+        self.turn_started = self.parts.journal.now();
+        self.model = 0;
+    }
+
+    pub(crate) fn ended(&self) {
+        self.parts.control.turn_ended();
+    }
+
+    pub(crate) fn new_step(&mut self) {
+        self.scope.step_id = Some(self.mint::<StepId>());
+    }
+
+    pub(crate) fn turn_elapsed_ms(&self) -> u64 {
+        self.parts.journal.now().millis_since(self.turn_started)
+    }
+
+    pub(crate) fn last_request(&self) -> Option<&ModelRequestId> {
+        self.last_request.as_ref()
+    }
+
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.last_sequence
+    }
+
+    pub(crate) fn append(
+        &mut self,
+        payload: impl Into<Payload>,
+        refs: Refs,
+    ) -> Result<Payload, EngineError> {
+        let scope = self.scope.clone();
+        self.append_in(&scope, payload, refs)
+    }
+
+    /// Appends an event and returns it as it was written, masked.
+    pub(crate) fn append_in(
+        &mut self,
+        scope: &Scope,
+        payload: impl Into<Payload>,
+        refs: Refs,
+    ) -> Result<Payload, EngineError> {
+        let recorded = self.parts.journal.append(scope, payload.into(), refs)?;
+        self.catch_up();
+        Ok(recorded.payload)
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), EngineError> {
+        Ok(self.parts.journal.sync()?)
+    }
+
+    /// Takes in every event that was written since the last time.
+    pub(crate) fn catch_up(&mut self) {
+        let journal = Arc::clone(&self.parts.journal);
+        let read = move |id: &ArtifactId| read_artifact(journal.as_ref(), id);
+        while let Ok(appended) = self.parts.events.try_recv() {
+            self.last_sequence = appended.event.sequence;
+            self.parts.state.apply(&appended.event, &read);
+        }
+    }
+
+    pub(crate) fn put_artifact(
+        &self,
+        kind: ArtifactKind,
+        media_type: &str,
+        bytes: &[u8],
+    ) -> Result<ArtifactRef, EngineError> {
+        Ok(self
+            .parts
+            .journal
+            .put_artifact(&self.scope, kind, media_type, bytes, "engine")?)
+    }
+
+    pub(crate) fn text_or_artifact(
+        &self,
+        text: String,
+    ) -> Result<(Option<String>, Option<ArtifactId>), EngineError> {
+        Ok(self.parts.control.text_or_artifact(&self.scope, text)?)
+    }
+
+    /// Records the tool menu when it changed, and keeps what the model sees of it.
+    pub(crate) fn resolve_catalog(&mut self) -> Result<(), EngineError> {
+        let scope = self.scope.clone();
+        let resolved = self.parts.tools.resolve_catalogue(&scope)?;
+        self.catch_up();
+        self.tools = self
+            .parts
+            .tools
+            .catalogue()
+            .into_iter()
+            .filter(|entry| entry.policy != CatalogPolicy::Unavailable)
+            .map(tool_spec)
+            .collect();
+        self.catalog = Some(resolved.catalog_ref);
+        if self.preamble.is_none() {
+            let bytes = self.parts.preamble.to_bytes();
+            let kept = self.put_artifact(ArtifactKind::Other, "application/json", &bytes)?;
+            self.preamble = Some(kept.artifact_id);
+        }
+        Ok(())
+    }
+
+    /// Inputs that shall join the running turn do so here, between two requests.
+    pub(crate) fn steer(&mut self) -> Result<(), EngineError> {
+        self.parts.control.take_steering(&self.scope)?;
+        self.catch_up();
+        Ok(())
+    }
+
+    pub(crate) fn must_compact(&self) -> bool {
+        let settings = &self.parts.models[self.model].settings;
+        self.policy.must_compact(
+            &self.parts.state.conversation,
+            &self.parts.preamble,
+            settings,
+            self.parts.settings.compact_at,
+        )
+    }
+
+    pub(crate) fn estimated_tokens(&self) -> u64 {
+        self.policy
+            .conversation_tokens(&self.parts.state.conversation)
+    }
+
+    pub(crate) fn estimated_after(&self, cut: usize, summary_bytes: usize) -> u64 {
+        self.policy
+            .tokens_after(&self.parts.state.conversation, cut, summary_bytes)
+    }
+
+    pub(crate) fn forget_reported(&mut self) {
+        self.policy.forget_reported();
+    }
+
+    pub(crate) fn counted(&mut self, usage: &Usage) {
+        self.policy.counted(usage.input, usage.cached_input);
+    }
+
+    /// Decides what the next model input holds.
+    pub(crate) fn prepare(&mut self) -> Result<Prepared, EngineError> {
+        self.catch_up();
+        let facts = Facts {
+            context_id: self.mint::<ContextId>(),
+            request_no: self.parts.state.requests + 1,
+            policy: PolicyFacts {
+                mode: self.mode().as_str().to_owned(),
+                sandbox: self.parts.settings.sandbox.clone(),
+                on_ask: Some(self.parts.control.desk().on_ask().as_str().to_owned()),
+            },
+            files: self.parts.state.take_new_files(),
+            ..Facts::default()
+        };
+        let settings = &self.parts.models[self.model].settings;
+        let resolved = self.policy.resolve(
+            &self.parts.state.conversation,
+            &self.parts.preamble,
+            &self.tools,
+            settings,
+            facts,
+        );
+        Ok(Prepared { resolved })
+    }
+
+    /// Asks the model and records the exchange.
+    pub(crate) async fn ask(
+        &mut self,
+        mut prepared: Prepared,
+        larger_output: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Answer, ExchangeError> {
+        if larger_output {
+            let limit = prepared.resolved.request.max_output_tokens.unwrap_or(0);
+            prepared.resolved.request.max_output_tokens = Some(limit.saturating_mul(4).max(32_000));
+        }
+        let model_request_id: ModelRequestId = self.mint();
+        self.last_request = Some(model_request_id.clone());
+        self.exchange(prepared, model_request_id, interrupt).await
+    }
+
+    /// Asks the model something that is not part of the conversation.
+    pub(crate) async fn ask_aside(
+        &mut self,
+        prepared: Prepared,
+        interrupt: &Interrupt,
+    ) -> Result<Answer, ExchangeError> {
+        let model_request_id: ModelRequestId = self.mint();
+        self.exchange(prepared, model_request_id, interrupt).await
+    }
+
+    async fn exchange(
+        &mut self,
+        prepared: Prepared,
+        model_request_id: ModelRequestId,
+        interrupt: &Interrupt,
+    ) -> Result<Answer, ExchangeError> {
+        let model = self.model();
+        let Resolved { request, receipt } = prepared.resolved;
+        let exchange = Exchange {
+            journal: self.parts.journal.as_ref(),
+            live: self.parts.live.as_ref(),
+            scope: self.scope.clone(),
+            request_no: receipt.model_request_no,
+            model_request_id,
+            context_id: receipt.context_id.clone(),
+            catalog: self.catalog.clone(),
+            preamble: self.preamble.clone(),
+            keep_input: self.parts.settings.keep_inputs,
+            receipt,
+        };
+        let answer = exchange
+            .run(model.provider.as_ref(), &request, interrupt.token())
+            .await;
+        self.catch_up();
+        answer
+    }
+
+    /// Runs calls through the tool runtime. Tools are threads of their own; this one waits.
+    pub(crate) fn run_batch(
+        &mut self,
+        intents: Vec<ToolIntent>,
+        cancel: &Cancel,
+    ) -> Result<BatchReport, EngineError> {
+        let scope = self.scope.clone();
+        let tools = self.parts.tools.clone();
+        let report = tokio::task::block_in_place(|| tools.run(scope, cancel, intents))?;
+        self.catch_up();
+        Ok(report)
+    }
+}
+
+/// A tool as the model sees it.
+pub(crate) fn tool_spec(entry: CatalogEntry) -> ToolSpec {
+    ToolSpec {
+        name: entry.tool_name,
+        description: entry.description.unwrap_or_default(),
+        schema: entry.input_schema.unwrap_or_default(),
+    }
+}
+
+fn read_artifact(journal: &dyn Journal, id: &ArtifactId) -> Option<Vec<u8>> {
+    use std::io::Read as _;
+    /// More than any text the conversation holds; an artifact beyond it was not written by us.
+    const LIMIT: u64 = 64 << 20;
+    let mut bytes = Vec::new();
+    journal
+        .open_artifact(id)
+        .ok()?
+        .take(LIMIT)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    Some(bytes)
+}

@@ -1,0 +1,58 @@
+//! Stopping a turn: one handle that reaches the model stream and the tools at once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent_tool_runtime::{Cancel, CancelReason};
+use tokio_util::sync::CancellationToken;
+
+/// Why a turn is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterruptReason {
+    /// The user does not want it any more.
+    User,
+    /// Its time is over.
+    Timeout,
+    /// The program was told to end.
+    Terminated,
+}
+
+/// Raised once; the first reason stays. Clones are the same handle.
+#[derive(Clone, Default)]
+pub struct Interrupt {
+    token: CancellationToken,
+    cancel: Cancel,
+    reason: Arc<Mutex<Option<InterruptReason>>>,
+}
+
+impl Interrupt {
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stops what runs: the connection to the model is closed, tools are cancelled.
+    pub fn raise(&self, reason: InterruptReason) {
+        let mut first = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(reason);
+        drop(first);
+        self.token.cancel();
+        self.cancel.raise(match reason {
+            InterruptReason::Timeout => CancelReason::Timeout,
+            InterruptReason::User | InterruptReason::Terminated => CancelReason::Interrupted,
+        });
+    }
+
+    /// Why it was raised, if it was.
+    #[must_use]
+    pub fn reason(&self) -> Option<InterruptReason> {
+        *self.reason.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn token(&self) -> &CancellationToken {
+        &self.token
+    }
+
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+}

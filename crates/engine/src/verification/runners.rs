@@ -1,0 +1,316 @@
+//! Which commands verify something.
+
+/// What a recognised command checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runner {
+    /// Named in the configuration.
+    Configured,
+    /// Runs tests.
+    Tests,
+    /// Builds or type-checks.
+    Build,
+    /// Lints or checks formatting.
+    Lint,
+}
+
+/// Recognises a command by its words. `configured` holds patterns in the syntax of bash rules: literal
+/// words, `*` inside a word stays inside it, a final `*` stands for any further words.
+#[must_use]
+pub fn recognise(words: &[String], configured: &[Vec<String>]) -> Option<Runner> {
+    if configured.iter().any(|pattern| covers(pattern, words)) {
+        return Some(Runner::Configured);
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (program, arguments) = words.split_first()?;
+    let program = program.rsplit('/').next().unwrap_or(program);
+    known(program, arguments)
+}
+
+/// Options that only print something make the run no verification.
+const PRINTS_ONLY: &[&str] = &[
+    "--help",
+    "-h",
+    "--version",
+    "-V",
+    "--list",
+    "--collect-only",
+    "--listTests",
+    "--dry-run",
+    "-n",
+    "--no-run",
+    "--showConfig",
+];
+
+fn known(program: &str, arguments: &[&str]) -> Option<Runner> {
+    use Runner::{Build, Lint, Tests};
+    let prints_only = |exceptions: &[&str]| {
+        arguments
+            .iter()
+            .any(|word| PRINTS_ONLY.contains(word) && !exceptions.contains(word))
+    };
+    let first = arguments
+        .iter()
+        .find(|word| !word.starts_with(['-', '+']))
+        .copied()
+        .unwrap_or("");
+    let runner = match (program, first) {
+        ("cargo", "test" | "t" | "nextest") => Tests,
+        ("cargo", "build" | "b" | "check" | "c") => Build,
+        ("cargo", "clippy" | "fmt") => Lint,
+        ("npm" | "pnpm" | "yarn" | "bun", "test" | "t" | "tst") => Tests,
+        ("npm" | "pnpm" | "yarn" | "bun", "run" | "run-script") => match script_name(arguments)? {
+            name if name.starts_with("test") => Tests,
+            name if name.starts_with("build") || name.starts_with("typecheck") => Build,
+            name if name.starts_with("lint") => Lint,
+            _ => return None,
+        },
+        ("npx" | "bunx", "jest" | "vitest" | "mocha") => Tests,
+        ("npx" | "bunx", "tsc") => Build,
+        ("npx" | "bunx", "eslint") => Lint,
+        ("python" | "python3", _) => python(arguments)?,
+        ("uv" | "poetry" | "hatch" | "pipenv", "run") => {
+            let at = arguments.iter().position(|word| *word == "run")? + 1;
+            let (inner, rest) = arguments.get(at..)?.split_first()?;
+            return known(inner, rest);
+        }
+        ("bundle", "exec") => {
+            let (inner, rest) = arguments.get(1..)?.split_first()?;
+            return known(inner, rest);
+        }
+        (
+            "pytest" | "py.test" | "tox" | "nox" | "jest" | "vitest" | "mocha" | "ava" | "rspec"
+            | "phpunit" | "ctest" | "prove" | "bats" | "ginkgo" | "gotestsum" | "nosetests",
+            _,
+        ) => Tests,
+        ("tsc" | "mypy" | "pyright", _) => Build,
+        ("ruff", "check")
+        | ("eslint" | "flake8" | "pylint" | "golangci-lint" | "shellcheck", _) => Lint,
+        ("go", "test") => Tests,
+        ("go", "build" | "vet") => Build,
+        ("make" | "gmake", _) => make(arguments)?,
+        ("ninja" | "meson" | "just" | "task" | "rake", "test" | "check" | "spec") => Tests,
+        ("mvn" | "mvnw" | "gradle" | "gradlew", _) => java(arguments)?,
+        (
+            "dotnet" | "swift" | "mix" | "zig" | "deno" | "sbt" | "stack" | "cabal" | "dune"
+            | "elixir" | "flutter" | "dart" | "bazel",
+            "test",
+        ) => Tests,
+        ("dotnet" | "swift" | "zig" | "bazel", "build") => Build,
+        ("node", _) if arguments.contains(&"--test") => Tests,
+        ("sh" | "bash" | "dash" | "zsh", script)
+            if names_test(script) && !arguments.contains(&"-c") =>
+        {
+            Tests
+        }
+        _ if names_test(program)
+            && (program.ends_with(".sh")
+                || program.starts_with("run-tests")
+                || program.starts_with("run_tests")) =>
+        {
+            Tests
+        }
+        _ => return None,
+    };
+    // `make -n` prints; `pytest -n 4` and `ctest -n` run.
+    let exceptions: &[&str] = if matches!(program, "make" | "gmake" | "just") {
+        &[]
+    } else {
+        &["-n"]
+    };
+    (!prints_only(exceptions)).then_some(runner)
+}
+
+fn script_name<'a>(arguments: &[&'a str]) -> Option<&'a str> {
+    let at = arguments
+        .iter()
+        .position(|word| *word == "run" || *word == "run-script")?;
+    arguments
+        .get(at + 1..)?
+        .iter()
+        .find(|word| !word.starts_with('-'))
+        .copied()
+}
+
+fn python(arguments: &[&str]) -> Option<Runner> {
+    let module = arguments
+        .windows(2)
+        .find(|pair| pair[0] == "-m")
+        .map(|pair| pair[1]);
+    match module {
+        Some("pytest" | "unittest" | "nose2" | "tox") => Some(Runner::Tests),
+        Some("mypy") => Some(Runner::Build),
+        Some(_) => None,
+        None => {
+            let script = arguments.iter().find(|word| !word.starts_with('-'))?;
+            let manage = script.ends_with("manage.py") && arguments.contains(&"test");
+            (names_test(script) || manage).then_some(Runner::Tests)
+        }
+    }
+}
+
+fn make(arguments: &[&str]) -> Option<Runner> {
+    let targets = || {
+        arguments
+            .iter()
+            .filter(|word| !word.starts_with('-') && !word.contains('='))
+    };
+    let tests = targets().any(|target| {
+        matches!(*target, "check" | "spec")
+            || target.starts_with("test")
+            || target.ends_with("-test")
+            || target.ends_with("-tests")
+    });
+    if tests {
+        return Some(Runner::Tests);
+    }
+    if targets().any(|target| target.starts_with("lint")) {
+        return Some(Runner::Lint);
+    }
+    let builds =
+        targets().next().is_none() || targets().any(|target| matches!(*target, "all" | "build"));
+    builds.then_some(Runner::Build)
+}
+
+fn java(arguments: &[&str]) -> Option<Runner> {
+    let goal = |names: &[&str]| {
+        arguments
+            .iter()
+            .any(|word| names.contains(&word.rsplit(':').next().unwrap_or(word)))
+    };
+    if goal(&["test", "verify", "check", "install", "integration-test"]) {
+        Some(Runner::Tests)
+    } else if goal(&["compile", "build", "package", "assemble"]) {
+        Some(Runner::Build)
+    } else {
+        None
+    }
+}
+
+/// Whether a script's file name says that it tests: `test.sh`, `run-tests`, `tests/unit_test.py`.
+fn names_test(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.split(|character: char| !character.is_ascii_alphanumeric())
+        .any(|word| {
+            matches!(
+                word.to_ascii_lowercase().as_str(),
+                "test" | "tests" | "spec" | "specs" | "check"
+            )
+        })
+}
+
+fn covers(pattern: &[String], words: &[String]) -> bool {
+    let (fixed, open) = match pattern.split_last() {
+        Some((last, rest)) if last == "*" => (rest, true),
+        _ => (pattern, false),
+    };
+    let long_enough = if open {
+        words.len() >= fixed.len()
+    } else {
+        words.len() == fixed.len()
+    };
+    !pattern.is_empty()
+        && long_enough
+        && fixed
+            .iter()
+            .zip(words)
+            .all(|(pattern, word)| word_matches(pattern, word))
+}
+
+fn word_matches(pattern: &str, word: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(first) = parts.next() else {
+        return false;
+    };
+    let Some(mut rest) = word.strip_prefix(first) else {
+        return false;
+    };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
+    for part in middle {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.len() >= last.len() && rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(command: &str, expected: Option<Runner>) {
+        let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+        let configured = [vec!["./ci".to_owned(), "fast*".to_owned(), "*".to_owned()]];
+        assert_eq!(recognise(&words, &configured), expected, "{command}");
+    }
+
+    #[test]
+    fn runners_are_known_by_their_words() {
+        for tests in [
+            "cargo test",
+            "cargo +nightly test -p a",
+            "cargo nextest run",
+            "npm test",
+            "npm run test:unit",
+            "pnpm -s test",
+            "yarn test",
+            "pytest -n 4 -q",
+            "python3 -m pytest",
+            "python -m unittest discover",
+            "python manage.py test",
+            "go test ./...",
+            "make test",
+            "make -j2 check",
+            "ctest",
+            "mvn -q test",
+            "./gradlew :app:check",
+            "npx jest",
+            "rspec",
+            "sh test.sh",
+            "bash scripts/run-tests.sh",
+            "./test.sh",
+            "uv run pytest",
+            "bundle exec rspec",
+            "node --test",
+            "dotnet test",
+            "mix test",
+            "python tests/test_sum.py",
+        ] {
+            check(tests, Some(Runner::Tests));
+        }
+        check("cargo build --release", Some(Runner::Build));
+        check("make", Some(Runner::Build));
+        check("npx tsc --noEmit", Some(Runner::Build));
+        check("cargo clippy", Some(Runner::Lint));
+        check("npm run lint", Some(Runner::Lint));
+        check("./ci fast-tests --all", Some(Runner::Configured));
+    }
+
+    #[test]
+    fn looking_is_not_verifying() {
+        for other in [
+            "cargo test --help",
+            "cargo test --no-run",
+            "pytest --collect-only",
+            "make -n test",
+            "npm run start",
+            "cat test.sh",
+            "sh -c test",
+            "echo cargo test",
+            "git status",
+            "python script.py",
+            "ls tests",
+            "npm install",
+            "./ci slow",
+            "cargo metadata",
+            "bash deploy.sh",
+            "latest.sh",
+            "make clean",
+        ] {
+            check(other, None);
+        }
+    }
+}
