@@ -63,3 +63,34 @@ fn a_missing_shell_is_named() {
     let report = run.finish().expect_code(1).json();
     assert_eq!(check(&report, "programs")["status"], "failed");
 }
+
+#[test]
+fn a_missing_key_is_named_by_its_variable() {
+    let project = TestProject::new();
+    project.write_home("config.toml", "model = \"anthropic/some-model\"\n");
+    let report = agent(&project, &["doctor", "--json"])
+        .finish()
+        .expect_code(1)
+        .json();
+    let hint = check(&report, "model")["hint"].as_str().unwrap();
+    assert!(hint.contains("ANTHROPIC_API_KEY"), "{hint}");
+
+    let run = agent(&project, &["doctor", "--json"]).env("ANTHROPIC_API_KEY", "very-secret");
+    let run = run.finish().expect_code(0);
+    assert_eq!(check(&run.json(), "model")["status"], "ok");
+    assert!(!run.stdout().contains("very-secret"));
+}
+
+#[test]
+fn an_unknown_provider_is_a_finding() {
+    let project = TestProject::new();
+    project.write_home("config.toml", "model = \"nobody/some-model\"\n");
+    let report = agent(&project, &["doctor", "--json"])
+        .finish()
+        .expect_code(1)
+        .json();
+    assert_eq!(
+        check(&report, "model")["message"],
+        "there is no provider `nobody`"
+    );
+}

@@ -4,6 +4,8 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use agent_provider::config::{key_is_optional, key_variables};
+use agent_provider::{Found, ModelRef, resolve_endpoint};
 use anyhow::Context as _;
 use clap::Args;
 use nix::sys::statvfs::statvfs;
@@ -16,6 +18,7 @@ use crate::config::trust::Trust;
 use crate::config::{self, Config, FileState, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::host::Environment;
 use crate::output::{Tone, human_bytes, visible};
 
 /// Check what a session needs on this machine
@@ -97,7 +100,7 @@ pub(crate) fn run(arguments: &DoctorArgs, app: &App) -> Result<Exit, Failure> {
     match config::load(&app.host, &app.project, &SettingArgs::default()) {
         Ok(config) => {
             checks.push(settings(&config));
-            checks.push(model(&config));
+            checks.push(model(&config, &app.host.environment));
         }
         Err(failure) => {
             let chain: Vec<String> = failure.error.chain().map(ToString::to_string).collect();
@@ -231,13 +234,43 @@ fn settings(config: &Config) -> Check {
     }
 }
 
-fn model(config: &Config) -> Check {
-    match &config.model.default {
-        Some(model) => Check::ok("model", format!("`{}`", model.value)),
-        None => Check::warning(
+fn model(config: &Config, environment: &Environment) -> Check {
+    let Some(model) = &config.model.default else {
+        return Check::warning(
             "model",
             "no model is set",
             "set `model = \"provider/name\"` in your settings file (`agent config path`)",
+        );
+    };
+    let asked = match ModelRef::parse(&model.value) {
+        Ok(asked) => asked,
+        Err(error) => {
+            let hint = "write it as `provider/name`, for example `ollama/qwen3-coder`";
+            return Check::failed("model", error.to_string(), hint);
+        }
+    };
+    let own = config.providers.get(&asked.provider);
+    let own = own.map(|settings| settings.config());
+    if let Err(error) = resolve_endpoint(&asked.provider, own.as_ref(), Found::default()) {
+        let hint = "`agent config show --origin` says where the model was chosen";
+        return Check::failed("model", error.to_string(), hint);
+    }
+    let variables = key_variables(&asked.provider, own.as_ref());
+    let elsewhere = own
+        .as_ref()
+        .is_some_and(|own| own.api_key_file.is_some() || own.api_key_cmd.is_some());
+    let set = variables
+        .iter()
+        .find(|name| environment.get(name).is_some());
+    match set {
+        Some(name) => Check::ok("model", format!("`{}`, key in {name}", model.value)),
+        None if elsewhere || key_is_optional(&asked.provider, own.as_ref()) => {
+            Check::ok("model", format!("`{}`", model.value))
+        }
+        None => Check::failed(
+            "model",
+            format!("`{}` needs a key", model.value),
+            format!("set the variable {}", variables.join(" or ")),
         ),
     }
 }

@@ -11,6 +11,7 @@
 mod file;
 mod origin;
 mod overrides;
+mod providers;
 mod section;
 pub(crate) mod sections;
 mod suggest;
@@ -20,7 +21,7 @@ pub(crate) mod trust;
 mod units;
 mod values;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,18 +34,17 @@ pub(crate) use origin::{Layer, Origin, Place};
 pub(crate) use overrides::SettingArgs;
 pub(crate) use section::{Note, Shown};
 
+use providers::ProviderSettings;
 use section::Resolver;
 use sections::{
-    ConfigFile, Context, Limits, Model, ModelFacts, Permissions, Provider, Redaction, Retention,
-    Sandbox, Ui, Verification,
+    Context, Limits, Model, Permissions, Redaction, Retention, Sandbox, Ui, Verification,
 };
 use trust::{Trust, TrustStore};
 
 /// All settings, after all layers.
 pub(crate) struct Config {
     pub(crate) model: Model,
-    pub(crate) providers: BTreeMap<String, Provider>,
-    pub(crate) models: BTreeMap<String, ModelFacts>,
+    pub(crate) providers: BTreeMap<String, ProviderSettings>,
     pub(crate) permissions: Permissions,
     pub(crate) sandbox: Sandbox,
     pub(crate) verification: Verification,
@@ -139,31 +139,11 @@ impl Config {
             layers,
             notes: Vec::new(),
         };
-        let names = |keys: fn(&ConfigFile) -> Vec<&String>| -> BTreeSet<String> {
-            let all = layers.iter().flat_map(|layer| keys(&layer.values));
-            all.cloned().collect()
-        };
         let on = &mut resolver;
-        let providers = names(|file| file.providers.keys().collect())
-            .into_iter()
-            .map(|name| {
-                let prefix = format!("providers.{}", key_part(&name));
-                let found = Provider::resolve(on, &prefix, |file| file.providers.get(&name));
-                (name, found)
-            })
-            .collect();
-        let models = names(|file| file.models.keys().collect())
-            .into_iter()
-            .map(|name| {
-                let prefix = format!("models.{}", key_part(&name));
-                let found = ModelFacts::resolve(on, &prefix, |file| file.models.get(&name));
-                (name, found)
-            })
-            .collect();
+        let providers = providers::resolve(on);
         Self {
             model: Model::resolve(on, "model", |file| Some(&file.model)),
             providers,
-            models,
             permissions: Permissions::resolve(on, "permissions", |file| Some(&file.permissions)),
             sandbox: Sandbox::resolve(on, "sandbox", |file| Some(&file.sandbox)),
             verification: Verification::resolve(on, "verification", |file| {
@@ -184,10 +164,7 @@ impl Config {
         let mut shown = Vec::new();
         self.model.shown("model", &mut shown);
         for (name, provider) in &self.providers {
-            provider.shown(&format!("providers.{}", key_part(name)), &mut shown);
-        }
-        for (name, facts) in &self.models {
-            facts.shown(&format!("models.{}", key_part(name)), &mut shown);
+            provider.shown(name, &mut shown);
         }
         self.permissions.shown("permissions", &mut shown);
         self.sandbox.shown("sandbox", &mut shown);
@@ -198,15 +175,5 @@ impl Config {
         self.context.shown("context", &mut shown);
         self.ui.shown("ui", &mut shown);
         shown
-    }
-}
-
-/// A name as one part of a dotted key: quoted where TOML wants it quoted.
-fn key_part(name: &str) -> String {
-    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if !name.is_empty() && name.bytes().all(bare) {
-        name.to_owned()
-    } else {
-        toml::Value::String(name.to_owned()).to_string()
     }
 }

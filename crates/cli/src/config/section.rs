@@ -172,7 +172,8 @@ impl<'a> Resolver<'a> {
 }
 
 /// Declares a section twice: as a file may say it, and as it comes out of all layers. The guard
-/// after each key says what a project file may do to it.
+/// after each key says what a project file may do to it. `tables` are sections by name inside this
+/// one, which are resolved on their own.
 macro_rules! section {
     (
         $(#[$meta:meta])*
@@ -180,6 +181,7 @@ macro_rules! section {
             $(values { $($(#[$vm:meta])* $value:ident: $vt:ty = $default:expr, $vg:expr;)* })?
             $(optional { $($(#[$om:meta])* $option:ident: $ot:ty, $og:expr;)* })?
             $(lists { $($(#[$lm:meta])* $list:ident: $lt:ty, $lg:expr;)* })?
+            $(tables { $($table:ident: $tt:ty;)* })?
         }
     ) => {
         $(#[$meta])*
@@ -197,6 +199,7 @@ macro_rules! section {
             $($(pub(crate) $value: Option<Spanned<$vt>>,)*)?
             $($(pub(crate) $option: Option<Spanned<$ot>>,)*)?
             $($(pub(crate) $list: Vec<Spanned<$lt>>,)*)?
+            $($(pub(crate) $table: BTreeMap<String, $tt>,)*)?
         }
 
         impl $name {

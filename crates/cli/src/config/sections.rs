@@ -2,6 +2,7 @@
 //! `.agent-example/config.toml` shows them all; a test compares.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use agent_protocol::status::Mode;
 use serde::Deserialize;
@@ -10,7 +11,7 @@ use toml::Spanned;
 use super::origin::Setting;
 use super::section::{FromWord, Guard, Resolver, Shown, section, word_or_table};
 use super::units::{Size, Span};
-use super::values::{Dialect, Headers, Rule, SandboxMode, Theme};
+use super::values::{AfterToolResult, Dialect, Headers, Rule, SandboxMode, Theme};
 
 /// One layer as it is written.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -19,7 +20,6 @@ pub(crate) struct ConfigFile {
     #[serde(deserialize_with = "word_or_table")]
     pub(crate) model: ModelFile,
     pub(crate) providers: BTreeMap<String, ProviderFile>,
-    pub(crate) models: BTreeMap<String, ModelFactsFile>,
     pub(crate) permissions: PermissionsFile,
     #[serde(deserialize_with = "word_or_table")]
     pub(crate) sandbox: SandboxFile,
@@ -56,15 +56,30 @@ section! {
         optional {
             dialect: Dialect, Guard::Never;
             base_url: String, Guard::Never;
-            /// The variable that holds the key; the key itself is never in a file.
+            /// The variable that holds the key; the key itself is never in this file.
             api_key_env: String, Guard::Never;
+            /// A file that holds the key.
+            api_key_file: PathBuf, Guard::Never;
+            /// A command that prints the key: the program and its arguments.
+            api_key_cmd: Vec<String>, Guard::Never;
             headers: Headers, Guard::Never;
-            /// The transcript a `scripted` provider plays.
-            script: String, Guard::Never;
-            connect_timeout: Span, Guard::Never;
-            first_byte_timeout: Span, Guard::Never;
-            idle_timeout: Span, Guard::Never;
+            /// Headers whose values are in variables.
+            env_headers: BTreeMap<String, String>, Guard::Never;
+            /// The server whose habits this one has.
+            quirks: String, Guard::Never;
+            /// What a `scripted` provider plays.
+            transcript: PathBuf, Guard::Never;
+            connect_timeout_ms: u64, Guard::Never;
+            first_byte_timeout_ms: u64, Guard::Never;
+            idle_timeout_ms: u64, Guard::Never;
             max_attempts: u32, Guard::Never;
+            /// No attempt starts later than this after the first.
+            max_retry_ms: u64, Guard::Never;
+            /// `none` or `auto`.
+            tool_choice_after_tool_result: AfterToolResult, Guard::Never;
+        }
+        tables {
+            models: ModelFactsFile;
         }
     }
 }
@@ -74,13 +89,15 @@ section! {
     /// dollars per million tokens.
     ModelFacts from ModelFactsFile {
         optional {
-            context_window: u64, Guard::Trusted;
-            max_output_tokens: u64, Guard::Trusted;
-            input_price: f64, Guard::Trusted;
-            cached_input_price: f64, Guard::Trusted;
-            output_price: f64, Guard::Trusted;
-            images: bool, Guard::Trusted;
-            reasoning: bool, Guard::Trusted;
+            context_window: u64, Guard::Never;
+            max_output_tokens: u64, Guard::Never;
+            input_price: f64, Guard::Never;
+            output_price: f64, Guard::Never;
+            cached_input_price: f64, Guard::Never;
+            cache_write_price: f64, Guard::Never;
+            tools: bool, Guard::Never;
+            images: bool, Guard::Never;
+            reasoning: bool, Guard::Never;
         }
     }
 }

@@ -91,7 +91,7 @@ fn a_project_never_chooses_the_endpoint_or_the_sandbox() {
         ..Case::default()
     };
     let config = resolve(&case);
-    assert!(config.providers["openai"].base_url.is_none());
+    assert!(config.providers["openai"].provider.base_url.is_none());
     assert_eq!(config.sandbox.mode.value, values::SandboxMode::Required);
     let notes: Vec<_> = config
         .notes
@@ -176,4 +176,22 @@ fn the_example_has_every_key() {
         .filter(|part| !part.contains("matches: []")) // a rule without examples
         .collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// The provider crate reads the same table by itself; both have to understand the same.
+#[test]
+fn the_provider_crate_reads_the_same() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.agent-example/config.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let whole: toml::Table = text.parse().unwrap();
+    let direct: agent_provider::ProviderConfig =
+        whole["providers"]["office"].clone().try_into().unwrap();
+    let layer = LayerValues {
+        layer: Layer::User,
+        values: file::parse(Path::new("example"), &text).unwrap(),
+        trusted: true,
+        source: Source::Names(Vec::new()),
+    };
+    let config = Config::resolve(&[layer], Vec::new());
+    assert_eq!(config.providers["office"].config(), direct);
 }

@@ -6,14 +6,34 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// How a server wants to be spoken to.
+/// How a server wants to be spoken to, as one of the words the provider crate knows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Dialect(pub(crate) agent_provider::Dialect);
+
+impl<'de> Deserialize<'de> for Dialect {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        let known = agent_provider::Dialect::from_word(&word);
+        known.map(Self).ok_or_else(|| {
+            de::Error::custom(format!(
+                "`{word}` is not one of `openai-chat`, `openai-responses`, `anthropic-messages`, `scripted`"
+            ))
+        })
+    }
+}
+
+impl Serialize for Dialect {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.as_str())
+    }
+}
+
+/// Whether the model may call a tool right after a tool's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Dialect {
-    OpenaiChat,
-    OpenaiResponses,
-    AnthropicMessages,
-    Scripted,
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AfterToolResult {
+    None,
+    Auto,
 }
 
 /// Whether commands run confined.
