@@ -5,6 +5,8 @@
 mod command_line;
 mod config;
 mod doctor;
+mod sample;
+mod sessions;
 
 use agent_test_support::project::TestProject;
 use agent_test_support::run::Run;

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use agent_session::{SessionDirectory, SessionStore};
+use anyhow::Context as _;
+
 use crate::arguments::GlobalArgs;
 use crate::config::Config;
 use crate::failure::{Failure, OrFail as _};
@@ -26,6 +29,32 @@ impl App {
             output: Output::new(global.color, global.quiet, &host.environment),
             host,
         })
+    }
+
+    /// The sessions of this project.
+    pub(crate) fn sessions(&self) -> SessionStore {
+        SessionStore::of_project(self.project.root())
+    }
+
+    /// The session that `asked` names: an id, a beginning only one has, or `last`.
+    pub(crate) fn session(&self, asked: &str) -> Result<SessionDirectory, Failure> {
+        let found = self.sessions().resolve(asked).or_usage();
+        found.map_err(|failure| failure.hint("`agent sessions list` shows the sessions there are"))
+    }
+
+    /// The sessions that `asked` names, or all when it names none.
+    pub(crate) fn chosen_sessions(
+        &self,
+        asked: &[String],
+    ) -> Result<Vec<SessionDirectory>, Failure> {
+        if asked.is_empty() {
+            return self
+                .sessions()
+                .list()
+                .context("cannot list the sessions")
+                .or_fail();
+        }
+        asked.iter().map(|asked| self.session(asked)).collect()
     }
 
     /// A path as people like to read it: relative to the project, or to the home directory.

@@ -28,6 +28,8 @@ pub(crate) struct Host {
     pub(crate) directories: Directories,
     /// Where the command was started, or where `--cwd` points.
     pub(crate) cwd: PathBuf,
+    /// For what is thrown away again.
+    pub(crate) temporary: PathBuf,
 }
 
 /// The places that belong to the user, and the one that belongs to the administrator.
@@ -99,6 +101,7 @@ impl Host {
             environment,
             directories,
             cwd,
+            temporary: std::env::temp_dir(),
         })
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 
-use crate::commands::{config, doctor};
+use crate::commands::{config, doctor, sessions};
 
 /// File name under `docs/schemas/`, without `.schema.json`, and the schema.
 fn all() -> Vec<(&'static str, serde_json::Value)> {
@@ -15,6 +15,8 @@ fn all() -> Vec<(&'static str, serde_json::Value)> {
         ("config-show", of::<config::ConfigShow>()),
         ("config-trust", of::<config::ConfigTrust>()),
         ("doctor", of::<doctor::DoctorReport>()),
+        ("sessions-list", of::<sessions::list::SessionList>()),
+        ("sessions-size", of::<sessions::size::SessionSizes>()),
     ]
 }
 

@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &DoctorArgs, app: &App) -> Result<Exit, Failure> {
             checks.push(Check::failed("settings", chain.join(": "), hint));
         }
     }
-    checks.push(sandbox());
+    checks.push(sandbox(&app.host.temporary));
     checks.push(programs(app));
     let report = DoctorReport {
         ok: checks
@@ -275,8 +275,8 @@ fn model(config: &Config, environment: &Environment) -> Check {
     }
 }
 
-fn sandbox() -> Check {
-    let found = agent_sandbox::probe(&std::env::temp_dir());
+fn sandbox(temporary: &Path) -> Check {
+    let found = agent_sandbox::probe(temporary);
     let level = found.level();
     let reasons = found.reasons().join("; ");
     if level == agent_sandbox::Level::Full {

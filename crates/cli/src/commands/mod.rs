@@ -4,6 +4,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod man;
+pub(crate) mod sessions;
 
 use crate::app::App;
 use crate::arguments::Command;
@@ -13,6 +14,7 @@ use crate::failure::Failure;
 /// Does what was asked for.
 pub(crate) fn run(command: Command, app: &App) -> Result<Exit, Failure> {
     match command {
+        Command::Sessions(arguments) => sessions::run(&arguments, app),
         Command::Doctor(arguments) => doctor::run(&arguments, app),
         Command::Config(arguments) => config::run(&arguments, app),
         Command::Completions(arguments) => completions::run(&arguments, app),

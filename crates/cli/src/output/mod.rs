@@ -1,6 +1,8 @@
 //! Speaking to people and scripts: standard output, notes and errors, colours, width.
 
+mod table;
 mod text;
+mod time;
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -12,7 +14,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::host::{self, Environment};
 
-pub(crate) use text::{human_bytes, visible};
+pub(crate) use table::Table;
+pub(crate) use text::{clip, human_bytes, visible};
+pub(crate) use time::{local_minute, local_second};
 
 /// Width where nothing tells us better.
 const DEFAULT_WIDTH: usize = 80;
@@ -94,6 +98,15 @@ impl Output {
             stdout.write_all(b"\n")?;
         }
         stdout.flush()
+    }
+
+    /// Prints a table with its headings in `tone`.
+    pub(crate) fn table(&self, table: &Table, tone: Tone) -> io::Result<()> {
+        let mut lines = table.lines(self.width);
+        if let Some(headings) = lines.first_mut() {
+            *headings = self.paint(tone, headings);
+        }
+        self.print(&lines.join("\n"))
     }
 
     /// Prints bytes as they are.

@@ -1,0 +1,138 @@
+//! `agent sessions list`: the sessions of this project, the one written last first.
+
+use std::path::PathBuf;
+
+use agent_protocol::Timestamp;
+use agent_protocol::id::SessionId;
+use agent_session::SessionDirectory;
+use anyhow::Context as _;
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::{Failure, OrFail as _};
+use crate::output::{Table, Tone, human_bytes, local_minute, visible};
+
+/// List the sessions of this project, the one written last first
+#[derive(Args, Debug, Default)]
+pub(crate) struct ListArgs {
+    /// Print one JSON object (docs/schemas/sessions-list.schema.json)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `agent sessions list --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SessionList {
+    /// The project's root directory.
+    project: PathBuf,
+    /// The one written last first.
+    sessions: Vec<SessionEntry>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct SessionEntry {
+    session_id: SessionId,
+    path: PathBuf,
+    /// `null` when the log does not say.
+    title: Option<String>,
+    created_at: Option<Timestamp>,
+    last_event_at: Option<Timestamp>,
+    /// How many events the log has, by its last line.
+    events: Option<u64>,
+    log_bytes: u64,
+    /// The process that writes it now.
+    writer: Option<Writer>,
+    /// Why the log could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Writer {
+    pid: u32,
+    program: String,
+}
+
+pub(super) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
+    let found = app
+        .sessions()
+        .list()
+        .context("cannot list the sessions")
+        .or_fail()?;
+    let list = SessionList {
+        project: app.project.root().to_path_buf(),
+        sessions: found.iter().map(SessionEntry::of).collect(),
+    };
+    let doing = "cannot print the sessions";
+    if arguments.json {
+        app.output.json(&list).context(doing)?;
+        return Ok(Exit::Done);
+    }
+    if list.sessions.is_empty() {
+        app.output.note("there is no session in this project yet");
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(&["session", "last event", ">events", ">log", "title"]);
+    for session in &list.sessions {
+        table.row(session.cells());
+    }
+    app.output.table(&table, Tone::Heading).context(doing)?;
+    Ok(Exit::Done)
+}
+
+impl SessionEntry {
+    /// A session whose log cannot be read is listed too, with the reason.
+    fn of(session: &SessionDirectory) -> Self {
+        let (glance, problem) = match session.glance() {
+            Ok(glance) => (glance, None),
+            Err(error) => (Default::default(), Some(chain(&error))),
+        };
+        Self {
+            session_id: session.id().clone(),
+            path: session.path().to_path_buf(),
+            title: glance.title,
+            created_at: glance.created_at,
+            last_event_at: glance.last_event_at,
+            events: glance.last_sequence.map(|sequence| sequence + 1),
+            log_bytes: session.log_bytes().unwrap_or(0),
+            writer: session.holder().map(|holder| Writer {
+                pid: holder.pid,
+                program: holder.program,
+            }),
+            problem,
+        }
+    }
+
+    fn cells(&self) -> [String; 5] {
+        let title = match (&self.problem, &self.writer, &self.title) {
+            (Some(problem), _, _) => format!("(unreadable: {problem})"),
+            (None, Some(writer), _) => format!("(open in pid {})", writer.pid),
+            (None, None, Some(title)) => title.clone(),
+            (None, None, None) => String::new(),
+        };
+        [
+            self.session_id.to_string(),
+            self.last_event_at.map(local_minute).unwrap_or_default(),
+            self.events
+                .map(|events| events.to_string())
+                .unwrap_or_default(),
+            human_bytes(self.log_bytes),
+            visible(&title),
+        ]
+    }
+}
+
+/// An error and its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
+}

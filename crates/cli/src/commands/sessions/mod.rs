@@ -1,0 +1,34 @@
+//! `agent sessions`: what is recorded in this project, and how much room it takes.
+
+pub(crate) mod list;
+pub(crate) mod size;
+
+use clap::{Args, Subcommand};
+
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// List, show, measure and remove recorded sessions
+///
+/// A session is named by its id, by a beginning of it that only one session has, or as `last`,
+/// the one written last.
+#[derive(Args, Debug)]
+pub(crate) struct SessionsArgs {
+    #[command(subcommand)]
+    command: Option<SessionsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum SessionsCommand {
+    List(list::ListArgs),
+    Size(size::SizeArgs),
+}
+
+pub(crate) fn run(arguments: &SessionsArgs, app: &App) -> Result<Exit, Failure> {
+    match &arguments.command {
+        None => list::run(&list::ListArgs::default(), app),
+        Some(SessionsCommand::List(arguments)) => list::run(arguments, app),
+        Some(SessionsCommand::Size(arguments)) => size::run(arguments, app),
+    }
+}

@@ -1,0 +1,145 @@
+//! `agent sessions`: what is listed, measured and removed.
+
+use agent_test_support::project::TestProject;
+use serde_json::Value;
+
+use crate::{agent, assert_schema, sample};
+
+fn list(project: &TestProject) -> Value {
+    let run = agent(project, &["sessions", "list", "--json"]);
+    let list = run.finish().expect_code(0).json();
+    assert_schema("sessions-list", &list);
+    list
+}
+
+#[test]
+fn a_project_without_sessions_has_none() {
+    let project = TestProject::new();
+    assert_eq!(list(&project)["sessions"], serde_json::json!([]));
+    let run = agent(&project, &["sessions"]).finish().expect_code(0);
+    assert_eq!(run.stdout(), "");
+    assert!(
+        !project.root().join(".agent").exists(),
+        "looking makes nothing"
+    );
+}
+
+#[test]
+fn the_one_written_last_comes_first() {
+    let project = TestProject::new();
+    let first = sample::session(&project, 1, "first");
+    let second = sample::session(&project, 2, "second");
+    let listed = list(&project);
+    assert_eq!(listed["sessions"][0]["session_id"], second.as_str());
+    assert_eq!(listed["sessions"][1]["session_id"], first.as_str());
+    assert_eq!(listed["sessions"][1]["title"], "first");
+    assert_eq!(listed["sessions"][0]["writer"], Value::Null);
+}
+
+#[test]
+fn the_list_fits_80_columns_and_cannot_paint_the_terminal() {
+    let project = TestProject::new();
+    sample::session(
+        &project,
+        1,
+        "a title \u{1b}[31m that is far too long to be shown in one line",
+    );
+    let run = agent(&project, &["sessions", "list"])
+        .finish()
+        .expect_code(0);
+    assert!(!run.stdout().contains('\u{1b}'), "{:?}", run.stdout());
+    for line in run.stdout().lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn a_session_that_is_being_written_says_so() {
+    let project = TestProject::new();
+    let writer = sample::begin(&project, 1, "open");
+    let listed = list(&project);
+    assert_eq!(listed["sessions"][0]["writer"]["pid"], std::process::id());
+    drop(writer);
+    assert_eq!(list(&project)["sessions"][0]["writer"], Value::Null);
+}
+
+#[test]
+fn a_damaged_session_is_listed_too() {
+    let project = TestProject::new();
+    let id = sample::session(&project, 1, "broken");
+    let log = format!(".agent/sessions/{id}/events.jsonl");
+    project.write(log, "this is no event\n");
+    let listed = list(&project);
+    assert_eq!(listed["sessions"][0]["session_id"], id.as_str());
+    assert_eq!(listed["sessions"][0]["events"], Value::Null);
+}
+
+#[test]
+fn sizes_add_up() {
+    let project = TestProject::new();
+    sample::session(&project, 1, "one");
+    let id = sample::session(&project, 2, "two");
+    let run = agent(&project, &["sessions", "size", "--json"]);
+    let sizes = run.finish().expect_code(0).json();
+    assert_schema("sessions-size", &sizes);
+    let entries = sizes["sessions"].as_array().unwrap();
+    let sum: u64 = entries
+        .iter()
+        .map(|entry| entry["total_bytes"].as_u64().unwrap())
+        .sum();
+    assert_eq!(sizes["total_bytes"], sum);
+    assert_eq!(entries.len(), 2);
+    assert_eq!(entries[0]["artifact_count"], 1);
+    assert_eq!(entries[0]["artifact_bytes"], 420);
+
+    let run = agent(&project, &["sessions", "size", "--json", id.as_str()]);
+    let one = run.finish().expect_code(0).json();
+    assert_eq!(one["sessions"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_session_is_named_by_id_beginning_or_last() {
+    let project = TestProject::new();
+    let run = agent(&project, &["sessions", "size", "last"])
+        .finish()
+        .expect_code(2);
+    assert!(
+        run.stderr().starts_with("error: there is no session yet"),
+        "{}",
+        run.stderr()
+    );
+
+    let first = sample::session(&project, 1, "one");
+    let second = sample::session(&project, 2, "two");
+    let one = |asked: &str| {
+        let run = agent(&project, &["sessions", "size", "--json", asked]);
+        let found = run.finish().expect_code(0).json();
+        found["sessions"][0]["session_id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(one(first.as_str()), first.as_str());
+    assert_eq!(one("last"), second.as_str());
+    let differs = first.as_str().bytes().zip(second.as_str().bytes());
+    let common = differs.take_while(|(a, b)| a == b).count();
+    assert_eq!(one(&first.as_str()[..=common]), first.as_str());
+
+    let beginning = &first.as_str()[..common];
+    let run = agent(&project, &["sessions", "size", beginning])
+        .finish()
+        .expect_code(2);
+    assert!(
+        run.stderr().contains("is the beginning of 2 sessions"),
+        "{}",
+        run.stderr()
+    );
+    let run = agent(&project, &["sessions", "size", "nothing"])
+        .finish()
+        .expect_code(2);
+    assert!(
+        run.stderr().contains("hint: `agent sessions list`"),
+        "{}",
+        run.stderr()
+    );
+}
