@@ -22,6 +22,17 @@ impl serde_json::ser::Formatter for TerminalSafe {
     }
 }
 
+/// A JSON value as text that is safe to print, as the log's own lines are.
+#[must_use]
+pub fn to_terminal_safe_json(value: &serde_json::Value) -> String {
+    use serde::Serialize as _;
+    let mut out = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, TerminalSafe);
+    // Writing a value that is JSON already into memory has no way to fail.
+    let _ = value.serialize(&mut serializer);
+    String::from_utf8(out).unwrap_or_default()
+}
+
 fn first_risky(text: &str) -> Option<(usize, char)> {
     let bytes = text.as_bytes();
     // Every risky character starts with one of these bytes, so plain text is passed in one look.

@@ -28,5 +28,6 @@ pub use code::{ActionHappened, Code, CodeFacts, Phase};
 pub use envelope::{
     Event, EventHead, LineError, MAX_LINE_BYTES, RefTarget, Refs, SCHEMA_VERSION, Scope,
 };
+pub use escape::to_terminal_safe_json;
 pub use payload::{EventType, Payload, UnknownPayload, UnknownReason};
 pub use time::{Clock, Timestamp};
