@@ -10,19 +10,25 @@
 //! handed in as a [`Rim`]. It does not know what a tool or a model is beyond the events about them.
 //!
 //! Where to start: [`SessionStore`] finds and makes sessions, [`SessionWriter`] appends,
-//! [`LogReader`] reads.
+//! [`LogReader`] reads, and [`fold::ReadModels`] says what the events amount to.
 
 mod anchor;
 mod artifact;
+pub mod audit;
+mod cache;
+pub mod export;
+pub mod fold;
 mod hash;
 mod log;
 mod place;
+mod prune;
 mod redact;
 mod store;
 mod subscribe;
 
 pub use anchor::{Anchor, AnchorError, AnchorStore};
 pub use artifact::{ArtifactError, ArtifactFile, ArtifactStore, ArtifactWriter, Stored};
+pub use cache::{CacheError, Loaded, load_read_models, record_repair, store_read_models};
 pub use log::lease::{Holder, LeaseError};
 pub use log::open::{OpenError, Opened, Repairs, Rim};
 pub use log::reader::{
@@ -30,6 +36,7 @@ pub use log::reader::{
 };
 pub use log::writer::{AppendError, Recorded, SessionWriter, SyncError};
 pub use place::PlaceError;
+pub use prune::{Expiring, PruneError, PrunePlan, PrunePolicy, plan_prune, prune};
 pub use redact::{PatternError, Redacted, RedactionRules, Redactor};
 pub use store::{
     AGENT_DIRECTORY, Glance, ResolveError, SessionDirectory, SessionSize, SessionStore, StoreError,

@@ -261,9 +261,9 @@ impl Redactor {
         let mut masked = reread(&whole);
         let was_known = event.payload.event_type().is_some();
         if was_known
-            && !masked
+            && masked
                 .as_ref()
-                .is_some_and(|event| event.payload.event_type().is_some())
+                .is_none_or(|event| event.payload.event_type().is_none())
         {
             // A secret that happens to be one of our own words; the words of the vocabulary hold
             // nothing of the user's and stay.

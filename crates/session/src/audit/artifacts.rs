@@ -1,0 +1,194 @@
+//! Whether every artifact the log names was recorded, is there, and is what its name says.
+
+use std::collections::{BTreeMap, HashSet};
+
+use agent_protocol::id::ArtifactId;
+use agent_protocol::{Event, Payload};
+
+use super::{AuditReport, Finding, Severity};
+use crate::artifact::ArtifactError;
+use crate::fold::{ArtifactCheckpointSummary, ArtifactState, Fold as _};
+use crate::store::SessionDirectory;
+
+#[derive(Default)]
+pub(super) struct ArtifactCheck {
+    recorded: ArtifactCheckpointSummary,
+    /// Named by an event before any event recorded them.
+    unrecorded: BTreeMap<ArtifactId, u64>,
+    /// A fork names artifacts of the session it came from.
+    is_fork: bool,
+}
+
+impl ArtifactCheck {
+    pub(super) fn take(&mut self, event: &Event, report: &mut AuditReport) {
+        self.recorded.fold(event);
+        if let Payload::SessionCreated(created) = &event.payload {
+            self.is_fork = created.parent.is_some();
+        }
+        let named = named_artifacts(&event.payload);
+        for artifact_id in named.into_iter().cloned().chain(event.refs.artifact_ids()) {
+            let is_recorded = self.recorded.artifacts.contains_key(&artifact_id);
+            if !is_recorded && !self.unrecorded.contains_key(&artifact_id) {
+                self.unrecorded.insert(artifact_id.clone(), event.sequence);
+                if !self.is_fork {
+                    report.add(Finding {
+                        severity: Severity::Error,
+                        code: "artifact_unrecorded".into(),
+                        sequence: Some(event.sequence),
+                        event_id: Some(event.event_id.clone()),
+                        message: format!(
+                            "event {} names artifact {artifact_id}, which no `artifact.changed` before it records",
+                            event.sequence
+                        ),
+                        artifact_id: Some(artifact_id),
+                    });
+                }
+            }
+        }
+    }
+
+    pub(super) fn finish(&self, session: &SessionDirectory, report: &mut AuditReport) {
+        report.artifacts = self.recorded.kept_count;
+        let store = match session.artifacts() {
+            Ok(store) => store,
+            Err(_) if self.recorded.artifacts.is_empty() => return,
+            Err(error) => {
+                report.error(
+                    "artifacts_unreadable",
+                    None,
+                    format!(
+                        "the log names {} artifacts, but: {error}",
+                        self.recorded.artifacts.len()
+                    ),
+                );
+                return;
+            }
+        };
+        for (artifact_id, artifact) in &self.recorded.artifacts {
+            if artifact.state == ArtifactState::Expired {
+                continue;
+            }
+            let (code, message) = match store.verify(artifact_id) {
+                Ok(bytes) if bytes == artifact.bytes => continue,
+                Ok(bytes) => (
+                    "artifact_size",
+                    format!(
+                        "artifact {artifact_id} has {bytes} bytes, recorded were {}",
+                        artifact.bytes
+                    ),
+                ),
+                Err(error @ ArtifactError::Missing { .. }) => {
+                    ("artifact_missing", error.to_string())
+                }
+                Err(error @ ArtifactError::Altered { .. }) => {
+                    ("artifact_altered", error.to_string())
+                }
+                Err(error) => ("artifact_unreadable", error.to_string()),
+            };
+            report.add(Finding {
+                severity: Severity::Error,
+                code: code.into(),
+                sequence: Some(artifact.sequence),
+                event_id: None,
+                artifact_id: Some(artifact_id.clone()),
+                message,
+            });
+        }
+        let known: HashSet<&ArtifactId> = self.recorded.artifacts.keys().collect();
+        let unnamed = store.list().unwrap_or_default();
+        let unnamed = unnamed
+            .iter()
+            .filter(|file| !known.contains(&file.artifact_id))
+            .count();
+        if unnamed > 0 {
+            report.note(
+                "artifact_unnamed",
+                None,
+                format!(
+                    "{unnamed} artifact files that no event names; a killed writer leaves such"
+                ),
+            );
+        }
+    }
+}
+
+/// Every artifact a payload names, apart from the event that records it.
+fn named_artifacts(payload: &Payload) -> Vec<&ArtifactId> {
+    let mut named: Vec<&ArtifactId> = Vec::new();
+    match payload {
+        Payload::TurnSubmitted(payload) => {
+            named.extend(&payload.input_ref);
+            named.extend(payload.input_parts.iter().flat_map(|part| &part.artifact));
+        }
+        Payload::TurnCompleted(payload) => named.extend(&payload.final_text_ref),
+        Payload::ModelRequested(payload) => {
+            named.extend(&payload.input_ref);
+            named.extend(&payload.tool_catalog_ref);
+        }
+        Payload::ModelCompleted(payload) => {
+            named.extend(&payload.text_ref);
+            named.extend(&payload.continuation_ref);
+        }
+        Payload::ReasoningSummary(payload) => named.extend(&payload.text_ref),
+        Payload::ToolCatalogResolved(payload) => named.push(&payload.catalog_ref),
+        Payload::ToolIntent(payload) => named.extend(&payload.raw_input_ref),
+        Payload::ToolArgs(payload) => named.extend(&payload.args_ref),
+        Payload::ToolResult(payload) => {
+            named.extend(&payload.result_ref);
+            named.extend(
+                payload
+                    .artifact_refs
+                    .iter()
+                    .map(|artifact| &artifact.artifact_id),
+            );
+            named.extend(images(&payload.side_effects));
+        }
+        Payload::ToolFailed(payload) => {
+            named.extend(
+                payload
+                    .partial_refs
+                    .iter()
+                    .map(|artifact| &artifact.artifact_id),
+            );
+            named.extend(images(&payload.side_effects));
+        }
+        Payload::ToolObservation(payload) => {
+            named.extend(&payload.model_text_ref);
+            named.extend(payload.content.iter().flat_map(|block| &block.artifact));
+            named.extend(
+                payload
+                    .artifact_refs
+                    .iter()
+                    .map(|artifact| &artifact.artifact_id),
+            );
+            named.extend(images(&payload.side_effects));
+        }
+        Payload::ActionRequired(payload) => named.extend(&payload.diff_ref),
+        Payload::ProcessCompleted(payload) => {
+            named.extend(&payload.output_ref);
+            named.extend(&payload.output_index_ref);
+        }
+        Payload::ProcessTerminated(payload) => {
+            named.extend(&payload.output_ref);
+            named.extend(&payload.output_index_ref);
+        }
+        Payload::ContextCompactionCompleted(payload) => named.push(&payload.summary_ref),
+        Payload::EvidenceChanged(payload) => {
+            named.extend(
+                payload
+                    .artifacts
+                    .iter()
+                    .map(|artifact| &artifact.artifact_id),
+            );
+        }
+        Payload::HookCompleted(payload) => named.extend(&payload.updated_input_ref),
+        _ => {}
+    }
+    named
+}
+
+fn images(effects: &[agent_protocol::payload::SideEffect]) -> impl Iterator<Item = &ArtifactId> {
+    effects
+        .iter()
+        .flat_map(|effect| effect.before_ref.iter().chain(&effect.after_ref))
+}

@@ -1,0 +1,80 @@
+//! `evidence_summary`: what was verified, replayed or reviewed, and what it showed.
+
+use std::collections::BTreeMap;
+
+use agent_protocol::id::{ArtifactId, EvidenceId};
+use agent_protocol::payload::conversation::{EvidenceKind, EvidenceStatus};
+use agent_protocol::status::VerificationStatus;
+use agent_protocol::{Event, Payload};
+use serde::{Deserialize, Serialize};
+
+use super::{Cursor, Fact, Fold, Step, brief};
+
+/// The evidence of a session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EvidenceSummary {
+    pub cursor: Cursor,
+    pub evidence: BTreeMap<EvidenceId, EvidenceBrief>,
+    /// As the latest turn that ended computed it; stale once files changed after it.
+    pub verification: Fact<VerificationStatus>,
+    /// The latest verification run.
+    pub last_verification: Option<EvidenceId>,
+    /// Statements of the model that the facts contradict.
+    pub conflicts: u64,
+}
+
+/// One piece of evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvidenceBrief {
+    pub kind: EvidenceKind,
+    pub status: EvidenceStatus,
+    pub command: Option<String>,
+    pub exit_code: Option<i32>,
+    pub covers_edits: Option<bool>,
+    pub artifacts: Vec<ArtifactId>,
+    pub sequence: u64,
+}
+
+impl Fold for EvidenceSummary {
+    fn fold(&mut self, event: &Event) {
+        match self.cursor.step(event) {
+            Step::Again => return,
+            Step::AfterGap => self.verification.doubt(),
+            Step::Next => {}
+        }
+        match &event.payload {
+            Payload::EvidenceChanged(changed) => {
+                if changed.kind == EvidenceKind::Verification {
+                    self.last_verification = Some(changed.evidence_id.clone());
+                }
+                let evidence = EvidenceBrief {
+                    kind: changed.kind,
+                    status: changed.status,
+                    command: changed
+                        .command
+                        .as_deref()
+                        .map(|command| brief(command, 300)),
+                    exit_code: changed.exit_code,
+                    covers_edits: changed.covers_edits,
+                    artifacts: changed
+                        .artifacts
+                        .iter()
+                        .map(|artifact| artifact.artifact_id.clone())
+                        .collect(),
+                    sequence: event.sequence,
+                };
+                self.evidence.insert(changed.evidence_id.clone(), evidence);
+            }
+            Payload::TurnCompleted(completed) => {
+                self.verification = Fact::Known(completed.verification.status);
+            }
+            Payload::ToolResult(result) if !result.side_effects.is_empty() => {
+                self.verification.doubt();
+            }
+            Payload::RuntimeWarning(warning) if warning.code == "final_answer_conflict" => {
+                self.conflicts += 1;
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! `session_snapshot`: the shell of a session, its threads and its latest events.
+
+use agent_protocol::id::{SessionId, ThreadId};
+use agent_protocol::payload::conversation::{SessionParent, ThreadRole};
+use agent_protocol::status::{Mode, Status};
+use agent_protocol::{Event, Payload, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{Cursor, Fact, Fold, Step, brief, push_bounded};
+
+const RECENT: usize = 50;
+
+/// The session as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SessionSnapshot {
+    pub cursor: Cursor,
+    pub session_id: Option<SessionId>,
+    pub title: Option<String>,
+    pub status: Fact<Status>,
+    pub mode: Fact<Mode>,
+    pub model: Fact<String>,
+    pub agent_version: Option<String>,
+    pub project_root_hash: Option<String>,
+    pub parent: Option<SessionParent>,
+    pub created_at: Option<Timestamp>,
+    pub last_event_at: Option<Timestamp>,
+    pub threads: Vec<ThreadBrief>,
+    pub turn_count: u64,
+    /// The latest events worth a line, the oldest first.
+    pub recent: Vec<RecentItem>,
+    /// How often an unknown class or shape was passed over.
+    pub not_understood: u64,
+}
+
+/// A thread of the session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadBrief {
+    pub thread_id: ThreadId,
+    pub role: ThreadRole,
+    pub parent_thread_id: Option<ThreadId>,
+}
+
+/// One of the latest events, in a line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecentItem {
+    pub sequence: u64,
+    pub timestamp: Timestamp,
+    pub r#type: String,
+    pub summary: String,
+}
+
+impl Fold for SessionSnapshot {
+    fn fold(&mut self, event: &Event) {
+        match self.cursor.step(event) {
+            Step::Again => return,
+            Step::AfterGap => {
+                self.status.doubt();
+                self.mode.doubt();
+                self.model.doubt();
+            }
+            Step::Next => {}
+        }
+        self.last_event_at = Some(event.timestamp);
+        if let Some(summary) = summary(&event.payload) {
+            let item = RecentItem {
+                sequence: event.sequence,
+                timestamp: event.timestamp,
+                r#type: event.payload.type_name().to_owned(),
+                summary,
+            };
+            push_bounded(&mut self.recent, item, RECENT);
+        }
+        match &event.payload {
+            Payload::SessionCreated(created) => {
+                self.session_id = Some(event.session_id.clone());
+                self.title.clone_from(&created.title);
+                self.mode = Fact::Known(created.mode);
+                self.agent_version = Some(created.agent_version.clone());
+                self.project_root_hash = Some(created.project_root_hash.clone());
+                self.parent.clone_from(&created.parent);
+                self.created_at = Some(event.timestamp);
+                self.status = Fact::Known(Status::Idle);
+            }
+            Payload::SessionUpdated(updated) => {
+                let changed = &updated.changed;
+                if changed.title.is_some() {
+                    self.title.clone_from(&changed.title);
+                }
+                if let Some(mode) = changed.mode {
+                    self.mode = Fact::Known(mode);
+                }
+                if let Some(model) = &changed.model {
+                    self.model = Fact::Known(model.clone());
+                }
+                if let Some(status) = changed.status {
+                    self.status = Fact::Known(status);
+                }
+            }
+            Payload::ThreadStarted(started) => {
+                if let Some(thread_id) = &event.scope.thread_id {
+                    self.threads.push(ThreadBrief {
+                        thread_id: thread_id.clone(),
+                        role: started.role,
+                        parent_thread_id: started.parent_thread_id.clone(),
+                    });
+                }
+            }
+            Payload::TurnSubmitted(_) => self.turn_count += 1,
+            Payload::TurnStarted(started) => {
+                self.mode = Fact::Known(started.mode);
+                self.model = Fact::Known(started.model.clone());
+                self.status = Fact::Known(Status::Running);
+            }
+            Payload::RunStatus(status) => self.status = Fact::Known(status.phase),
+            Payload::ActionRequired(_) => self.status = Fact::Known(Status::WaitingPermission),
+            Payload::ActionResolved(_) => self.status = Fact::Known(Status::Running),
+            Payload::TurnCompleted(_) | Payload::TurnFailed(_) => {
+                self.status = Fact::Known(Status::Idle);
+            }
+            Payload::PolicyChanged(policy) => {
+                if let Some(mode) = policy.changed.mode {
+                    self.mode = Fact::Known(mode);
+                }
+            }
+            Payload::Unknown(_) => self.not_understood += 1,
+            _ => {}
+        }
+    }
+}
+
+fn summary(payload: &Payload) -> Option<String> {
+    let text = match payload {
+        Payload::TurnSubmitted(submitted) => {
+            submitted.text.as_deref().unwrap_or("(in an artifact)")
+        }
+        Payload::TurnCompleted(completed) => completed.outcome.as_str(),
+        Payload::TurnFailed(failed) => &failed.message,
+        Payload::ModelCompleted(completed) => completed.text.as_deref().unwrap_or_default(),
+        Payload::ToolIntent(intent) => &intent.tool_name,
+        Payload::ToolObservation(observation) => &observation.summary,
+        Payload::ActionRequired(required) => &required.title,
+        Payload::ActionResolved(resolved) => resolved.decision.as_str(),
+        Payload::RuntimeWarning(warning) => &warning.message,
+        Payload::RuntimeError(error) => &error.message,
+        _ => return None,
+    };
+    Some(brief(text, 160))
+}
