@@ -311,6 +311,8 @@ record! {
         process_status?: String,
         background?: bool,
         other_names?: u64,
+        /// A fact no other field has room for.
+        note?: String,
     }
 }
 
