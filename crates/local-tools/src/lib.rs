@@ -9,6 +9,7 @@ mod page;
 mod path;
 mod read;
 pub mod replace;
+mod search;
 mod support;
 mod write;
 
@@ -16,4 +17,5 @@ pub use edit::EditTool;
 pub use encoding::{Encoding, LineEndings};
 pub use path::Roots;
 pub use read::ReadTool;
+pub use search::{GlobTool, GrepTool};
 pub use write::WriteTool;

@@ -125,7 +125,7 @@ fn aligned(
     let mut from = start.min(content.len());
     while let Some(at) = finder.find(&content[from..]) {
         let at = from + at;
-        if at % unit != 0 {
+        if !at.is_multiple_of(unit) {
             from = at + 1;
             continue;
         }

@@ -1,0 +1,231 @@
+//! `glob`: files by name.
+
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
+use agent_protocol::payload::tool::ToolData;
+use agent_protocol::{ActionHappened, Code};
+use agent_tool_runtime::{
+    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission,
+    PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition,
+    ToolInvocation, ValidationFailure,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::scope::{Denied, Scope};
+use super::walk::{Met, Skipped, Visitor, Walk, as_path, skipped_sentence};
+use crate::path::{Found, Roots};
+use crate::support::{count, flags, parse, reading_definition, resource};
+
+const DEFAULT_LIMIT: usize = 500;
+const MAX_LIMIT: usize = 5_000;
+/// Names beyond this many characters are left out even below the limit.
+const LIST_CHARACTERS: usize = 27_000;
+
+/// What `glob` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct GlobInput {
+    /// Which files, as in .gitignore: `*.rs` matches at any depth, `src/*.rs` and `src/**/*.rs` from
+    /// the place that is searched.
+    #[schemars(length(min = 1, max = 4096))]
+    pattern: String,
+    /// The directory to search; the project root when not given.
+    #[serde(default)]
+    path: Option<String>,
+    /// How many names to list; 500 when not given.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 5000))]
+    limit: Option<usize>,
+}
+
+struct PreparedGlob {
+    scope: Scope,
+    limit: usize,
+}
+
+/// The tool.
+pub struct GlobTool {
+    roots: Arc<Roots>,
+    definition: ToolDefinition,
+}
+
+impl GlobTool {
+    /// Searches beneath `roots`.
+    pub fn new(roots: Arc<Roots>) -> Self {
+        let definition = reading_definition::<GlobInput>(
+            "glob",
+            "Lists files whose path matches a pattern, sorted by path. Files and directories that .gitignore or \
+             .ignore names are left out and counted. Prefer this over find or ls with bash.",
+            "Paths, one per line, with how many matched and what was skipped and why.",
+        );
+        Self { roots, definition }
+    }
+}
+
+impl Tool for GlobTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn validate(
+        &self,
+        input: &Value,
+        _: &RuntimeContext<'_>,
+    ) -> Result<Prepared, ValidationFailure> {
+        let input: GlobInput = parse(input)?;
+        let scope = Scope::new(
+            &self.roots,
+            input.path.as_deref(),
+            Some(("/pattern", &input.pattern)),
+            None,
+        )?;
+        if scope.path.found() == Found::File {
+            let message = format!("`{}` is a file, not a directory", scope.path.name());
+            return Err(
+                ValidationFailure::new(Code::RuntimePreconditionFailed, message.clone())
+                    .at("/path", message),
+            );
+        }
+        let given = input.path.as_deref().unwrap_or(".");
+        Ok(Prepared {
+            normalised_paths: vec![scope.path.name()],
+            semantics: PermissionSemantics {
+                action_class: ActionClass::Search,
+                resources: vec![resource(PermissionAccess::Read, given, &scope.path)],
+                ..PermissionSemantics::default()
+            },
+            plan: Plan::default(),
+            flags: flags(&self.definition),
+            baselines: Vec::new(),
+            preview: None,
+            input: Box::new(PreparedGlob {
+                scope,
+                limit: input.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT),
+            }),
+        })
+    }
+
+    fn execute(
+        &self,
+        invocation: ToolInvocation,
+        context: &ExecutionContext,
+    ) -> Result<RawResult, ExecutionFailure> {
+        let confinement = invocation.confinement().clone();
+        let wanted = crate::support::prepared::<PreparedGlob>(invocation)?;
+        let denied = Denied::new(&confinement, &wanted.scope.path);
+        let start = wanted
+            .scope
+            .open(&self.roots)
+            .map_err(|error| unreadable(&wanted.scope, &error))?;
+        let walk = Walk {
+            start,
+            start_path: wanted.scope.path.absolute(),
+            project: self.roots.root(),
+            denied: &|path| denied.hides(path),
+            cancel: context.cancel(),
+        };
+        let (matched, names, skipped) = list(walk, &wanted.scope, wanted.limit);
+        if context.cancel().is_raised() {
+            return Err(
+                ExecutionFailure::new(Code::Cancelled, "the search was cancelled")
+                    .having(ActionHappened::No),
+            );
+        }
+        let mut text = String::new();
+        let mut returned = 0;
+        for name in names {
+            let name = wanted.scope.name_of(&name);
+            if text.len() + name.len() >= LIST_CHARACTERS {
+                break;
+            }
+            text.push_str(&name);
+            text.push('\n');
+            returned += 1;
+        }
+        let mut result = RawResult {
+            data: ToolData {
+                path: Some(wanted.scope.path.name()),
+                files: Some(matched),
+                returned: Some(returned),
+                limit: Some(wanted.limit as u64),
+                skipped: skipped.facts(),
+                ..ToolData::default()
+            },
+            ..RawResult::ok(ActionHappened::No)
+        };
+        if returned < matched {
+            result.omission = Some(Omission::default());
+        }
+        if returned > 0 {
+            result.bodies.push(Body::text("file names", text));
+        }
+        Ok(result)
+    }
+
+    fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
+        let data = &raw.data;
+        let (matched, returned) = (data.files.unwrap_or(0), data.returned.unwrap_or(0));
+        let mut summary = format!("{} matched", count(matched, "file"));
+        if returned < matched {
+            summary.push_str(&format!("; the first {returned} by path are listed"));
+        }
+        Normalized {
+            title: format!("glob in {}", data.path.as_deref().unwrap_or(".")),
+            summary: format!("{summary}."),
+            detail: skipped_sentence(&data.skipped),
+            user_text: None,
+        }
+    }
+}
+
+pub(super) fn unreadable(scope: &Scope, error: &std::io::Error) -> ExecutionFailure {
+    let message = format!("cannot search `{}`: {error}", scope.path.name());
+    ExecutionFailure::new(Code::IoError, message).having(ActionHappened::No)
+}
+
+/// How many files match, the first of them by path, and what was left out.
+pub(crate) fn list(walk: Walk<'_>, scope: &Scope, limit: usize) -> (u64, Vec<Vec<u8>>, Skipped) {
+    let (visitors, skipped) = walk.run(|| Lister {
+        scope,
+        limit,
+        matched: 0,
+        first: BinaryHeap::new(),
+    });
+    let mut names = Vec::new();
+    let mut matched = 0;
+    for lister in visitors {
+        matched += lister.matched;
+        names.extend(lister.first);
+    }
+    names.sort_unstable();
+    names.truncate(limit);
+    (matched, names, skipped)
+}
+
+/// Keeps the first names by path, however many there are.
+struct Lister<'a> {
+    scope: &'a Scope,
+    limit: usize,
+    matched: u64,
+    first: BinaryHeap<Vec<u8>>,
+}
+
+impl Visitor for Lister<'_> {
+    fn file(&mut self, file: &Met<'_>, _: &mut Skipped) {
+        if !self.scope.wants(as_path(file.path)) {
+            return;
+        }
+        self.matched += 1;
+        if self.first.len() < self.limit {
+            self.first.push(file.path.to_vec());
+        } else if let Some(mut last) = self.first.peek_mut()
+            && last.as_slice() > file.path
+        {
+            *last = file.path.to_vec();
+        }
+    }
+}

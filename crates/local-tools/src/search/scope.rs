@@ -1,0 +1,154 @@
+//! Where a search looks: a place in the project, narrowed by globs and file types.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use agent_protocol::Code;
+use agent_tool_runtime::{Confinement, ValidationFailure};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use ignore::overrides::{Override, OverrideBuilder};
+use ignore::types::{Types, TypesBuilder};
+use rustix::fs::OFlags;
+
+use crate::path::{Access, Found, ProjectPath, Roots};
+use crate::support::bad_path;
+
+/// A place to search, checked.
+pub(crate) struct Scope {
+    pub(crate) path: ProjectPath,
+    globs: Option<Override>,
+    types: Option<Types>,
+}
+
+impl Scope {
+    /// `path` narrowed by a gitignore-style `glob` and a ripgrep file type.
+    pub(crate) fn new(
+        roots: &Roots,
+        path: Option<&str>,
+        glob: Option<(&str, &str)>,
+        file_type: Option<&str>,
+    ) -> Result<Self, ValidationFailure> {
+        let path = roots
+            .resolve(path.unwrap_or("."), Access::Read)
+            .map_err(|problem| bad_path(&problem, "/path"))?;
+        let what = match path.found() {
+            Found::File | Found::Directory => None,
+            Found::Missing => Some((Code::FileNotFound, "does not exist")),
+            Found::Special(what) => Some((Code::NotAFile, what)),
+        };
+        if let Some((code, what)) = what {
+            let message = if code == Code::NotAFile {
+                format!("`{}` is {what}, not a file or directory", path.name())
+            } else {
+                format!("`{}` {what}", path.name())
+            };
+            return Err(ValidationFailure::new(code, message.clone()).at("/path", message));
+        }
+        let globs = glob
+            .map(|(field, glob)| compile_glob(field, glob))
+            .transpose()?;
+        let types = file_type.map(compile_type).transpose()?;
+        Ok(Self { path, globs, types })
+    }
+
+    /// Whether a file, relative to the place, is one the call asks for.
+    pub(crate) fn wants(&self, relative: &Path) -> bool {
+        if self
+            .globs
+            .as_ref()
+            .is_some_and(|globs| !globs.matched(relative, false).is_whitelist())
+        {
+            return false;
+        }
+        !self
+            .types
+            .as_ref()
+            .is_some_and(|types| !types.matched(relative, false).is_whitelist())
+    }
+
+    /// The descriptor the walk begins at.
+    pub(crate) fn open(&self, roots: &Roots) -> std::io::Result<OwnedFd> {
+        roots.open_beneath(&self.path, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    /// The name of a file the walk met, as the log says it.
+    pub(crate) fn name_of(&self, relative: &[u8]) -> String {
+        let base = self.path.name();
+        let relative = String::from_utf8_lossy(relative);
+        if base == "." {
+            relative.into_owned()
+        } else {
+            format!("{base}/{relative}")
+        }
+    }
+}
+
+fn compile_glob(field: &str, glob: &str) -> Result<Override, ValidationFailure> {
+    let invalid = |error: ignore::Error| {
+        let message = format!("the glob `{glob}` is not valid: {error}");
+        ValidationFailure::new(Code::SchemaInvalid, message.clone()).at(field, message)
+    };
+    // A root of "." takes paths as they are: ours are relative to the place already.
+    let mut builder = OverrideBuilder::new(".");
+    builder.add(glob).map_err(invalid)?;
+    builder.build().map_err(invalid)
+}
+
+fn compile_type(name: &str) -> Result<Types, ValidationFailure> {
+    let mut builder = TypesBuilder::new();
+    builder.add_defaults();
+    builder.select(name);
+    builder.build().map_err(|_| {
+        let known: Vec<String> = builder
+            .definitions()
+            .iter()
+            .map(|definition| definition.name().to_owned())
+            .filter(|known| known.starts_with(&name.chars().take(2).collect::<String>()))
+            .take(12)
+            .collect();
+        let message = format!(
+            "there is no file type `{name}`; similar ones: {}",
+            known.join(", ")
+        );
+        ValidationFailure::new(Code::SchemaInvalid, message.clone()).at("/type", message)
+    })
+}
+
+/// What deny rules hide. A pattern is matched against the path in the project and the absolute one.
+pub(crate) struct Denied {
+    globs: GlobSet,
+    base: ProjectPath,
+}
+
+impl Denied {
+    /// The reading rules of this call.
+    pub(crate) fn new(confinement: &Confinement, base: &ProjectPath) -> Self {
+        let mut builder = GlobSetBuilder::new();
+        for pattern in &confinement.deny_read {
+            for form in [
+                pattern.clone(),
+                format!("{}/**", pattern.trim_end_matches('/')),
+            ] {
+                // The gate refused patterns that do not parse long before this.
+                if let Ok(glob) = GlobBuilder::new(&form).literal_separator(true).build() {
+                    builder.add(glob);
+                }
+            }
+        }
+        let globs = builder.build().unwrap_or_else(|_| GlobSet::empty());
+        Self {
+            globs,
+            base: base.clone(),
+        }
+    }
+
+    /// Whether a path relative to the start of the walk is hidden.
+    pub(crate) fn hides(&self, relative: &[u8]) -> bool {
+        if self.globs.is_empty() {
+            return false;
+        }
+        let relative = super::walk::as_path(relative);
+        self.globs.is_match(self.base.relative().join(relative))
+            || self.globs.is_match(self.base.absolute().join(relative))
+    }
+}
