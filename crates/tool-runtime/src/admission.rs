@@ -345,7 +345,12 @@ impl Shared {
                 .map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
             policy: Some(decision.evaluated.reason.clone()),
             suggested_rule: decision.evaluated.suggested_rule.clone(),
-            approval_key: Some(binding.to_owned()),
+            approval_key: Some(
+                decision
+                    .approval_key
+                    .clone()
+                    .unwrap_or_else(|| binding.to_owned()),
+            ),
             cwd: prepared.plan.cwd.clone(),
         };
         let recorded = self.record(&mut call.scope, required.clone(), refs)?;

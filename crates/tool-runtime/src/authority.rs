@@ -102,6 +102,8 @@ pub struct Decision {
     pub confinement: Confinement,
     /// How long an answer is waited for.
     pub ask_timeout: Option<Duration>,
+    /// What an answer for the session would hold for; the binding of this one call when missing.
+    pub approval_key: Option<String>,
 }
 
 /// How far a started call may reach. Neutral words: the tool that starts processes turns them into
