@@ -19,6 +19,7 @@ pub mod baseline;
 pub mod cancel;
 pub mod context;
 pub mod escape;
+pub mod gate;
 mod hash;
 pub mod intent;
 pub mod invocation;

@@ -65,7 +65,7 @@ impl Check {
 
 /// Commands `p = d q Q` and `s` without `e` or `w`, with addresses, joined by `;`.
 fn only_prints_sed(script: &str) -> bool {
-    if script.contains(['\n', '{', '}']) || script.is_empty() {
+    if script.contains('\n') || script.is_empty() {
         return false;
     }
     let mut rest = script;

@@ -28,3 +28,4 @@ pub use text::segments;
 pub use walk::{
     Analysis, Assignment, Command, Directories, Place, Redirect, RedirectKind, Start, analyse,
 };
+pub(crate) use walk::{FORK_BOMB, normalise};

@@ -134,9 +134,8 @@ fn prove_cd(command: &Command, proof: &mut Proof) -> Result<(), String> {
     match operands.as_slice() {
         [target] => match target.text() {
             Some(text) if !text.starts_with('-') && !text.is_empty() => {
-                proof
-                    .reads
-                    .push(path(text, Use::Metadata, &command.directories));
+                let target = path(text, Use::Metadata, &command.directories);
+                proof.reads.push(target);
                 Ok(())
             }
             _ => Err("where `cd` goes is not known".to_owned()),
@@ -179,4 +178,60 @@ fn path(text: &str, usage: Use, directories: &Directories) -> PathUse {
         usage,
         directories: directories.clone(),
     }
+}
+
+/// Every path a command may touch, for detection: exact when the table knows the command, otherwise each
+/// word that could be a path. The flag says which.
+pub fn touched_paths(command: &Command) -> (Vec<PathUse>, bool) {
+    let name = command.words.first().map(Word::sketch).unwrap_or_default();
+    if let Ok(reading) = programs::judge(&command.words, &command.directories) {
+        return (reading.paths, true);
+    }
+    if name == "cd" {
+        let mut proof = Proof::default();
+        let known = prove_cd(command, &mut proof).is_ok();
+        return (proof.reads, known);
+    }
+    if matches!(
+        name,
+        "echo" | "printf" | "true" | "false" | ":" | "test" | "[" | "export"
+    ) {
+        return (Vec::new(), true);
+    }
+    let mut paths = Vec::new();
+    for word in command.words.iter().skip(1) {
+        let text = word.sketch();
+        let is_glob = matches!(word.value, Value::Glob { .. });
+        for part in path_parts(text) {
+            paths.push(PathUse {
+                text: part.to_owned(),
+                is_glob,
+                usage: Use::Content,
+                directories: command.directories.clone(),
+            });
+        }
+    }
+    (paths, false)
+}
+
+/// `--file=a`, `if=a`, `@a`, `rev:a`, `-Ia`: the word and what may stand for a path in it.
+fn path_parts(text: &str) -> Vec<&str> {
+    if text.is_empty() || text.contains("://") || text.contains(char::is_whitespace) {
+        return Vec::new();
+    }
+    let mut parts = Vec::new();
+    if !text.starts_with('-') {
+        parts.push(text);
+    }
+    for separator in ['=', '@', ':'] {
+        if let Some((_, rest)) = text.split_once(separator) {
+            parts.push(rest);
+            parts.extend(rest.strip_prefix('@'));
+        }
+    }
+    if text.starts_with('-') && !text.starts_with("--") && text.len() > 2 {
+        parts.extend(text.get(2..));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
 }

@@ -205,6 +205,9 @@ impl Walker<'_> {
                 "it has {found} commands, more than the {MAX_COMMANDS} that are judged"
             ));
         }
+        if continues_inside_a_word(script) {
+            self.void("a word is continued on the next line");
+        }
         if self.voids.is_empty() && super::count_commands(script) != Some(found) {
             self.void("two readings of the script disagree on its commands");
         }
@@ -820,6 +823,16 @@ fn empty_command(directories: Directories) -> Command {
         transparent: false,
         appended_arguments: false,
     }
+}
+
+/// `gi\` and `t` on the next line are one word to the shell and two to whoever reads them.
+fn continues_inside_a_word(script: &str) -> bool {
+    script.match_indices("\\\n").any(|(offset, _)| {
+        script
+            .get(..offset)
+            .and_then(|before| before.chars().next_back())
+            .is_some_and(|before| !before.is_whitespace())
+    })
 }
 
 /// What `echo` or `printf` prints, when it is certain enough to be read as a script.

@@ -254,6 +254,10 @@ impl Scanner<'_> {
                     self.text.push(UNKNOWN);
                     self.at += 1;
                 }
+                '[' if !self.closes_later() => {
+                    self.push_quoted('[');
+                    self.at += 1;
+                }
                 '*' | '?' | '[' => {
                     self.glob = true;
                     self.text.push(character);
@@ -540,6 +544,13 @@ impl Scanner<'_> {
             digits += 1;
         }
         (digits > 0).then(|| char::from_u32(value)).flatten()
+    }
+
+    /// Without its closing bracket a `[` is text, above all the program of that name.
+    fn closes_later(&self) -> bool {
+        self.characters
+            .get(self.at..)
+            .is_some_and(|rest| rest.contains(&']'))
     }
 
     /// `{a,b}` and `{1..3}` expand, `{}` and `HEAD@{1}` do not.

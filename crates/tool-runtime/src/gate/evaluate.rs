@@ -1,0 +1,458 @@
+//! The decision itself.
+
+use std::path::Path;
+
+use agent_protocol::payload::permission::{
+    Access, ActionClass, DecisionSource, Effect, PermissionEvaluated,
+};
+use agent_protocol::status::Mode;
+use serde_json::Value;
+
+use super::command::CommandJudgement;
+use super::facts::Facts;
+use super::findings::Findings;
+use super::grants::{ApprovalKey, SessionGrants};
+use super::risk;
+use super::rule::{Bases, Pattern, Rule, canonical_tool};
+use super::suggest::suggest;
+use crate::authority::{Confinement, PermissionSemantics};
+use crate::context::Workspace;
+
+/// How well commands are confined here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SandboxLevel {
+    /// No sandbox can be made: commands that rely on one are refused.
+    #[default]
+    Unavailable,
+    /// Some layers are missing: nothing runs without asking.
+    Partial,
+    /// The user turned it off.
+    Off,
+    Full,
+}
+
+/// What a hook said about the call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookVerdict {
+    pub hook: String,
+    pub effect: Effect,
+    pub reason: String,
+}
+
+/// One call, by its meaning.
+#[derive(Clone, Copy)]
+pub struct GateRequest<'a> {
+    /// The canonical name.
+    pub tool: &'a str,
+    pub input: &'a Value,
+    pub semantics: &'a PermissionSemantics,
+}
+
+/// What holds around the call.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    pub workspace: &'a Workspace,
+    pub home: &'a Path,
+    pub mode: Mode,
+    pub sandbox: SandboxLevel,
+    /// The turn the call belongs to; a denial holds to its end.
+    pub turn: &'a str,
+    pub hooks: &'a [HookVerdict],
+    pub timeout_ms: Option<u64>,
+    pub output_limit: Option<u64>,
+}
+
+/// The gate's answer.
+#[derive(Debug, Clone)]
+pub struct Judgement {
+    /// The fact for the log and for `agent permissions explain`.
+    pub evaluated: PermissionEvaluated,
+    /// The reach the call gets if it starts.
+    pub confinement: Confinement,
+    /// What a grant for the session would be bound to.
+    pub key: ApprovalKey,
+}
+
+/// Rules and grants in force. `rules` are already the effective ones (see
+/// [`effective_rules`](super::effective_rules)).
+#[derive(Debug, Clone, Default)]
+pub struct Gate {
+    pub rules: Vec<Rule>,
+    pub grants: SessionGrants,
+}
+
+/// Everything one evaluation looks at.
+pub(super) struct Judging<'a> {
+    pub(super) gate: &'a Gate,
+    pub(super) request: &'a GateRequest<'a>,
+    pub(super) setting: &'a Setting<'a>,
+    pub(super) facts: &'a dyn Facts,
+    pub(super) bases: Bases,
+}
+
+impl Gate {
+    /// Decides one call. It has no effects and always gives an answer.
+    pub fn evaluate(
+        &self,
+        request: &GateRequest<'_>,
+        setting: &Setting<'_>,
+        facts: &dyn Facts,
+    ) -> Judgement {
+        let mut judgement = self.decide(request, setting, facts);
+        if judgement.evaluated.decision == Effect::Ask {
+            judgement.evaluated.suggested_rule =
+                suggest(self, request, setting, facts, &judgement.evaluated)
+                    .map(|suggestion| suggestion.rule);
+        }
+        judgement
+    }
+
+    /// Without looking for a rule to suggest.
+    pub(super) fn decide(
+        &self,
+        request: &GateRequest<'_>,
+        setting: &Setting<'_>,
+        facts: &dyn Facts,
+    ) -> Judgement {
+        let request = &GateRequest {
+            tool: canonical_tool(request.tool),
+            ..*request
+        };
+        let judging = Judging {
+            gate: self,
+            request,
+            setting,
+            facts,
+            bases: Bases {
+                project: setting.workspace.root.clone(),
+                home: setting.home.to_owned(),
+            },
+        };
+        judging.run()
+    }
+}
+
+impl Judging<'_> {
+    fn run(&self) -> Judgement {
+        let mut findings = Findings::default();
+        self.judge_tool_rules(&mut findings);
+        let command = self
+            .request
+            .semantics
+            .command
+            .as_ref()
+            .map(|command| self.judge_command(&mut findings, command));
+        self.judge_resources(&mut findings);
+        self.judge_reach(&mut findings);
+        self.judge_hooks(&mut findings);
+        self.judge_mode(&mut findings, command.as_ref());
+        let confinement = self.confinement(command.as_ref());
+        let key = ApprovalKey::of(
+            self.request.tool,
+            self.request.input,
+            self.request.semantics,
+            &confinement.profile,
+            self.facts,
+        );
+        self.judge_denials(&mut findings, &key);
+        let hook = self
+            .setting
+            .hooks
+            .iter()
+            .find(|verdict| verdict.effect == Effect::Allow)
+            .map(|verdict| verdict.hook.as_str());
+        let decided = findings.decide(self.gate.grants.is_granted(&key), hook);
+        let action_class = command
+            .as_ref()
+            .map_or(self.request.semantics.action_class, |command| {
+                command.action_class
+            });
+        let risk = risk::facts(self, command.as_ref());
+        let evaluated = PermissionEvaluated {
+            decision: decided.effect,
+            action_class,
+            risk,
+            decision_source: decided.source,
+            reason: decided.reason,
+            rule_refs: findings
+                .matched
+                .iter()
+                .map(
+                    |matched| match (&matched.origin.file, matched.origin.line) {
+                        (Some(file), Some(line)) => format!("{file}:{line}"),
+                        _ => matched.origin.layer.to_string(),
+                    },
+                )
+                .collect(),
+            matched: findings.matched,
+            parse: command.map(|command| command.parse),
+            mode: self.setting.mode,
+            suggested_rule: None,
+            binding: Some(key.as_str().to_owned()),
+            resources: self
+                .request
+                .semantics
+                .resources
+                .iter()
+                .map(crate::authority::ResourceAccess::to_resource)
+                .collect(),
+        };
+        Judgement {
+            evaluated,
+            confinement,
+            key,
+        }
+    }
+
+    /// Deny and ask rules about a tool as a whole.
+    fn judge_tool_rules(&self, findings: &mut Findings) {
+        for rule in &self.gate.rules {
+            let applies = rule.tool == self.request.tool && matches!(rule.pattern, Pattern::Any);
+            // Path tools have a path to match even without a pattern; they are judged there.
+            let has_path = !self.request.semantics.resources.is_empty();
+            if applies && !has_path && rule.effect != Effect::Allow {
+                findings.rule(
+                    rule.matched(self.request.tool),
+                    format!("the rule `{}` speaks about every call", rule.text),
+                );
+            }
+        }
+    }
+
+    fn judge_resources(&self, findings: &mut Findings) {
+        let is_modify = self.request.semantics.action_class == ActionClass::Modify;
+        for resource in &self.request.semantics.resources {
+            let given = Path::new(&resource.given);
+            let named = self.setting.workspace.root.join(given);
+            let mut location = self.location(&named);
+            if let Some(resolved) = &resource.resolved {
+                // What the tool found and what is there now both count; the later look decides.
+                location.resolved = self.facts.resolve(resolved);
+            }
+            let shows_content = self.request.tool != "glob";
+            match resource.access {
+                Access::Read => {
+                    let rules = self.judge_read(findings, &location, shows_content);
+                    let shown = self.shown(&location);
+                    match rules.allowed {
+                        Some(rule) => findings.add(
+                            Effect::Allow,
+                            DecisionSource::Rule,
+                            format!("the rule `{rule}` allows reading `{shown}`"),
+                        ),
+                        None => findings.add(
+                            Effect::Allow,
+                            DecisionSource::Mode,
+                            format!("`{shown}` is inside the project and reading it is free"),
+                        ),
+                    }
+                }
+                Access::Write => {
+                    let rules = self.judge_write(findings, &location);
+                    let shown = self.shown(&location);
+                    let mode = self.setting.mode;
+                    if mode == Mode::ReadOnly {
+                        findings.add(
+                            Effect::Deny,
+                            DecisionSource::Mode,
+                            format!("mode read-only changes nothing, so not `{shown}` either"),
+                        );
+                    } else if let Some(rule) = rules.allowed {
+                        findings.add(
+                            Effect::Allow,
+                            DecisionSource::Rule,
+                            format!("the rule `{rule}` allows changing `{shown}`"),
+                        );
+                    } else if matches!(mode, Mode::AcceptEdits | Mode::Auto | Mode::Full) {
+                        findings.add(
+                            Effect::Allow,
+                            DecisionSource::Mode,
+                            format!("mode {mode} accepts edits inside the project"),
+                        );
+                    } else {
+                        findings.add(
+                            Effect::Ask,
+                            DecisionSource::Default,
+                            format!("changing `{shown}` asks in mode {mode}"),
+                        );
+                    }
+                }
+                Access::Execute | Access::Connect => findings.add(
+                    Effect::Ask,
+                    DecisionSource::Default,
+                    format!("`{}` is neither read nor edited", resource.given),
+                ),
+            }
+        }
+        if is_modify && self.request.semantics.resources.is_empty() {
+            findings.add(
+                Effect::Ask,
+                DecisionSource::Default,
+                "it changes something it does not name",
+            );
+        }
+    }
+
+    /// Network and leaving the sandbox.
+    fn judge_reach(&self, findings: &mut Findings) {
+        let semantics = self.request.semantics;
+        if semantics.network {
+            let mut allowed = self.setting.mode == Mode::Full;
+            for rule in self.gate.rules.iter().filter(|rule| rule.tool == "network") {
+                let matched = rule.matched("network");
+                match rule.effect {
+                    Effect::Allow => {
+                        allowed = true;
+                        findings.remember(matched);
+                    }
+                    _ => findings.rule(
+                        matched,
+                        format!("the rule `{}` speaks about the network", rule.text),
+                    ),
+                }
+            }
+            if self.setting.mode == Mode::ReadOnly {
+                findings.add(
+                    Effect::Deny,
+                    DecisionSource::Mode,
+                    "mode read-only gives no network",
+                );
+            } else if !allowed {
+                findings.add(
+                    Effect::Ask,
+                    DecisionSource::Sandbox,
+                    "it asks for the network, which the sandbox does not give",
+                );
+            }
+        }
+        if semantics.leaves_sandbox {
+            findings.add(
+                Effect::Ask,
+                DecisionSource::CircuitBreaker,
+                "it asks to run outside the sandbox, which is a grant of its own",
+            );
+        }
+    }
+
+    fn judge_hooks(&self, findings: &mut Findings) {
+        for verdict in self.setting.hooks {
+            if verdict.effect != Effect::Allow {
+                findings.add(
+                    verdict.effect,
+                    DecisionSource::Hook,
+                    format!("the hook `{}` says: {}", verdict.hook, verdict.reason),
+                );
+            }
+        }
+    }
+
+    /// Calls without paths and commands: what the mode says about their class.
+    fn judge_mode(&self, findings: &mut Findings, command: Option<&CommandJudgement>) {
+        if command.is_some() || !self.request.semantics.resources.is_empty() {
+            return;
+        }
+        let allowed_by = self
+            .gate
+            .rules
+            .iter()
+            .find(|rule| rule.tool == self.request.tool && rule.effect == Effect::Allow);
+        match (self.request.semantics.action_class, allowed_by) {
+            (ActionClass::Observe | ActionClass::Search, _) => findings.add(
+                Effect::Allow,
+                DecisionSource::Mode,
+                "it only looks at what the session already has",
+            ),
+            (_, _) if self.setting.mode == Mode::ReadOnly => findings.add(
+                Effect::Deny,
+                DecisionSource::Mode,
+                "mode read-only changes nothing",
+            ),
+            (_, Some(rule)) => findings.rule(
+                rule.matched(self.request.tool),
+                format!("the rule `{}` allows it", rule.text),
+            ),
+            (_, None) if matches!(self.setting.mode, Mode::Auto | Mode::Full) => findings.add(
+                Effect::Allow,
+                DecisionSource::Mode,
+                format!("mode {} allows it", self.setting.mode),
+            ),
+            (_, None) => findings.add(
+                Effect::Ask,
+                DecisionSource::Default,
+                format!("it asks in mode {}", self.setting.mode),
+            ),
+        }
+    }
+
+    /// A refusal is not forgotten: to the end of the turn it stands, later it is at least asked again.
+    fn judge_denials(&self, findings: &mut Findings, key: &ApprovalKey) {
+        let Some(denial) = self.gate.grants.denial(key) else {
+            return;
+        };
+        if denial.turn == self.setting.turn {
+            findings.add(
+                Effect::Deny,
+                DecisionSource::Human,
+                "exactly this call was refused in this turn",
+            );
+        } else {
+            findings.add(
+                Effect::Ask,
+                DecisionSource::Human,
+                "exactly this call was refused earlier in this session",
+            );
+        }
+    }
+
+    fn confinement(&self, command: Option<&CommandJudgement>) -> Confinement {
+        let writable = self.setting.mode != Mode::ReadOnly
+            && !command.is_some_and(|command| command.read_only);
+        let network = self.request.semantics.network && command.is_some();
+        let mut profile = match (command, self.setting.sandbox) {
+            (None, _) => "in-process",
+            (Some(_), SandboxLevel::Full) if writable => "workspace",
+            (Some(_), SandboxLevel::Full) => "read-only",
+            (Some(_), SandboxLevel::Partial) => "partial",
+            (Some(_), SandboxLevel::Off) => "off",
+            (Some(_), SandboxLevel::Unavailable) => "unavailable",
+        }
+        .to_owned();
+        let git = command.is_some_and(|command| command.writes_git);
+        for (named, holds) in [
+            ("+network", network),
+            ("+git", git),
+            ("+unconfined", self.request.semantics.leaves_sandbox),
+        ] {
+            if holds {
+                profile.push_str(named);
+            }
+        }
+        let globs = |tools: [&str; 3]| {
+            self.gate
+                .rules
+                .iter()
+                .filter(|rule| rule.effect == Effect::Deny && tools.contains(&rule.tool.as_str()))
+                .filter_map(|rule| match &rule.pattern {
+                    Pattern::Path(pattern) => Some(pattern.source().to_owned()),
+                    _ => None,
+                })
+                .collect::<Vec<_>>()
+        };
+        let mut deny_write = globs(["write", "edit", "edit"]);
+        if command.is_some() && !git {
+            deny_write.push(".git/**".to_owned());
+        } else if git {
+            deny_write.extend([".git/hooks/**".to_owned(), ".git/config".to_owned()]);
+        }
+        Confinement {
+            profile,
+            project_writable: writable,
+            network,
+            unconfined: self.request.semantics.leaves_sandbox,
+            deny_read: globs(["read", "grep", "glob"]),
+            deny_write,
+            write_roots: self.setting.workspace.extra_roots.clone(),
+            read_roots: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What the gate has to know about the machine, behind a seam, so that decisions are plain functions.
+
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::shell::normalise;
+
+/// Facts about files. `None` always means "not known" and never makes a decision milder.
+pub trait Facts {
+    /// The path with every link followed, as the kernel would; what does not exist stays as named.
+    fn resolve(&self, path: &Path) -> Option<PathBuf>;
+
+    fn is_directory(&self, path: &Path) -> Option<bool>;
+
+    /// The files an absolute shell glob stands for.
+    fn expand(&self, pattern: &str) -> Option<Vec<PathBuf>>;
+
+    /// Whether the project's git tree holds changes that are in no commit.
+    fn tree_is_dirty(&self) -> Option<bool>;
+
+    /// `sha256:…` of a regular file.
+    fn content_hash(&self, path: &Path) -> Option<String>;
+}
+
+/// Facts when nothing may be looked at: paths are taken by their names. For replays and back-tests.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct NamesOnly;
+
+impl Facts for NamesOnly {
+    fn resolve(&self, path: &Path) -> Option<PathBuf> {
+        Some(normalise(path))
+    }
+
+    fn is_directory(&self, _path: &Path) -> Option<bool> {
+        None
+    }
+
+    fn expand(&self, _pattern: &str) -> Option<Vec<PathBuf>> {
+        None
+    }
+
+    fn tree_is_dirty(&self) -> Option<bool> {
+        None
+    }
+
+    fn content_hash(&self, _path: &Path) -> Option<String> {
+        None
+    }
+}
+
+/// Facts from the file system. Whether the tree is dirty takes a process to find out, so the caller
+/// brings the answer.
+pub struct DiskFacts<D: Fn() -> Option<bool>> {
+    pub dirty: D,
+}
+
+/// Links in a row before a path is given up, as in the kernel.
+const MAX_LINKS: usize = 40;
+/// Files a glob may stand for before it is given up.
+const MAX_MATCHES: usize = 2_000;
+/// Larger files are not hashed for a decision.
+const MAX_HASHED: u64 = 64 * 1024 * 1024;
+
+impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
+    fn resolve(&self, path: &Path) -> Option<PathBuf> {
+        let mut links = 0;
+        resolve(path, &mut links)
+    }
+
+    fn is_directory(&self, path: &Path) -> Option<bool> {
+        Some(path.is_dir())
+    }
+
+    fn expand(&self, pattern: &str) -> Option<Vec<PathBuf>> {
+        let mut found = vec![PathBuf::from("/")];
+        for component in pattern.split('/').filter(|part| !part.is_empty()) {
+            if !component.contains(['*', '?', '[', '\\']) {
+                found.iter_mut().for_each(|path| path.push(component));
+                continue;
+            }
+            let matcher = globset::GlobBuilder::new(component)
+                .literal_separator(true)
+                .backslash_escape(true)
+                .build()
+                .ok()?
+                .compile_matcher();
+            let mut next = Vec::new();
+            for directory in &found {
+                let Ok(entries) = std::fs::read_dir(directory) else {
+                    continue;
+                };
+                for entry in entries.flatten() {
+                    let name = entry.file_name();
+                    let hidden = name.as_encoded_bytes().starts_with(b".");
+                    if matcher.is_match(&name) && (!hidden || component.starts_with('.')) {
+                        next.push(directory.join(name));
+                    }
+                    if next.len() > MAX_MATCHES {
+                        return None;
+                    }
+                }
+            }
+            found = next;
+        }
+        Some(found)
+    }
+
+    fn tree_is_dirty(&self) -> Option<bool> {
+        (self.dirty)()
+    }
+
+    fn content_hash(&self, path: &Path) -> Option<String> {
+        let mut file = std::fs::File::open(path).ok()?;
+        let metadata = file.metadata().ok()?;
+        if !metadata.is_file() || metadata.len() > MAX_HASHED {
+            return None;
+        }
+        let mut hasher = Sha256::new();
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let read = file.read(&mut buffer).ok()?;
+            if read == 0 {
+                break;
+            }
+            hasher.update(buffer.get(..read)?);
+        }
+        Some(format!("sha256:{}", hex(&hasher.finalize())))
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn resolve(path: &Path, links: &mut usize) -> Option<PathBuf> {
+    let mut result = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                result.pop();
+            }
+            Component::Normal(name) => {
+                let next = result.join(name);
+                match std::fs::read_link(&next) {
+                    Ok(target) => {
+                        *links += 1;
+                        if *links > MAX_LINKS {
+                            return None;
+                        }
+                        result = resolve(&result.join(target), links)?;
+                    }
+                    Err(_) => result = next,
+                }
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    Some(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_followed_as_the_kernel_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::write(root.join("a/x.pem"), "x").unwrap();
+        std::os::unix::fs::symlink("a/b", root.join("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere/y", root.join("dangling")).unwrap();
+        std::os::unix::fs::symlink("loop", root.join("loop")).unwrap();
+        let facts = DiskFacts { dirty: || None };
+        let resolve = |path: &str| facts.resolve(&root.join(path));
+        assert_eq!(resolve("link/../x.pem"), Some(root.join("a/x.pem")));
+        assert_eq!(resolve("dangling"), Some(root.join("nowhere/y")));
+        assert_eq!(resolve("new/file"), Some(root.join("new/file")));
+        assert_eq!(resolve("loop"), None);
+        assert_eq!(
+            facts.expand(&format!("{}/a/*.pem", root.display())),
+            Some(vec![root.join("a/x.pem")])
+        );
+    }
+}

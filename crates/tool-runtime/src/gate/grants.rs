@@ -1,0 +1,257 @@
+//! What a person said before: grants and denials of this session, and what an approval is bound to.
+
+use std::collections::BTreeMap;
+
+use agent_protocol::Timestamp;
+use agent_protocol::payload::permission::GrantScope;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::facts::{Facts, hex};
+use crate::authority::{CommandRequest, PermissionSemantics};
+use crate::shell::{Start, analyse};
+
+/// The exact bytes a decision was made about. Two calls with the same key are the same call: same tool,
+/// input, directory, files behind it and reach.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ApprovalKey(String);
+
+impl ApprovalKey {
+    /// The key as it stood in the log.
+    pub fn from_log(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// `profile` names the sandbox the call would run in. Resolved paths, the content of scripts the call
+    /// would run and of files it would change are part of the key.
+    pub fn of(
+        tool: &str,
+        input: &Value,
+        semantics: &PermissionSemantics,
+        profile: &str,
+        facts: &dyn Facts,
+    ) -> Self {
+        let mut hasher = Sha256::new();
+        let mut part = |text: &str| {
+            hasher.update((text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        };
+        part(tool);
+        part(&canonical(input).to_string());
+        part(profile);
+        for resource in &semantics.resources {
+            part(resource.access.as_str());
+            part(&resource.given);
+            if let Some(path) = &resource.resolved {
+                let resolved = facts.resolve(path);
+                part(&resolved.map_or_else(String::new, |path| path.display().to_string()));
+                part(&facts.content_hash(path).unwrap_or_default());
+            }
+        }
+        if let Some(command) = &semantics.command {
+            part(&command.cwd.display().to_string());
+            for content in content_behind(command, facts) {
+                part(&content);
+            }
+        }
+        Self(format!("sha256:{}", hex(&hasher.finalize())))
+    }
+}
+
+/// Hashes of the files a command names that exist: a script allowed for the session is these bytes.
+fn content_behind(command: &CommandRequest, facts: &dyn Facts) -> Vec<String> {
+    let analysis = analyse(
+        &command.text,
+        &Start {
+            directory: command.cwd.clone(),
+            home: "/".into(),
+            is_directory: &|_| None,
+        },
+    );
+    let mut hashes = Vec::new();
+    for found in &analysis.commands {
+        // The program itself when it is named by a path, and the first operand of what runs scripts.
+        for word in found.words.iter().take(3).filter_map(|word| word.text()) {
+            let path = command.cwd.join(word);
+            hashes.extend(
+                facts
+                    .content_hash(&path)
+                    .map(|hash| format!("{word} {hash}")),
+            );
+        }
+    }
+    hashes.dedup();
+    hashes
+}
+
+/// The same object with its keys in order, so that their order in the model's text does not matter.
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let sorted: BTreeMap<&String, Value> = map
+                .iter()
+                .map(|(key, value)| (key, canonical(value)))
+                .collect();
+            Value::Object(
+                sorted
+                    .into_iter()
+                    .map(|(key, value)| (key.clone(), value))
+                    .collect(),
+            )
+        }
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        other => other.clone(),
+    }
+}
+
+/// An answer, and what it holds for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalBinding {
+    pub key: ApprovalKey,
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Why an approval does not hold any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BindingError {
+    #[error("the call is not the one that was approved; nothing was run")]
+    Changed,
+    #[error("the approval has expired; nothing was run")]
+    Expired,
+}
+
+impl ApprovalBinding {
+    /// Checks, right before execution, that what runs is what was approved.
+    pub fn check(&self, now: &Timestamp, key: &ApprovalKey) -> Result<(), BindingError> {
+        if self.key != *key {
+            return Err(BindingError::Changed);
+        }
+        match &self.expires_at {
+            Some(end) if now >= end => Err(BindingError::Expired),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What was granted and denied in this session. Rebuilt from the log on resume.
+#[derive(Debug, Clone, Default)]
+pub struct SessionGrants {
+    granted: BTreeMap<ApprovalKey, GrantScope>,
+    denied: BTreeMap<ApprovalKey, Denial>,
+}
+
+/// A refusal and what came with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// The turn in which it was given.
+    pub turn: String,
+    pub note: Option<String>,
+}
+
+impl SessionGrants {
+    /// A person allowed exactly this, for longer than once.
+    pub fn grant(&mut self, key: ApprovalKey, scope: GrantScope) {
+        self.denied.remove(&key);
+        if scope != GrantScope::Once {
+            self.granted.insert(key, scope);
+        }
+    }
+
+    /// A person refused exactly this. It is not granted any more either.
+    pub fn deny(&mut self, key: ApprovalKey, denial: Denial) {
+        self.granted.remove(&key);
+        self.denied.insert(key, denial);
+    }
+
+    pub fn is_granted(&self, key: &ApprovalKey) -> bool {
+        self.granted.contains_key(key)
+    }
+
+    pub fn denial(&self, key: &ApprovalKey) -> Option<&Denial> {
+        self.denied.get(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::gate::DiskFacts;
+
+    fn key(command: &str, cwd: &std::path::Path, profile: &str) -> ApprovalKey {
+        let semantics = PermissionSemantics {
+            command: Some(CommandRequest {
+                text: command.into(),
+                cwd: cwd.into(),
+            }),
+            ..PermissionSemantics::default()
+        };
+        let input = json!({"command": command});
+        ApprovalKey::of(
+            "bash",
+            &input,
+            &semantics,
+            profile,
+            &DiskFacts { dirty: || None },
+        )
+    }
+
+    #[test]
+    fn an_approval_is_for_exact_bytes_directory_and_reach() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("deploy.sh");
+        std::fs::write(&script, "echo one").unwrap();
+        let before = key("./deploy.sh a", directory.path(), "full");
+        assert_eq!(before, key("./deploy.sh a", directory.path(), "full"));
+        assert_ne!(before, key("./deploy.sh b", directory.path(), "full"));
+        assert_ne!(before, key("./deploy.sh a", directory.path(), "network"));
+        assert_ne!(
+            before,
+            key("./deploy.sh a", std::path::Path::new("/"), "full")
+        );
+        std::fs::write(&script, "echo two").unwrap();
+        assert_ne!(before, key("./deploy.sh a", directory.path(), "full"));
+        let wrapped = key("bash deploy.sh", directory.path(), "full");
+        std::fs::write(&script, "echo three").unwrap();
+        assert_ne!(wrapped, key("bash deploy.sh", directory.path(), "full"));
+    }
+
+    #[test]
+    fn an_approval_expires_and_does_not_fit_another_call() {
+        let at = |text: &str| Timestamp::parse(text).unwrap();
+        let binding = ApprovalBinding {
+            key: ApprovalKey::from_log("sha256:a"),
+            expires_at: Some(at("2026-01-01T00:00:10Z")),
+        };
+        let early = at("2026-01-01T00:00:09Z");
+        let same = ApprovalKey::from_log("sha256:a");
+        assert_eq!(binding.check(&early, &same), Ok(()));
+        assert_eq!(
+            binding.check(&at("2026-01-01T00:00:10Z"), &same),
+            Err(BindingError::Expired)
+        );
+        let other = ApprovalKey::from_log("sha256:b");
+        assert_eq!(binding.check(&early, &other), Err(BindingError::Changed));
+    }
+
+    #[test]
+    fn a_denial_takes_the_grant_back() {
+        let mut grants = SessionGrants::default();
+        let key = ApprovalKey::from_log("k");
+        grants.grant(key.clone(), GrantScope::Session);
+        assert!(grants.is_granted(&key));
+        let denial = Denial {
+            turn: "t".into(),
+            note: None,
+        };
+        grants.deny(key.clone(), denial);
+        assert!(!grants.is_granted(&key));
+        grants.grant(key.clone(), GrantScope::Once);
+        assert!(!grants.is_granted(&key) && grants.denial(&key).is_none());
+    }
+}

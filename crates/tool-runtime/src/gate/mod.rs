@@ -1,0 +1,38 @@
+//! The permission gate: one place that says allow, ask or deny, and why.
+//!
+//! [`Gate::evaluate`] is a function over values. Tools say what a call would do
+//! ([`PermissionSemantics`](crate::PermissionSemantics)); rules, mode, trust, grants and [`Facts`] about
+//! files come in from outside; out comes the [`Judgement`], whose `evaluated` part is the fact in the log.
+//!
+//! Order: circuit breakers and deny rules, then whatever asks, then whatever allows. Deny beats ask beats
+//! allow whatever the layer; modes are ceilings; the default is to ask. Nothing here runs, writes or waits.
+//!
+//! Start reading at [`Gate::evaluate`]; `command.rs` is the part about shell scripts.
+
+mod backtest;
+mod breakers;
+mod command;
+mod evaluate;
+mod facts;
+mod findings;
+mod grants;
+mod paths;
+mod protected;
+mod risk;
+mod rule;
+mod rule_file;
+mod semantics;
+mod suggest;
+mod trust;
+mod words;
+
+pub use backtest::{BacktestReport, Changed, Counts, RecordedCall, Repeated, backtest};
+pub use evaluate::{Gate, GateRequest, HookVerdict, Judgement, SandboxLevel, Setting};
+pub use facts::{DiskFacts, Facts, NamesOnly};
+pub use grants::{ApprovalBinding, ApprovalKey, BindingError, Denial, SessionGrants};
+pub use rule::{Bases, PathPattern, Pattern, Rule, RuleProblem, canonical_tool, tool_names};
+pub use rule_file::{RuleFileError, RuleFileProblem, RuleSource, example_matches, read_rules};
+pub use semantics::semantics_of;
+pub use suggest::{Suggestion, suggest};
+pub use trust::{EffectiveRules, effective_rules, trust_hash};
+pub use words::{Match, WordPattern};

@@ -1,0 +1,370 @@
+//! Paths as the gate sees them: where a name leads, and what speaks against going there.
+
+use std::path::{Path, PathBuf};
+
+use agent_protocol::payload::permission::{Access, DecisionSource, Effect};
+use agent_protocol::status::Mode;
+
+use super::evaluate::{Judging, SandboxLevel};
+use super::findings::Findings;
+use super::protected::{holds_protected, protected, secret, wildcard};
+use crate::shell::prove::{PathUse, Use};
+use crate::shell::{Directories, normalise};
+
+/// A path by its name and by where it leads.
+#[derive(Debug, Clone)]
+pub(super) struct Location {
+    pub(super) named: PathBuf,
+    /// `None` when following it does not end.
+    pub(super) resolved: Option<PathBuf>,
+}
+
+impl Location {
+    fn both(&self) -> Vec<&Path> {
+        let mut paths = vec![self.named.as_path()];
+        paths.extend(self.resolved.as_deref());
+        paths
+    }
+}
+
+const FREE_DEVICES: &[&str] = &["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
+
+impl Judging<'_> {
+    pub(super) fn location(&self, path: &Path) -> Location {
+        Location {
+            named: normalise(path),
+            resolved: self.facts.resolve(path),
+        }
+    }
+
+    fn is_inside(&self, location: &Location) -> bool {
+        let Some(resolved) = &location.resolved else {
+            return false;
+        };
+        let workspace = self.setting.workspace;
+        std::iter::once(&workspace.root)
+            .chain(&workspace.extra_roots)
+            .any(|root| resolved.starts_with(root))
+    }
+
+    /// Deny and ask rules about one path. Returns whether some allow rule opens it.
+    fn rules_on_path(
+        &self,
+        findings: &mut Findings,
+        location: &Location,
+        access: Access,
+        names: &[String],
+    ) -> PathRules {
+        let mut rules = PathRules::default();
+        for rule in &self.gate.rules {
+            if !rule.binds_path(self.request.tool, access, &location.both()) {
+                continue;
+            }
+            let shown = self.shown(location);
+            let matched = rule.matched(shown.clone());
+            match rule.effect {
+                Effect::Deny => findings.rule(
+                    matched,
+                    format!("the rule `{}` denies `{shown}`", rule.text),
+                ),
+                Effect::Ask => findings.rule(
+                    matched,
+                    format!("the rule `{}` asks about `{shown}`", rule.text),
+                ),
+                Effect::Allow => {
+                    findings.remember(matched);
+                    rules.allowed.get_or_insert_with(|| rule.text.clone());
+                    rules.spelled_out |= rule.names_one_of(names);
+                }
+            }
+        }
+        rules
+    }
+
+    /// A path as a person would name it.
+    pub(super) fn shown(&self, location: &Location) -> String {
+        let path = location.resolved.as_ref().unwrap_or(&location.named);
+        path.strip_prefix(&self.setting.workspace.root)
+            .ok()
+            .filter(|relative| !relative.as_os_str().is_empty())
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    }
+
+    /// Everything that speaks about reading `location`; names and sizes are not its content.
+    pub(super) fn judge_read(
+        &self,
+        findings: &mut Findings,
+        location: &Location,
+        shows_content: bool,
+    ) -> PathRules {
+        if FREE_DEVICES
+            .iter()
+            .any(|device| location.named == Path::new(device))
+        {
+            return PathRules::default();
+        }
+        let found = location.both().into_iter().find_map(secret);
+        let names = found
+            .as_ref()
+            .map(|(_, names)| names.clone())
+            .unwrap_or_default();
+        let rules = self.rules_on_path(findings, location, Access::Read, &names);
+        let shown = self.shown(location);
+        if let Some((what, _)) = found
+            && shows_content
+            && !rules.spelled_out
+        {
+            findings.add(
+                Effect::Ask,
+                DecisionSource::ProtectedPath,
+                format!("`{shown}` holds {what}, which is not read without asking"),
+            );
+        }
+        // In these modes the sandbox decides what a command can see; file tools are not in it.
+        let sandbox_decides = self.request.tool == "bash"
+            && self.setting.mode == Mode::Auto
+            && self.setting.sandbox == SandboxLevel::Full;
+        let bounded = self.setting.mode != Mode::Full && !sandbox_decides;
+        if bounded && !self.is_inside(location) && rules.allowed.is_none() {
+            findings.add(
+                Effect::Ask,
+                DecisionSource::PathBoundary,
+                format!("`{shown}` is outside the project"),
+            );
+        }
+        rules
+    }
+
+    /// Everything that speaks about changing `location`.
+    pub(super) fn judge_write(&self, findings: &mut Findings, location: &Location) -> PathRules {
+        if FREE_DEVICES
+            .iter()
+            .any(|device| location.named == Path::new(device))
+        {
+            return PathRules::default();
+        }
+        let found = location.both().into_iter().find_map(protected);
+        let names = found
+            .iter()
+            .map(|found| found.marker.clone())
+            .collect::<Vec<_>>();
+        let rules = self.rules_on_path(findings, location, Access::Write, &names);
+        let shown = self.shown(location);
+        match found {
+            Some(found) if found.is_record => findings.add(
+                Effect::Deny,
+                DecisionSource::CircuitBreaker,
+                format!("`{shown}` is {}, which only the runtime writes", found.what),
+            ),
+            Some(found) if !rules.spelled_out => findings.add(
+                Effect::Ask,
+                DecisionSource::ProtectedPath,
+                format!(
+                    "`{shown}` is {}: no mode changes it without asking",
+                    found.what
+                ),
+            ),
+            _ => {}
+        }
+        // The sandbox gives each session a temporary directory of its own.
+        let is_own_temporary = self.request.tool == "bash"
+            && matches!(self.setting.mode, Mode::Auto | Mode::Full)
+            && self.setting.sandbox == SandboxLevel::Full
+            && ["/tmp", "/var/tmp"]
+                .iter()
+                .any(|temporary| location.named.starts_with(temporary));
+        if !self.is_inside(location) && rules.allowed.is_none() && !is_own_temporary {
+            findings.add(
+                Effect::Ask,
+                DecisionSource::PathBoundary,
+                format!("`{shown}` is outside the project"),
+            );
+        }
+        rules
+    }
+
+    /// The places a command's path may mean; `None` when the directory is not known.
+    pub(super) fn locations(&self, path: &PathUse) -> Option<Vec<Location>> {
+        let mut texts = vec![path.text.as_str()];
+        if path.usage == Use::Revision {
+            texts.extend(path.text.split_once(':').map(|(_, rest)| rest));
+        }
+        let mut locations = Vec::new();
+        for text in texts {
+            if Path::new(text).is_absolute() {
+                self.expand(Path::new("/"), text, path.is_glob, &mut locations);
+                continue;
+            }
+            match &path.directories {
+                Directories::Known(directories) => {
+                    for directory in directories {
+                        self.expand(directory, text, path.is_glob, &mut locations);
+                    }
+                }
+                // A revision names no file; a file in an unknown directory may be any.
+                Directories::Unknown if path.usage == Use::Revision => {}
+                Directories::Unknown => return None,
+            }
+        }
+        Some(locations)
+    }
+
+    fn expand(&self, directory: &Path, text: &str, is_glob: bool, locations: &mut Vec<Location>) {
+        let joined = directory.join(text);
+        if !is_glob {
+            locations.push(self.location(&joined));
+            return;
+        }
+        let literal: PathBuf = joined
+            .components()
+            .take_while(|component| {
+                !component
+                    .as_os_str()
+                    .to_string_lossy()
+                    .contains(['*', '?', '[', '\\'])
+            })
+            .collect();
+        locations.push(self.location(&literal));
+        match self.facts.expand(&joined.display().to_string()) {
+            Some(paths) => {
+                locations.extend(paths.iter().map(|path| self.location(path)));
+            }
+            // Without a look at the directory, a glob is taken for the secrets it could reach.
+            None => locations.extend(
+                secret_samples(text)
+                    .into_iter()
+                    .map(|name| self.location(&literal.join(name))),
+            ),
+        }
+    }
+
+    /// Paths of one command, exact or guessed, against rules, secrets and protected names.
+    pub(super) fn judge_touched(&self, findings: &mut Findings, path: &PathUse, exact: bool) {
+        let Some(locations) = self.locations(path) else {
+            if exact {
+                findings.add(
+                    Effect::Ask,
+                    DecisionSource::PathBoundary,
+                    format!("it is not known which directory `{}` is in", path.text),
+                );
+            }
+            return;
+        };
+        for location in &locations {
+            if exact {
+                self.judge_read(findings, location, path.usage != Use::Metadata);
+                continue;
+            }
+            // A guess: the word may be no path at all, so only what stands on a list counts.
+            let found = location.both().into_iter().find_map(secret);
+            let names = found
+                .as_ref()
+                .map(|(_, names)| names.clone())
+                .unwrap_or_default();
+            let mut own = Findings::default();
+            let rules = self.rules_on_path(&mut own, location, Access::Read, &names);
+            self.rules_on_path(&mut own, location, Access::Write, &names);
+            own.list.retain(|finding| finding.effect != Effect::Allow);
+            findings.list.append(&mut own.list);
+            for matched in own.matched {
+                findings.remember(matched);
+            }
+            let shown = self.shown(location);
+            if let Some((what, _)) = found
+                && !rules.spelled_out
+            {
+                findings.add(
+                    Effect::Ask,
+                    DecisionSource::ProtectedPath,
+                    format!("`{shown}` holds {what}, which is not read without asking"),
+                );
+            }
+        }
+    }
+
+    /// A command that may write, and names a protected path.
+    pub(super) fn judge_protected_mention(&self, findings: &mut Findings, path: &PathUse) {
+        for location in self.locations(path).unwrap_or_default() {
+            let found = location
+                .both()
+                .into_iter()
+                .find(|path| holds_protected(path));
+            let Some(found) = found else { continue };
+            let is_record = protected(found).is_some_and(|protected| protected.is_record);
+            let shown = self.shown(&location);
+            if is_record {
+                findings.add(
+                    Effect::Deny,
+                    DecisionSource::CircuitBreaker,
+                    format!("`{shown}` is the agent's own record, which only the runtime writes"),
+                );
+                continue;
+            }
+            let marker = protected(found)
+                .map(|found| vec![found.marker])
+                .unwrap_or_default();
+            let mut own = Findings::default();
+            let rules = self.rules_on_path(&mut own, &location, Access::Write, &marker);
+            if !rules.spelled_out {
+                findings.add(
+                    Effect::Ask,
+                    DecisionSource::ProtectedPath,
+                    format!("`{shown}` is protected: no mode changes it without asking"),
+                );
+            }
+        }
+    }
+}
+
+/// What the rules said about one path.
+#[derive(Debug, Default)]
+pub(super) struct PathRules {
+    /// An allow rule that covers it.
+    pub(super) allowed: Option<String>,
+    /// An allow rule that spells out the protected or secret name.
+    pub(super) spelled_out: bool,
+}
+
+/// Names of secrets that the last component of a glob could become.
+fn secret_samples(glob: &str) -> Vec<&'static str> {
+    const SAMPLES: &[&str] = &[
+        ".env",
+        ".env.local",
+        "prod.env",
+        "id_rsa",
+        "id_ed25519",
+        "server.pem",
+        "server.key",
+        ".netrc",
+        ".npmrc",
+        "credentials",
+        "credentials.json",
+        "x.tfstate",
+        "x.tfvars",
+        "secrets.yml",
+    ];
+    let last = glob.rsplit('/').next().unwrap_or(glob);
+    // `?` and `[…]` stand for one character; taking them for any run only finds more.
+    let mut loose = String::new();
+    let mut in_class = false;
+    for character in last.chars() {
+        match character {
+            '[' => in_class = true,
+            ']' if in_class => {
+                in_class = false;
+                loose.push('*');
+            }
+            _ if in_class => {}
+            '?' => loose.push('*'),
+            other => loose.push(other),
+        }
+    }
+    SAMPLES
+        .iter()
+        .copied()
+        .filter(|sample| wildcard(&loose, sample))
+        .filter(|sample| !sample.starts_with('.') || loose.starts_with('.'))
+        .collect()
+}

@@ -1,0 +1,328 @@
+//! Names whose change makes something else run later, and names whose content is a secret.
+//!
+//! Compared without regard to case, on every component of the given and of the resolved path: a file
+//! that does not exist yet counts like one that does.
+
+use std::path::Path;
+
+/// Why a path may not be written without a person saying so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Protected {
+    /// One clause: what the path is.
+    pub what: &'static str,
+    /// The component that makes it so; a rule that spells it out is taken to mean it.
+    pub marker: String,
+    /// The runtime's own record: not even a rule opens it.
+    pub is_record: bool,
+}
+
+/// A directory or file name, anywhere in a path.
+const PROTECTED_NAMES: &[(&str, &str)] = &[
+    (".git", "git's own files, which name programs to run"),
+    (".agent", "the agent's own configuration"),
+    (".vscode", "editor settings and tasks"),
+    (".idea", "editor settings and tasks"),
+    (".zed", "editor settings and tasks"),
+    (".devcontainer", "a container definition"),
+    (".husky", "git hooks"),
+    (".circleci", "a CI definition"),
+    (".buildkite", "a CI definition"),
+    (".woodpecker", "a CI definition"),
+    (".gitlab-ci.yml", "a CI definition"),
+    (".travis.yml", "a CI definition"),
+    (".drone.yml", "a CI definition"),
+    (".woodpecker.yml", "a CI definition"),
+    ("azure-pipelines.yml", "a CI definition"),
+    ("bitbucket-pipelines.yml", "a CI definition"),
+    ("appveyor.yml", "a CI definition"),
+    ("jenkinsfile", "a CI definition"),
+    (".envrc", "a file that runs when its directory is entered"),
+    (".mcp.json", "a list of servers to start"),
+    (".gitmodules", "git configuration"),
+    (".gitconfig", "git configuration"),
+    (".ripgreprc", "flags for a search program"),
+    (".pre-commit-config.yaml", "git hooks"),
+    ("lefthook.yml", "git hooks"),
+    (".claude", "another agent's configuration"),
+    (".cursor", "another agent's configuration"),
+    (".codex", "another agent's configuration"),
+    (".gemini", "another agent's configuration"),
+    (".opencode", "another agent's configuration"),
+    (".windsurf", "another agent's configuration"),
+    ("agents.md", "instructions to agents"),
+    ("claude.md", "instructions to agents"),
+    ("gemini.md", "instructions to agents"),
+    ("agent.md", "instructions to agents"),
+    (".cursorrules", "instructions to agents"),
+    (".windsurfrules", "instructions to agents"),
+    (".clinerules", "instructions to agents"),
+    ("copilot-instructions.md", "instructions to agents"),
+    (".bashrc", "a shell start-up file"),
+    (".bash_profile", "a shell start-up file"),
+    (".bash_login", "a shell start-up file"),
+    (".bash_logout", "a shell start-up file"),
+    (".bash_aliases", "a shell start-up file"),
+    (".profile", "a shell start-up file"),
+    (".zshrc", "a shell start-up file"),
+    (".zshenv", "a shell start-up file"),
+    (".zprofile", "a shell start-up file"),
+    (".zlogin", "a shell start-up file"),
+    (".zlogout", "a shell start-up file"),
+    (".kshrc", "a shell start-up file"),
+    (".cshrc", "a shell start-up file"),
+    (".tcshrc", "a shell start-up file"),
+    ("config.fish", "a shell start-up file"),
+];
+
+/// Two components in a row.
+const PROTECTED_PAIRS: &[(&str, &str, &str)] = &[
+    (".github", "workflows", "a CI definition"),
+    (".github", "actions", "a CI definition"),
+    (".gitea", "workflows", "a CI definition"),
+    (".forgejo", "workflows", "a CI definition"),
+    (
+        ".cargo",
+        "config.toml",
+        "settings that name programs to run",
+    ),
+    (".cargo", "config", "settings that name programs to run"),
+    (".config", "fish", "a shell start-up file"),
+];
+
+/// Globs over file names whose content is a secret, and names that look like one and are not.
+const SECRET_NAMES: &[(&str, &str)] = &[
+    (".env", "environment secrets"),
+    (".env.*", "environment secrets"),
+    ("*.env", "environment secrets"),
+    (".envrc", "environment secrets"),
+    ("id_rsa*", "a private key"),
+    ("id_dsa*", "a private key"),
+    ("id_ecdsa*", "a private key"),
+    ("id_ed25519*", "a private key"),
+    ("*.pem", "a private key"),
+    ("*.key", "a private key"),
+    ("*.p12", "a private key"),
+    ("*.pfx", "a private key"),
+    ("*.ppk", "a private key"),
+    ("*.jks", "a key store"),
+    ("*.keystore", "a key store"),
+    ("*.kdbx", "a password store"),
+    ("*.keychain*", "a key ring"),
+    ("*.keyring", "a key ring"),
+    (".netrc", "credentials"),
+    ("_netrc", "credentials"),
+    (".pgpass", "credentials"),
+    (".my.cnf", "credentials"),
+    (".npmrc", "credentials"),
+    (".pypirc", "credentials"),
+    (".git-credentials", "credentials"),
+    (".htpasswd", "credentials"),
+    (".vault-token", "credentials"),
+    (".dockercfg", "credentials"),
+    ("credentials", "credentials"),
+    ("credentials.json", "credentials"),
+    ("credentials.toml", "credentials"),
+    ("application_default_credentials.json", "cloud credentials"),
+    ("service-account*.json", "cloud credentials"),
+    ("kubeconfig", "cloud credentials"),
+    ("*.tfstate", "cloud credentials"),
+    ("*.tfvars", "cloud credentials"),
+    ("shadow", "password hashes"),
+    ("gshadow", "password hashes"),
+    (".bash_history", "a shell's history"),
+    (".zsh_history", "a shell's history"),
+    ("secrets.yml", "secrets"),
+    ("secrets.yaml", "secrets"),
+    ("secrets.json", "secrets"),
+    ("secrets.toml", "secrets"),
+    ("master.key", "a private key"),
+];
+
+const NOT_SECRET: &[&str] = &[
+    ".env.example",
+    ".env.sample",
+    ".env.template",
+    ".env.dist",
+    ".env.defaults",
+    "*.pub",
+];
+
+/// Directories all of whose files are secret.
+const SECRET_DIRECTORIES: &[(&str, &str)] = &[
+    (".ssh", "ssh keys"),
+    (".gnupg", "a key ring"),
+    (".aws", "cloud credentials"),
+    (".azure", "cloud credentials"),
+    (".kube", "cloud credentials"),
+    (".docker", "credentials"),
+    ("gcloud", "cloud credentials"),
+    ("keyrings", "a key ring"),
+    (".password-store", "a password store"),
+];
+
+fn folded(path: &Path) -> Vec<String> {
+    path.components()
+        .filter_map(|component| match component {
+            std::path::Component::Normal(name) => Some(name.to_string_lossy().to_lowercase()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Whether writing `path` needs a person, and why.
+pub(super) fn protected(path: &Path) -> Option<Protected> {
+    let components = folded(path);
+    for (index, component) in components.iter().enumerate() {
+        let next = components.get(index + 1).map(String::as_str);
+        if component == ".agent" && next == Some("sessions") {
+            return Some(Protected {
+                what: "the agent's own record",
+                marker: "sessions".to_owned(),
+                is_record: true,
+            });
+        }
+        let named = PROTECTED_NAMES.iter().find(|(name, _)| name == component);
+        if let Some((_, what)) = named {
+            return Some(Protected {
+                what,
+                marker: component.clone(),
+                is_record: false,
+            });
+        }
+        let pair = PROTECTED_PAIRS
+            .iter()
+            .find(|(first, second, _)| first == component && Some(*second) == next);
+        if let Some((_, second, what)) = pair {
+            return Some(Protected {
+                what,
+                marker: (*second).to_owned(),
+                is_record: false,
+            });
+        }
+    }
+    None
+}
+
+/// Whether `path` leads to something protected: moving or deleting it moves or deletes that too.
+pub(super) fn holds_protected(path: &Path) -> bool {
+    folded(path)
+        .last()
+        .is_some_and(|last| matches!(last.as_str(), ".github" | ".gitea" | ".forgejo" | ".cargo"))
+        || protected(path).is_some()
+}
+
+/// Whether the content of `path` is a secret, with what it is and the names a rule may spell out.
+pub(super) fn secret(path: &Path) -> Option<(&'static str, Vec<String>)> {
+    let components = folded(path);
+    let name = components.last()?;
+    if components.first().is_some_and(|first| first == "proc")
+        && matches!(name.as_str(), "environ" | "mem" | "cmdline" | "maps")
+    {
+        return Some(("a process's memory or environment", vec![name.clone()]));
+    }
+    if let Some((directory, what)) = SECRET_DIRECTORIES
+        .iter()
+        .find(|(directory, _)| components.iter().any(|component| component == directory))
+    {
+        return Some((what, vec![(*directory).to_owned(), name.clone()]));
+    }
+    if NOT_SECRET.iter().any(|glob| wildcard(glob, name)) {
+        return None;
+    }
+    SECRET_NAMES
+        .iter()
+        .find(|(glob, _)| wildcard(glob, name))
+        .map(|(glob, what)| (*what, vec![name.clone(), (*glob).to_owned()]))
+}
+
+/// `*` stands for anything, also nothing. Linear in practice: patterns have one or two stars.
+pub(super) fn wildcard(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
+            None => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_look_at_every_component_and_fold_case() {
+        for path in [
+            "/w/.git/hooks/post-merge",
+            "/w/sub/.git/config",
+            "/w/.GIT/config",
+            "/w/.agent/config.local.toml",
+            "/w/.vscode/launch.json",
+            "/w/.github/workflows/x.yml",
+            "/w/AGENTS.md",
+            "/home/u/.bashrc",
+            "/w/.cargo/config.toml",
+        ] {
+            assert!(protected(Path::new(path)).is_some(), "{path}");
+        }
+        for path in [
+            "/w/src/git.rs",
+            "/w/.github/ISSUE_TEMPLATE.md",
+            "/w/.gitignore",
+            "/w/ci.yml",
+        ] {
+            assert!(protected(Path::new(path)).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_known_by_name_or_place() {
+        for path in [
+            "/w/.env",
+            "/w/.env.production",
+            "/home/u/.ssh/config",
+            "/home/u/.aws/credentials",
+            "/w/certs/a.pem",
+            "/proc/1/environ",
+            "/w/ID_RSA",
+        ] {
+            assert!(secret(Path::new(path)).is_some(), "{path}");
+        }
+        for path in [
+            "/w/.env.example",
+            "/w/src/env.rs",
+            "/w/id_rsa.pub",
+            "/w/key.rs",
+        ] {
+            assert!(secret(Path::new(path)).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn stars_match_any_run() {
+        for (pattern, text, expected) in [
+            ("a*", "abc", true),
+            ("*c", "abc", true),
+            ("a*c", "abc", true),
+            ("a*c", "acb", false),
+            ("*", "", true),
+            ("abc", "abc", true),
+            ("a*b*c", "aXbYc", true),
+            ("a*b", "ab", true),
+            ("ab*b", "ab", false),
+        ] {
+            assert_eq!(wildcard(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}

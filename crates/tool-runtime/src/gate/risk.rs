@@ -1,0 +1,260 @@
+//! What a person should know before saying yes, as facts.
+
+use agent_protocol::payload::permission::Access;
+
+use super::command::CommandJudgement;
+use super::evaluate::{Judging, SandboxLevel};
+use super::words::without_global_options;
+use crate::shell::word::{Value, Word};
+use crate::shell::{Analysis, RedirectKind};
+
+/// Programs that run what the project's files say.
+const RUNS_PROJECT_CODE: &[(&str, &[&str], &str)] = &[
+    (
+        "npm",
+        &[
+            "test",
+            "run",
+            "start",
+            "exec",
+            "t",
+            "run-script",
+            "ci",
+            "install",
+            "i",
+        ],
+        "scripts from the project's `package.json`",
+    ),
+    ("pnpm", &[], "scripts from the project's `package.json`"),
+    ("yarn", &[], "scripts from the project's `package.json`"),
+    ("bun", &[], "scripts from the project's `package.json`"),
+    (
+        "npx",
+        &[],
+        "a program from the project's packages or the registry",
+    ),
+    (
+        "cargo",
+        &[
+            "test", "build", "run", "check", "bench", "clippy", "nextest", "doc",
+        ],
+        "build scripts, macros and tests of the project and its dependencies",
+    ),
+    ("make", &[], "commands from the project's Makefile"),
+    ("just", &[], "commands from the project's justfile"),
+    (
+        "go",
+        &["test", "run", "generate", "build"],
+        "the project's Go code or generators",
+    ),
+    ("pytest", &[], "the project's tests and `conftest.py`"),
+    ("tox", &[], "the project's tests"),
+    ("python", &[], "Python code"),
+    ("python3", &[], "Python code"),
+    ("node", &[], "JavaScript code"),
+    ("deno", &[], "JavaScript code"),
+    ("ruby", &[], "Ruby code"),
+    ("perl", &[], "Perl code"),
+    ("mvn", &[], "plugins and tests of the project's build"),
+    ("gradle", &[], "plugins and tests of the project's build"),
+    ("gradlew", &[], "plugins and tests of the project's build"),
+    ("bash", &[], "a shell script"),
+    ("sh", &[], "a shell script"),
+];
+
+const LIFECYCLE: &[(&str, &[&str])] = &[
+    ("npm", &["test", "t", "run", "start", "run-script"]),
+    ("pnpm", &["test", "run"]),
+    ("yarn", &["test", "run"]),
+];
+
+const INSTALLS: &[(&str, &[&str])] = &[
+    ("npm", &["install", "i", "ci", "add", "update"]),
+    ("pnpm", &["install", "i", "add", "update"]),
+    ("yarn", &["install", "add"]),
+    ("pip", &["install"]),
+    ("pip3", &["install"]),
+    ("cargo", &["install", "add", "update", "fetch"]),
+    ("go", &["get", "install"]),
+    ("gem", &["install"]),
+    ("apt", &["install"]),
+    ("apt-get", &["install"]),
+    ("brew", &["install"]),
+];
+
+const USES_NETWORK: &[&str] = &[
+    "curl",
+    "wget",
+    "ssh",
+    "scp",
+    "rsync",
+    "nc",
+    "ncat",
+    "telnet",
+    "ftp",
+    "sftp",
+    "dig",
+    "nslookup",
+    "host",
+    "ping",
+    "gh",
+    "aws",
+    "gcloud",
+    "az",
+    "kubectl",
+    "helm",
+    "terraform",
+    "docker",
+    "podman",
+];
+
+/// Facts about one call, most telling first.
+pub(super) fn facts(judging: &Judging<'_>, command: Option<&CommandJudgement>) -> Vec<String> {
+    let mut facts = Vec::new();
+    if let Some(command) = command {
+        command_facts(&command.analysis, command, &mut facts);
+        sandbox_facts(judging, command, &mut facts);
+    } else {
+        for resource in &judging.request.semantics.resources {
+            let verb = match resource.access {
+                Access::Write => "changes",
+                Access::Read => "reads",
+                Access::Execute => "runs",
+                Access::Connect => "connects to",
+            };
+            facts.push(format!("{verb} `{}`", resource.given));
+        }
+        if judging
+            .request
+            .semantics
+            .resources
+            .iter()
+            .any(|resource| resource.access == Access::Write)
+        {
+            facts.push("a copy of the file as it was is kept, so that it can be undone".to_owned());
+        }
+    }
+    for fact in &judging.request.semantics.risk_facts {
+        if !facts.contains(fact) {
+            facts.push(fact.clone());
+        }
+    }
+    facts.truncate(24);
+    facts
+}
+
+fn command_facts(analysis: &Analysis, judged: &CommandJudgement, facts: &mut Vec<String>) {
+    let mut add = |fact: String| {
+        if !facts.contains(&fact) {
+            facts.push(fact);
+        }
+    };
+    if let Some(why) = &analysis.parse_error {
+        add(why.clone());
+    }
+    for command in &analysis.commands {
+        let words = without_global_options(&command.words);
+        let Some(name) = words.first().map(Word::sketch) else {
+            continue;
+        };
+        let is_local = name.contains('/');
+        let name = name.rsplit('/').next().unwrap_or(name);
+        let second = words.get(1).map(Word::sketch).unwrap_or_default();
+        let listed = |table: &[(&str, &[&str])]| {
+            table
+                .iter()
+                .any(|(program, subs)| *program == name && subs.contains(&second))
+        };
+        if !judged.read_only {
+            if is_local
+                && !name.is_empty()
+                && !words
+                    .first()
+                    .is_some_and(|word| word.sketch().starts_with('/'))
+            {
+                add(format!(
+                    "runs the project's own program `{}`",
+                    words.first().map(Word::sketch).unwrap_or_default()
+                ));
+            }
+            if let Some((_, _, what)) = RUNS_PROJECT_CODE.iter().find(|(program, subs, _)| {
+                *program == name && (subs.is_empty() || subs.contains(&second))
+            }) {
+                add(format!("runs {what}"));
+            }
+            if listed(LIFECYCLE) {
+                add(format!(
+                    "may also run the `pre{second}` and `post{second}` scripts"
+                ));
+                add(
+                    "may write files in the project, such as coverage, snapshots or caches"
+                        .to_owned(),
+                );
+            }
+            if listed(INSTALLS) {
+                add(
+                    "installs packages and may run their install scripts (`postinstall`)"
+                        .to_owned(),
+                );
+            }
+        }
+        if USES_NETWORK.contains(&name)
+            || (name == "git"
+                && matches!(second, "push" | "pull" | "fetch" | "clone" | "ls-remote"))
+        {
+            add(format!("`{name}` uses the network"));
+        }
+        if matches!(name, "sudo" | "doas" | "su") {
+            add(format!("`{name}` asks for another user's rights"));
+        }
+        if let Some(why) = command.opaque {
+            add(why.to_owned());
+        }
+        if command
+            .words
+            .iter()
+            .any(|word| matches!(word.value, Value::Dynamic { .. }))
+        {
+            add("some words are only known when it runs".to_owned());
+        }
+        for redirect in &command.redirects {
+            if redirect.kind == RedirectKind::Write
+                && !redirect.target.sketch().starts_with("/dev/")
+            {
+                add(format!("writes `{}`", redirect.target.source));
+            }
+        }
+    }
+}
+
+fn sandbox_facts(judging: &Judging<'_>, command: &CommandJudgement, facts: &mut Vec<String>) {
+    let sandbox = match judging.setting.sandbox {
+        SandboxLevel::Full if command.read_only => {
+            "runs in the sandbox, which lets it write nothing"
+        }
+        SandboxLevel::Full => "runs in the sandbox: it can write the project and nothing else",
+        SandboxLevel::Partial => "is only partly confined here",
+        SandboxLevel::Off => "runs without a sandbox, as configured",
+        SandboxLevel::Unavailable => "there is no sandbox here",
+    };
+    facts.push(sandbox.to_owned());
+    if command.writes_git {
+        facts.push("changes the repository's own files in `.git`".to_owned());
+    }
+    facts.push(
+        if judging.request.semantics.network {
+            "asks for the network"
+        } else {
+            "has no network"
+        }
+        .to_owned(),
+    );
+    if let Some(timeout) = judging.setting.timeout_ms {
+        facts.push(format!("is stopped after {} s", timeout / 1000));
+    }
+    if let Some(limit) = judging.setting.output_limit {
+        facts.push(format!(
+            "shows at most {limit} characters of its output to the model"
+        ));
+    }
+}

@@ -1,0 +1,479 @@
+//! The `[permissions]` part of a configuration file, with the place of every mistake.
+//!
+//! A file with one wrong rule gives no rules at all: half a policy is worse than an error.
+
+use std::fmt;
+use std::ops::Range;
+
+use agent_protocol::payload::permission::{Access, Effect, Layer, RuleOrigin};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::rule::{Bases, Pattern, Rule, nearest};
+use super::words::Match;
+use crate::shell::{Start, analyse};
+
+/// Where a file stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleSource {
+    pub layer: Layer,
+    /// As a person would find it.
+    pub file: String,
+}
+
+/// One mistake in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleFileProblem {
+    pub line: u64,
+    pub column: u64,
+    pub message: String,
+    pub suggestion: Option<String>,
+}
+
+/// Why a file gave no rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleFileError {
+    pub file: String,
+    pub problems: Vec<RuleFileProblem>,
+}
+
+impl std::error::Error for RuleFileError {}
+
+impl fmt::Display for RuleFileError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "cannot load the rules of `{}`", self.file)?;
+        for problem in &self.problems {
+            write!(
+                formatter,
+                "\n  line {}, column {}: {}",
+                problem.line, problem.column, problem.message
+            )?;
+            if let Some(suggestion) = &problem.suggestion {
+                write!(formatter, " (did you mean: {suggestion})")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads all rules of one file, or none.
+pub fn read_rules(
+    text: &str,
+    source: &RuleSource,
+    bases: &Bases,
+) -> Result<Vec<Rule>, RuleFileError> {
+    let mut reader = Reader {
+        text,
+        source,
+        bases,
+        rules: Vec::new(),
+        problems: Vec::new(),
+    };
+    match DeTable::parse(text) {
+        Ok(document) => reader.document(document.get_ref()),
+        Err(error) => reader.problem(
+            error.span().unwrap_or(0..0),
+            error.message().to_owned(),
+            None,
+        ),
+    }
+    if reader.problems.is_empty() {
+        Ok(reader.rules)
+    } else {
+        Err(RuleFileError {
+            file: source.file.clone(),
+            problems: reader.problems,
+        })
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    source: &'a RuleSource,
+    bases: &'a Bases,
+    rules: Vec<Rule>,
+    problems: Vec<RuleFileProblem>,
+}
+
+const LISTS: &[(&str, Effect)] = &[
+    ("allow", Effect::Allow),
+    ("ask", Effect::Ask),
+    ("deny", Effect::Deny),
+];
+
+impl Reader<'_> {
+    fn problem(&mut self, span: Range<usize>, message: String, suggestion: Option<String>) {
+        let (line, column) = self.place(span.start);
+        self.problems.push(RuleFileProblem {
+            line,
+            column,
+            message,
+            suggestion,
+        });
+    }
+
+    fn place(&self, offset: usize) -> (u64, u64) {
+        let before = self.text.get(..offset).unwrap_or_default();
+        let line = before.matches('\n').count() as u64 + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() as u64 + 1;
+        (line, column)
+    }
+
+    fn document(&mut self, document: &DeTable<'_>) {
+        let Some(permissions) = document.get("permissions") else {
+            return;
+        };
+        let Some(table) = permissions.get_ref().as_table() else {
+            self.problem(
+                permissions.span(),
+                "`permissions` is not a table".to_owned(),
+                Some("[permissions]".to_owned()),
+            );
+            return;
+        };
+        for (key, value) in table {
+            let name = key.get_ref().as_ref();
+            if let Some((_, effect)) = LISTS.iter().find(|(list, _)| *list == name) {
+                self.list(*effect, value);
+            } else if name == "rule" {
+                self.tables(value);
+            } else {
+                let known = LISTS.iter().map(|(list, _)| *list).chain(["rule"]);
+                self.problem(
+                    key.span(),
+                    format!("unknown key `permissions.{name}`"),
+                    nearest(name, known),
+                );
+            }
+        }
+    }
+
+    fn list(&mut self, effect: Effect, value: &Spanned<DeValue<'_>>) {
+        let Some(entries) = value.get_ref().as_array() else {
+            self.problem(
+                value.span(),
+                format!("`permissions.{effect}` is not a list of rules"),
+                Some(format!("{effect} = [\"bash(cargo test *)\"]")),
+            );
+            return;
+        };
+        for entry in entries.iter() {
+            match entry.get_ref() {
+                DeValue::String(text) => {
+                    self.rule(effect, text, entry.span(), &[], &[], self.source.layer);
+                }
+                DeValue::Table(table) => {
+                    let Some(text) = table.get("rule").and_then(|rule| rule.get_ref().as_str())
+                    else {
+                        self.problem(
+                            entry.span(),
+                            "a rule in a table needs `rule = \"…\"`".to_owned(),
+                            None,
+                        );
+                        continue;
+                    };
+                    self.unknown_keys(table, &["rule", "match", "not_match", "note"]);
+                    let matching = self.examples(table, "match");
+                    let not_matching = self.examples(table, "not_match");
+                    let layer = self.source.layer;
+                    self.rule(effect, text, entry.span(), &matching, &not_matching, layer);
+                }
+                _ => self.problem(entry.span(), "a rule is a text".to_owned(), None),
+            }
+        }
+    }
+
+    fn tables(&mut self, value: &Spanned<DeValue<'_>>) {
+        let Some(entries) = value.get_ref().as_array() else {
+            self.problem(
+                value.span(),
+                "`permissions.rule` is a list of tables".to_owned(),
+                Some("[[permissions.rule]]".to_owned()),
+            );
+            return;
+        };
+        for entry in entries.iter() {
+            match entry.get_ref() {
+                DeValue::Table(table) => self.table(table, entry.span()),
+                _ => self.problem(entry.span(), "a rule is a table here".to_owned(), None),
+            }
+        }
+    }
+
+    fn table(&mut self, table: &DeTable<'_>, span: Range<usize>) {
+        let known = [
+            "effect",
+            "tool",
+            "pattern",
+            "layer",
+            "match",
+            "not_match",
+            "note",
+        ];
+        self.unknown_keys(table, &known);
+        let word = |name: &str| {
+            table
+                .get(name)
+                .and_then(|value| Some((value.get_ref().as_str()?.to_owned(), value.span())))
+        };
+        let Some((effect, effect_span)) = word("effect") else {
+            self.problem(
+                span,
+                "the rule has no `effect`".to_owned(),
+                Some("effect = \"ask\"".to_owned()),
+            );
+            return;
+        };
+        let Some((tool, tool_span)) = word("tool") else {
+            self.problem(
+                span,
+                "the rule has no `tool`".to_owned(),
+                Some("tool = \"bash\"".to_owned()),
+            );
+            return;
+        };
+        let Ok(effect) = effect.parse::<Effect>() else {
+            let suggestion = nearest(&effect, LISTS.iter().map(|(list, _)| *list));
+            self.problem(
+                effect_span,
+                format!("unknown effect `{effect}`"),
+                suggestion,
+            );
+            return;
+        };
+        let layer = match word("layer") {
+            None => self.source.layer,
+            // A file in a project must not be able to speak for the administrator.
+            Some((_, span)) if self.source.layer != Layer::CommandLine => {
+                let message = "`layer` is accepted only in a file given with --rules".to_owned();
+                self.problem(span, message, None);
+                return;
+            }
+            Some((layer, span)) => match layer.replace('-', "_").parse() {
+                Ok(layer) => layer,
+                Err(_) => {
+                    let words = Layer::ALL.iter().map(|layer| layer.as_str());
+                    let suggestion = nearest(&layer, words);
+                    self.problem(span, format!("unknown layer `{layer}`"), suggestion);
+                    return;
+                }
+            },
+        };
+        let text = match word("pattern") {
+            Some((pattern, _)) => format!("{tool}({pattern})"),
+            None => tool,
+        };
+        let matching = self.examples(table, "match");
+        let not_matching = self.examples(table, "not_match");
+        self.rule(effect, &text, tool_span, &matching, &not_matching, layer);
+    }
+
+    fn unknown_keys(&mut self, table: &DeTable<'_>, known: &[&str]) {
+        for (key, _) in table {
+            let name = key.get_ref().as_ref();
+            if !known.contains(&name) {
+                self.problem(
+                    key.span(),
+                    format!("unknown key `{name}` in a rule"),
+                    nearest(name, known.iter().copied()),
+                );
+            }
+        }
+    }
+
+    fn examples(&mut self, table: &DeTable<'_>, key: &str) -> Vec<(String, Range<usize>)> {
+        let Some(value) = table.get(key) else {
+            return Vec::new();
+        };
+        let Some(entries) = value.get_ref().as_array() else {
+            self.problem(
+                value.span(),
+                format!("`{key}` is not a list of examples"),
+                None,
+            );
+            return Vec::new();
+        };
+        entries
+            .iter()
+            .filter_map(|entry| Some((entry.get_ref().as_str()?.to_owned(), entry.span())))
+            .collect()
+    }
+
+    fn rule(
+        &mut self,
+        effect: Effect,
+        text: &str,
+        span: Range<usize>,
+        matching: &[(String, Range<usize>)],
+        not_matching: &[(String, Range<usize>)],
+        layer: Layer,
+    ) {
+        let origin = RuleOrigin {
+            layer,
+            file: Some(self.source.file.clone()),
+            line: Some(self.place(span.start).0),
+        };
+        match Rule::parse(effect, text, origin, self.bases) {
+            Ok(rule) => {
+                let examples = matching
+                    .iter()
+                    .map(|example| (example, true))
+                    .chain(not_matching.iter().map(|example| (example, false)));
+                for ((example, span), expected) in examples {
+                    if example_matches(&rule, example, self.bases) != expected {
+                        let verb = if expected {
+                            "does not match"
+                        } else {
+                            "matches"
+                        };
+                        self.problem(
+                            span.clone(),
+                            format!("the rule `{}` {verb} its example `{example}`", rule.text),
+                            None,
+                        );
+                    }
+                }
+                self.rules.push(rule);
+            }
+            Err(problem) => self.problem(span, problem.message, problem.suggestion),
+        }
+    }
+}
+
+/// Whether a rule matches an example: a command for bash, a path for the others.
+pub fn example_matches(rule: &Rule, example: &str, bases: &Bases) -> bool {
+    match &rule.pattern {
+        Pattern::Any => true,
+        Pattern::Path(_) => {
+            let path = bases.project.join(example);
+            let access = match rule.tool.as_str() {
+                "write" | "edit" => Access::Write,
+                _ => Access::Read,
+            };
+            rule.binds_path(&rule.tool, access, &[&crate::shell::normalise(&path)])
+        }
+        Pattern::Words(pattern) => {
+            let analysis = analyse(
+                example,
+                &Start {
+                    directory: bases.project.clone(),
+                    home: bases.home.clone(),
+                    is_directory: &|_| None,
+                },
+            );
+            if rule.effect == Effect::Allow {
+                analysis.voids.is_empty()
+                    && analysis
+                        .plain_commands()
+                        .all(|command| pattern.covers(&command.words))
+            } else {
+                analysis
+                    .commands
+                    .iter()
+                    .any(|command| pattern.finds(&command.words) == Match::Yes)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<Rule>, RuleFileError> {
+        read_layer(text, Layer::Project)
+    }
+
+    fn read_layer(text: &str, layer: Layer) -> Result<Vec<Rule>, RuleFileError> {
+        read_rules(
+            text,
+            &RuleSource {
+                layer,
+                file: "config.toml".into(),
+            },
+            &Bases {
+                project: "/w".into(),
+                home: "/home/u".into(),
+            },
+        )
+    }
+
+    #[test]
+    fn rules_know_where_they_stand() {
+        let rules = read(
+            "x = 1\n[permissions]\nallow = [\n  \"bash(cargo test *)\",\n  \"edit(src/**)\",\n]\ndeny = [{ rule = \"bash(rm *)\", match = [\"sudo rm x\"], not_match = [\"echo rm\"] }]\n",
+        )
+        .unwrap();
+        let shown: Vec<String> = rules.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "allow bash(cargo test *) (config.toml:4)",
+                "allow edit(src/**) (config.toml:5)",
+                "deny bash(rm *) (config.toml:7)",
+            ]
+        );
+    }
+
+    #[test]
+    fn mistakes_have_a_place_and_stop_the_file() {
+        for (text, line, message, suggestion) in [
+            (
+                "[permissions]\nalow = []\n",
+                2,
+                "unknown key",
+                Some("allow"),
+            ),
+            (
+                "[permissions]\nallow = [\"bash(ls)\",\n \"bahs(ls)\"]\n",
+                3,
+                "not a tool",
+                Some("bash"),
+            ),
+            ("[permissions]\nallow = \"x\"\n", 2, "not a list", None),
+            (
+                "[permissions]\nallow = [\"bash(a && b)\"]\n",
+                2,
+                "one simple command",
+                None,
+            ),
+            ("[permissions\n", 1, "", None),
+            (
+                "[[permissions.rule]]\neffect = \"dney\"\ntool = \"bash\"\n",
+                2,
+                "unknown effect",
+                Some("deny"),
+            ),
+            (
+                "[[permissions.rule]]\neffect = \"deny\"\ntool = \"bash\"\nlayer = \"managed\"\n",
+                4,
+                "only in a file given with --rules",
+                None,
+            ),
+            (
+                "[permissions]\nallow = [{ rule = \"bash(ls *)\", match = [\"lsx\"] }]\n",
+                2,
+                "does not match its example",
+                None,
+            ),
+        ] {
+            let error = read(text).unwrap_err();
+            let problem = &error.problems[0];
+            assert_eq!(problem.line, line, "{text}");
+            assert!(problem.message.contains(message), "{}", problem.message);
+            if suggestion.is_some() {
+                assert_eq!(problem.suggestion.as_deref(), suggestion);
+            }
+        }
+    }
+
+    #[test]
+    fn a_rules_file_may_speak_for_any_layer() {
+        let rules = read_layer(
+            "[[permissions.rule]]\neffect = \"deny\"\ntool = \"bash\"\npattern = \"rm *\"\nlayer = \"managed\"\n",
+            Layer::CommandLine,
+        )
+        .unwrap();
+        assert!(rules[0].is_managed());
+    }
+}

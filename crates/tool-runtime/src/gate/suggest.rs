@@ -1,0 +1,244 @@
+//! A rule worth offering: one that covers exactly what was asked, and is no blanket.
+
+use agent_protocol::payload::permission::{
+    Access, DecisionSource, Effect, Layer, PermissionEvaluated, RuleOrigin,
+};
+
+use super::evaluate::{Gate, GateRequest, Setting};
+use super::facts::Facts;
+use super::protected::{protected, secret};
+use super::rule::{Bases, Rule};
+use crate::shell::prove::prove;
+use crate::shell::{Start, analyse};
+
+/// A rule to offer, and what else it would allow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suggestion {
+    pub rule: String,
+    pub also_matches: Vec<String>,
+}
+
+/// Programs that run whatever they are told: no rule about them is narrow.
+const NEVER: &[&str] = &[
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "fish",
+    "sudo",
+    "doas",
+    "su",
+    "rm",
+    "eval",
+    "exec",
+    "source",
+    ".",
+    "env",
+    "xargs",
+    "find",
+    "ssh",
+    "scp",
+    "curl",
+    "wget",
+    "nc",
+    "python",
+    "python3",
+    "node",
+    "deno",
+    "ruby",
+    "perl",
+    "php",
+    "lua",
+    "osascript",
+    "npx",
+    "bunx",
+    "uvx",
+    "docker",
+    "podman",
+    "kubectl",
+    "dd",
+    "chmod",
+    "chown",
+    "kill",
+    "pkill",
+    "killall",
+    "tee",
+    "awk",
+    "gawk",
+    "sed",
+    "nohup",
+    "setsid",
+    "watch",
+    "export",
+    "alias",
+    "trap",
+    "set",
+    "command",
+    "builtin",
+    "busybox",
+    "parallel",
+];
+
+/// How many words of these programs say what is meant; further words may vary.
+const PREFIXES: &[&[&str]] = &[
+    &["cargo", "test"],
+    &["cargo", "build"],
+    &["cargo", "check"],
+    &["cargo", "clippy"],
+    &["cargo", "fmt"],
+    &["cargo", "nextest", "run"],
+    &["cargo", "doc"],
+    &["cargo", "bench"],
+    &["npm", "test"],
+    &["npm", "run", "?"],
+    &["pnpm", "test"],
+    &["pnpm", "run", "?"],
+    &["yarn", "test"],
+    &["yarn", "run", "?"],
+    &["go", "test"],
+    &["go", "build"],
+    &["go", "vet"],
+    &["python", "-m", "pytest"],
+    &["python3", "-m", "pytest"],
+    &["make", "test"],
+    &["make", "check"],
+    &["mvn", "test"],
+    &["gradle", "test"],
+    &["git", "add"],
+    &["git", "commit"],
+    &["git", "fetch"],
+    &["git", "pull"],
+];
+
+/// The rule to offer for a question, if there is a good one.
+pub fn suggest(
+    gate: &Gate,
+    request: &GateRequest<'_>,
+    setting: &Setting<'_>,
+    facts: &dyn Facts,
+    evaluated: &PermissionEvaluated,
+) -> Option<Suggestion> {
+    // Breakers, protected paths, secrets, boundaries and ask rules are questions every time.
+    if evaluated.decision != Effect::Ask || evaluated.decision_source != DecisionSource::Default {
+        return None;
+    }
+    let suggestion = match &request.semantics.command {
+        Some(_) => for_command(gate, request, setting)?,
+        None => for_path(request, setting)?,
+    };
+    // Offered only if it would really have answered this question.
+    let bases = Bases {
+        project: setting.workspace.root.clone(),
+        home: setting.home.to_owned(),
+    };
+    let origin = RuleOrigin {
+        layer: Layer::Session,
+        ..RuleOrigin::default()
+    };
+    let rule = Rule::parse(Effect::Allow, &suggestion.rule, origin, &bases).ok()?;
+    let mut with_rule = gate.clone();
+    with_rule.rules.push(rule);
+    let decision = with_rule.decide(request, setting, facts).evaluated.decision;
+    (decision == Effect::Allow).then_some(suggestion)
+}
+
+fn for_command(
+    gate: &Gate,
+    request: &GateRequest<'_>,
+    setting: &Setting<'_>,
+) -> Option<Suggestion> {
+    let command = request.semantics.command.as_ref()?;
+    let analysis = analyse(
+        &command.text,
+        &Start {
+            directory: command.cwd.clone(),
+            home: setting.home.to_owned(),
+            is_directory: &|_| None,
+        },
+    );
+    // One command that is not covered yet; two would need two rules.
+    let mut uncovered: Vec<Vec<String>> = Vec::new();
+    prove(&analysis, &mut |command| {
+        let covered = gate.rules.iter().any(|rule| match &rule.pattern {
+            super::Pattern::Words(pattern) => {
+                rule.effect == Effect::Allow && pattern.covers(&command.words)
+            }
+            _ => false,
+        });
+        let is_reader = crate::shell::prove::touched_paths(command).1;
+        if covered || is_reader {
+            return covered;
+        }
+        let words: Option<Vec<String>> = command
+            .words
+            .iter()
+            .map(|word| word.plain_text().map(str::to_owned))
+            .collect();
+        uncovered.push(words.unwrap_or_default());
+        true
+    })
+    .ok()?;
+    let [words] = uncovered.as_slice() else {
+        return None;
+    };
+    let is_word = |word: &String| {
+        !word.is_empty()
+            && !word.contains(|c: char| c.is_whitespace() || "*()'\"\\$;|&<>`".contains(c))
+    };
+    if !words.iter().all(is_word) || words.is_empty() {
+        return None;
+    }
+    let prefix = PREFIXES.iter().find(|prefix| {
+        words.len() >= prefix.len()
+            && prefix
+                .iter()
+                .zip(words)
+                .all(|(expected, word)| *expected == "?" || expected == word)
+    });
+    if let Some(prefix) = prefix {
+        let shown = words.get(..prefix.len())?.join(" ");
+        return Some(Suggestion {
+            rule: format!("bash({shown} *)"),
+            also_matches: vec![format!("`{shown}` with any further words")],
+        });
+    }
+    let name = words.first()?;
+    let base = name.rsplit('/').next().unwrap_or(name);
+    if NEVER.contains(&base) || words.len() < 2 && matches!(base, "git" | "npm" | "make" | "cargo")
+    {
+        return None;
+    }
+    Some(Suggestion {
+        rule: format!("bash({})", words.join(" ")),
+        also_matches: Vec::new(),
+    })
+}
+
+fn for_path(request: &GateRequest<'_>, setting: &Setting<'_>) -> Option<Suggestion> {
+    let [resource] = request.semantics.resources.as_slice() else {
+        return None;
+    };
+    let path = setting.workspace.root.join(&resource.given);
+    let relative = path.strip_prefix(&setting.workspace.root).ok()?;
+    let text = relative.to_str()?;
+    let plain =
+        !text.is_empty() && !text.contains(|c: char| "*?[]{}()\\!".contains(c) || c.is_control());
+    if !plain
+        || resource.access != Access::Write
+        || protected(&path).is_some()
+        || secret(&path).is_some()
+    {
+        return None;
+    }
+    // A name without a slash would match in every directory.
+    let anchored = if text.contains('/') {
+        text.to_owned()
+    } else {
+        path.to_str()?.to_owned()
+    };
+    Some(Suggestion {
+        rule: format!("{}({anchored})", request.tool),
+        also_matches: Vec::new(),
+    })
+}

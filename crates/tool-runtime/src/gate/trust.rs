@@ -1,0 +1,81 @@
+//! What a repository's own configuration may say before its user has trusted it.
+
+use agent_protocol::payload::permission::{Effect, Layer};
+use sha2::{Digest, Sha256};
+
+use super::facts::hex;
+use super::rule::Rule;
+
+/// The rules in force, and those a repository tried to add without being trusted.
+#[derive(Debug, Clone, Default)]
+pub struct EffectiveRules {
+    pub rules: Vec<Rule>,
+    /// Allow rules of an untrusted project: shown, never used.
+    pub ignored: Vec<Rule>,
+}
+
+/// Takes all rules of all layers. Files in the project, the personal one included, can be written by
+/// whoever made the repository: until their exact content is trusted they may only tighten.
+pub fn effective_rules(rules: Vec<Rule>, trusted: bool) -> EffectiveRules {
+    let (ignored, rules) = rules.into_iter().partition(|rule| {
+        !trusted
+            && rule.effect == Effect::Allow
+            && matches!(rule.origin.layer, Layer::Project | Layer::ProjectLocal)
+    });
+    EffectiveRules { rules, ignored }
+}
+
+/// What a trust decision is about: names and exact bytes of the project's configuration files.
+pub fn trust_hash<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> String {
+    let mut hasher = Sha256::new();
+    for (name, content) in files {
+        for part in [name.as_bytes(), content] {
+            hasher.update((part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+    }
+    format!("sha256:{}", hex(&hasher.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_protocol::payload::permission::RuleOrigin;
+
+    use super::*;
+    use crate::gate::Bases;
+
+    #[test]
+    fn an_untrusted_project_only_tightens() {
+        let bases = Bases {
+            project: "/w".into(),
+            home: "/home/u".into(),
+        };
+        let rule = |effect, layer| {
+            let origin = RuleOrigin {
+                layer,
+                ..RuleOrigin::default()
+            };
+            Rule::parse(effect, "bash(x *)", origin, &bases).unwrap()
+        };
+        let all = || {
+            vec![
+                rule(Effect::Allow, Layer::Project),
+                rule(Effect::Allow, Layer::ProjectLocal),
+                rule(Effect::Deny, Layer::Project),
+                rule(Effect::Ask, Layer::Project),
+                rule(Effect::Allow, Layer::User),
+            ]
+        };
+        let untrusted = effective_rules(all(), false);
+        assert_eq!((untrusted.rules.len(), untrusted.ignored.len()), (3, 2));
+        let trusted = effective_rules(all(), true);
+        assert_eq!((trusted.rules.len(), trusted.ignored.len()), (5, 0));
+    }
+
+    #[test]
+    fn the_hash_is_over_names_and_bytes() {
+        let one = trust_hash([("a", b"bc".as_slice())]);
+        assert_ne!(one, trust_hash([("ab", b"c".as_slice())]));
+        assert_eq!(one, trust_hash([("a", b"bc".as_slice())]));
+    }
+}
