@@ -20,6 +20,8 @@ struct OpenCall {
     /// What the wire calls this call: a block or item index, or the index of a delta.
     wire_index: Option<u64>,
     id: String,
+    /// The server had sent no id when the call was announced; one that comes later is not used.
+    id_is_made_up: bool,
     name: String,
     arguments: String,
     opaque: Option<Opaque>,
@@ -41,6 +43,7 @@ impl Calls {
         self.open.push(OpenCall {
             wire_index,
             id: id.to_owned(),
+            id_is_made_up: false,
             name: name.to_owned(),
             arguments: String::new(),
             opaque: None,
@@ -64,8 +67,12 @@ impl Calls {
         self.open.len().checked_sub(1)
     }
 
-    pub(crate) fn id(&self, index: usize) -> &str {
-        self.open.get(index).map_or("", |call| &call.id)
+    /// The id the server gave this call; empty when it gave none.
+    pub(crate) fn wire_id(&self, index: usize) -> &str {
+        self.open
+            .get(index)
+            .filter(|call| !call.id_is_made_up)
+            .map_or("", |call| &call.id)
     }
 
     pub(crate) fn arguments(&self, index: usize) -> &str {
@@ -116,6 +123,7 @@ impl Calls {
                 .collect();
             let tail = &tail[tail.len().saturating_sub(20)..];
             call.id = format!("call_{tail}_{index}");
+            call.id_is_made_up = true;
         }
         call.announced = true;
         events.push(ModelEvent::ToolCallStarted {

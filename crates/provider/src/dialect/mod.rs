@@ -258,7 +258,8 @@ impl Payloads {
         }
         match self {
             Self::Chat(decoder) => decoder.end(events),
-            Self::Responses(_) | Self::Anthropic(_) => {}
+            Self::Anthropic(decoder) => decoder.end(events),
+            Self::Responses(_) => {}
         }
         if !self.reply().is_done() {
             let message = if self.reply().has_started() {

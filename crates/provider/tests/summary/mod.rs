@@ -145,15 +145,20 @@ fn short(text: &str) -> String {
 }
 
 /// Compares with the golden of this name, or writes it when asked to.
+#[allow(dead_code, reason = "not every test file has goldens in that folder")]
 pub(crate) fn compare(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/goldens")
-        .join(name);
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
+    compare_file(&goldens.join(name), text);
+}
+
+/// Compares with this golden, or writes it when asked to.
+pub(crate) fn compare_file(path: &Path, text: &str) {
     if std::env::var_os("UPDATE_GOLDENS").is_some() {
-        std::fs::write(&path, text).unwrap();
+        std::fs::write(path, text).unwrap();
         return;
     }
-    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    let golden = std::fs::read_to_string(path).unwrap_or_default();
+    let name = path.display();
     for (number, (got, expected)) in text.lines().zip(golden.lines()).enumerate() {
         assert_eq!(got, expected, "line {} of {name}", number + 1);
     }

@@ -112,9 +112,9 @@ pub enum Fault {
     Crlf,
     /// Puts comments before and between events.
     Comments,
-    /// Leaves out what announces the end (`[DONE]`, `message_stop`, `response.completed`).
+    /// Leaves out everything that announces the end.
     NoEnd,
-    /// Leaves out the `[DONE]` line only.
+    /// Leaves out the `[DONE]` line of Chat Completions only.
     NoDone,
 }
 

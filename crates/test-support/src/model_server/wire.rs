@@ -45,13 +45,12 @@ impl Wire {
             Self::Anthropic => named(anthropic(turn, number, model)),
         };
         if turn.has(&Fault::NoEnd) {
-            let kept = list.len()
-                - if self == Self::Chat {
-                    3.min(list.len())
-                } else {
-                    1
-                };
-            list.truncate(kept);
+            let ending = match self {
+                Self::Chat => 3,
+                Self::Responses => 1,
+                Self::Anthropic => 2,
+            };
+            list.truncate(list.len() - ending);
         }
         if self == Self::Chat && turn.has(&Fault::NoDone) {
             list.pop();

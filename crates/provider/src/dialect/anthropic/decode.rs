@@ -169,6 +169,13 @@ impl AnthropicDecoder {
         Ok(())
     }
 
+    /// The body ended without `message_stop`, which is fine when the reason to stop was given.
+    pub(crate) fn end(&mut self, events: &mut Vec<ModelEvent>) {
+        if let Some(reason) = self.stop.take() {
+            self.reply.stop(reason, events);
+        }
+    }
+
     fn message_start(&mut self, message: Option<&MessageStart<'_>>, events: &mut Vec<ModelEvent>) {
         let (id, model) = message.map_or((None, None), |message| {
             (

@@ -355,7 +355,8 @@ impl ChatDecoder {
             None => calls.last(),
         };
         let same = known.filter(|&at| {
-            let other_id = !id.is_empty() && !calls.id(at).is_empty() && id != calls.id(at);
+            let other_id =
+                !id.is_empty() && !calls.wire_id(at).is_empty() && id != calls.wire_id(at);
             // Servers that number every parallel call 0 and give no id: a name that comes with
             // arguments after whole arguments begins the next call.
             let next_without_id = id.is_empty()
