@@ -1,4 +1,5 @@
 //! A provider pointed at the scripted server, with waits short enough for tests.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -17,7 +17,13 @@ pub fn encode(request: &ModelRequest) -> Vec<u8> {
     body.insert("model".into(), json!(request.model));
     body.insert("stream".into(), json!(true));
     let mut limit = request.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
-    if let Some(effort) = request.reasoning_effort
+    // A forced tool call and a temperature exclude thinking; the former is the stronger wish, the
+    // latter the weaker.
+    let forced = matches!(
+        request.effective_tool_choice(),
+        Some(ToolChoice::Required | ToolChoice::Tool(_))
+    );
+    if let Some(effort) = request.reasoning_effort.filter(|_| !forced)
         && let Some(thinking) = thinking(&request.model, effort)
     {
         // The budget counts against the limit, which has to be larger.
@@ -32,7 +38,10 @@ pub fn encode(request: &ModelRequest) -> Vec<u8> {
         body.insert("thinking".into(), thinking);
     }
     body.insert("max_tokens".into(), json!(limit));
-    if let Some(temperature) = request.temperature {
+    if let Some(temperature) = request
+        .temperature
+        .filter(|_| !body.contains_key("thinking"))
+    {
         body.insert("temperature".into(), json!(temperature));
     }
     if !request.stop.is_empty() {

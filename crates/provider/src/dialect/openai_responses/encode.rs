@@ -13,7 +13,9 @@ pub fn encode(request: &ModelRequest) -> Vec<u8> {
     body.insert("model".into(), json!(request.model));
     body.insert("stream".into(), json!(true));
     body.insert("store".into(), json!(false));
-    body.insert("include".into(), json!(["reasoning.encrypted_content"]));
+    if thinks(&request.model) {
+        body.insert("include".into(), json!(["reasoning.encrypted_content"]));
+    }
     if let Some(limit) = request.max_output_tokens {
         body.insert("max_output_tokens".into(), json!(limit));
     }
@@ -40,6 +42,13 @@ pub fn encode(request: &ModelRequest) -> Vec<u8> {
     }
     body.insert("input".into(), Value::Array(input(request)));
     Value::Object(body).to_string().into_bytes()
+}
+
+/// Models that do not think refuse to be asked for their encrypted reasoning.
+fn thinks(model: &str) -> bool {
+    !["gpt-3", "gpt-4", "chatgpt-4"]
+        .iter()
+        .any(|family| model.starts_with(family))
 }
 
 fn tool_choice(choice: &ToolChoice) -> Value {

@@ -1,0 +1,289 @@
+//! Requests on the wire: the whole vocabulary in each dialect, stable prefixes, quirks.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test"
+)]
+
+use agent_provider::quirks::{GENERIC, TABLE};
+use agent_provider::{
+    Arguments, AssistantPart, CachePolicy, Dialect, Image, ImageDetail, Message, ModelRequest,
+    Opaque, Quirks, ReasoningEffort, ToolCall, ToolChoice, ToolResult, ToolSpec, UserPart, encode,
+};
+use serde_json::{Value, json};
+
+fn opaque(dialect: Dialect, value: Value) -> Option<Opaque> {
+    Some(Opaque { dialect, value })
+}
+
+fn call(id: &str, name: &str, arguments_text: &str, arguments: Arguments) -> AssistantPart {
+    AssistantPart::ToolCall(ToolCall {
+        provider_call_id: id.to_owned(),
+        name: name.to_owned(),
+        arguments_text: arguments_text.to_owned(),
+        arguments,
+        opaque: None,
+    })
+}
+
+fn result(id: &str, text: &str, is_error: bool) -> Message {
+    Message::ToolResult(ToolResult {
+        provider_call_id: id.to_owned(),
+        name: "read".to_owned(),
+        text: text.to_owned(),
+        is_error,
+    })
+}
+
+/// One of everything.
+fn request() -> ModelRequest {
+    ModelRequest {
+        model: "m-1".to_owned(),
+        system: vec!["Stable.".to_owned(), "Today.".to_owned()],
+        messages: vec![
+            Message::User(vec![
+                UserPart::Text("Look:".to_owned()),
+                UserPart::Image(Image {
+                    url: "data:image/png;base64,AAAA".to_owned(),
+                    detail: Some(ImageDetail::Low),
+                }),
+            ]),
+            Message::Assistant(vec![
+                AssistantPart::Reasoning {
+                    text: "Hmm.".to_owned(),
+                    opaque: opaque(
+                        Dialect::AnthropicMessages,
+                        json!({"type": "thinking", "signature": "c2ln"}),
+                    ),
+                },
+                AssistantPart::Reasoning {
+                    text: String::new(),
+                    opaque: opaque(
+                        Dialect::OpenAiResponses,
+                        json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "Z0FB"}),
+                    ),
+                },
+                AssistantPart::Text("Looking.".to_owned()),
+                call("call.1", "read", "{\"path\":\"a\"}", Arguments::Object),
+                call(
+                    "call.2",
+                    "re ad",
+                    "{\"path\": oops",
+                    Arguments::Malformed("why".to_owned()),
+                ),
+            ]),
+            result("call.1", "contents", false),
+            result("call.2", "not valid", true),
+        ],
+        tools: vec![ToolSpec {
+            name: "read".to_owned(),
+            description: "Reads.".to_owned(),
+            schema: json!({"$schema": "x", "type": "object", "properties": {"format": {"type": "string", "default": "b"}}, "additionalProperties": false}),
+        }],
+        tool_choice: Some(ToolChoice::Required),
+        tool_choice_after_tool_result: Some(ToolChoice::Auto),
+        max_output_tokens: Some(1_000),
+        temperature: Some(0.5),
+        reasoning_effort: Some(ReasoningEffort::Low),
+        cache: CachePolicy::Mark,
+        stop: vec!["END".to_owned()],
+    }
+}
+
+fn body(dialect: Dialect, request: &ModelRequest, quirks: &Quirks) -> Value {
+    serde_json::from_slice(&encode(dialect, request, quirks)).unwrap()
+}
+
+#[test]
+fn chat_says_everything() {
+    insta::assert_json_snapshot!(body(Dialect::OpenAiChat, &request(), &GENERIC));
+}
+
+#[test]
+fn responses_say_everything() {
+    insta::assert_json_snapshot!(body(Dialect::OpenAiResponses, &request(), &GENERIC));
+}
+
+#[test]
+fn anthropic_says_everything() {
+    insta::assert_json_snapshot!(body(Dialect::AnthropicMessages, &request(), &GENERIC));
+}
+
+/// The same request gives the same bytes, and a longer conversation begins with the shorter one.
+#[test]
+fn prefixes_are_stable() {
+    for dialect in [
+        Dialect::OpenAiChat,
+        Dialect::OpenAiResponses,
+        Dialect::AnthropicMessages,
+    ] {
+        let mut request = request();
+        request.cache = CachePolicy::Off;
+        request.tool_choice_after_tool_result = None;
+        let shorter = encode(dialect, &request, &GENERIC);
+        assert_eq!(encode(dialect, &request, &GENERIC), shorter);
+        request
+            .messages
+            .push(Message::Assistant(vec![AssistantPart::Text(
+                "More.".to_owned(),
+            )]));
+        let longer = encode(dialect, &request, &GENERIC);
+        // All but the brackets that close the list and the body.
+        assert!(
+            longer.starts_with(&shorter[..shorter.len() - 2]),
+            "{dialect:?}"
+        );
+    }
+}
+
+#[test]
+fn cache_marks_are_few_and_at_the_ends() {
+    let count = |request: &ModelRequest| {
+        String::from_utf8(encode(Dialect::AnthropicMessages, request, &GENERIC))
+            .unwrap()
+            .matches("cache_control")
+            .count()
+    };
+    let mut request = request();
+    for turn in 0..20 {
+        request
+            .messages
+            .push(Message::Assistant(vec![AssistantPart::Text(format!(
+                "turn {turn}"
+            ))]));
+        request
+            .messages
+            .push(Message::User(vec![UserPart::Text("on".to_owned())]));
+    }
+    assert_eq!(count(&request), 3);
+    request.cache = CachePolicy::Off;
+    assert_eq!(count(&request), 0);
+}
+
+#[test]
+fn opaque_data_goes_back_to_its_own_dialect_only() {
+    for (dialect, own, foreign) in [
+        (Dialect::AnthropicMessages, "c2ln", "Z0FB"),
+        (Dialect::OpenAiResponses, "Z0FB", "c2ln"),
+        (Dialect::OpenAiChat, "Looking", "c2ln"),
+    ] {
+        let body = String::from_utf8(encode(dialect, &request(), &GENERIC)).unwrap();
+        assert!(
+            body.contains(own) && !body.contains(foreign),
+            "{dialect:?}: {body}"
+        );
+    }
+}
+
+#[test]
+fn reasoning_that_leads_nowhere_is_left_out_of_responses() {
+    let mut request = request();
+    let Message::Assistant(parts) = &mut request.messages[1] else {
+        panic!("the second message")
+    };
+    parts.truncate(2);
+    request.messages.truncate(2);
+    assert!(
+        !String::from_utf8(encode(Dialect::OpenAiResponses, &request, &GENERIC))
+            .unwrap()
+            .contains("rs_1")
+    );
+}
+
+#[test]
+fn anthropic_does_not_think_when_a_call_is_forced() {
+    let mut request = request();
+    assert!(
+        body(Dialect::AnthropicMessages, &request, &GENERIC)
+            .get("temperature")
+            .is_none()
+    );
+    request.tool_choice_after_tool_result = Some(ToolChoice::Tool("read".to_owned()));
+    let body = body(Dialect::AnthropicMessages, &request, &GENERIC);
+    assert!(body.get("thinking").is_none() && body["temperature"] == 0.5);
+    assert_eq!(body["tool_choice"], json!({"type": "tool", "name": "read"}));
+}
+
+#[test]
+fn models_that_do_not_think_are_not_asked_for_their_thoughts() {
+    let mut request = request();
+    request.model = "gpt-4o".to_owned();
+    assert!(
+        body(Dialect::OpenAiResponses, &request, &GENERIC)
+            .get("include")
+            .is_none()
+    );
+}
+
+fn quirks(name: &str) -> Value {
+    let mut request = request();
+    request.tool_choice_after_tool_result = None;
+    if let Message::Assistant(parts) = &mut request.messages[1] {
+        parts.retain(|part| !matches!(part, AssistantPart::Text(_)));
+        parts.push(AssistantPart::Reasoning {
+            text: String::new(),
+            opaque: opaque(
+                Dialect::OpenAiChat,
+                json!([{"type": "reasoning.text", "signature": "c2ln"}]),
+            ),
+        });
+    }
+    body(Dialect::OpenAiChat, &request, Quirks::named(name).unwrap())
+}
+
+/// The table is data; this is what each row makes of the same request.
+#[test]
+fn every_row_of_the_quirks_table_shows() {
+    assert_eq!(quirks("openai")["max_completion_tokens"], 1_000);
+    assert!(quirks("openai").get("max_tokens").is_none());
+    assert_eq!(quirks("openai")["messages"][2]["content"], Value::Null);
+    assert_eq!(quirks("ollama")["messages"][2]["content"], "");
+    assert_eq!(quirks("openrouter")["reasoning"], json!({"effort": "low"}));
+    assert_eq!(
+        quirks("openrouter")["messages"][2]["reasoning_details"][0]["signature"],
+        "c2ln"
+    );
+    assert_eq!(
+        quirks("deepseek")["messages"][2]["reasoning_content"],
+        "Hmm."
+    );
+    assert!(quirks("deepseek").get("reasoning_effort").is_none());
+    assert_eq!(quirks("generic")["reasoning_effort"], "low");
+    assert_eq!(quirks("mistral")["tool_choice"], "any");
+    assert!(quirks("mistral").get("stream_options").is_none());
+    let id = quirks("mistral")["messages"][2]["tool_calls"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+        "{id}"
+    );
+    assert_eq!(
+        quirks("mistral")["messages"][3]["tool_call_id"],
+        id.as_str()
+    );
+    let schema = &quirks("gemini")["tools"][0]["function"]["parameters"];
+    assert_eq!(
+        *schema,
+        json!({"type": "object", "properties": {"format": {"type": "string"}}})
+    );
+    for row in TABLE {
+        assert_eq!(quirks(row.name)["model"], "m-1", "{}", row.name);
+    }
+}
+
+#[test]
+fn thinking_of_older_turns_stays_at_home() {
+    let mut request = request();
+    request
+        .messages
+        .push(Message::User(vec![UserPart::Text("next".to_owned())]));
+    let body = body(
+        Dialect::OpenAiChat,
+        &request,
+        Quirks::named("deepseek").unwrap(),
+    );
+    assert!(body["messages"][2].get("reasoning_content").is_none());
+}
