@@ -1,0 +1,202 @@
+//! The slash commands: one table for the menu, the help and the dispatch.
+
+/// A command one can type after `/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    pub name: &'static str,
+    pub arguments: &'static str,
+    pub about: &'static str,
+    pub does: Does,
+}
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    Help,
+    Model,
+    Mode,
+    Permissions,
+    Sandbox,
+    Context,
+    Compact,
+    Cost,
+    Diff,
+    Undo,
+    Resume,
+    Fork,
+    Replay,
+    Why,
+    Tools,
+    Status,
+    Export,
+    Theme,
+    Transcript,
+    Clear,
+    Quit,
+}
+
+const fn command(
+    name: &'static str,
+    arguments: &'static str,
+    about: &'static str,
+    does: Does,
+) -> Command {
+    Command {
+        name,
+        arguments,
+        about,
+        does,
+    }
+}
+
+/// Every command, in the order of the menu.
+pub const COMMANDS: &[Command] = &[
+    command("help", "", "keys and commands", Does::Help),
+    command("model", "[provider/model]", "choose the model", Does::Model),
+    command(
+        "mode",
+        "[mode]",
+        "how much may be done without asking",
+        Does::Mode,
+    ),
+    command(
+        "permissions",
+        "",
+        "the rules in force and where they come from",
+        Does::Permissions,
+    ),
+    command(
+        "sandbox",
+        "",
+        "what the sandbox enforces here",
+        Does::Sandbox,
+    ),
+    command(
+        "context",
+        "",
+        "what the model is shown, and how full its window is",
+        Does::Context,
+    ),
+    command("compact", "", "summarise older history now", Does::Compact),
+    command("cost", "", "tokens and money of this session", Does::Cost),
+    command("diff", "", "all changes of this session", Does::Diff),
+    command(
+        "undo",
+        "[event]",
+        "take back the last turn's changes to files",
+        Does::Undo,
+    ),
+    command("resume", "", "open a past session", Does::Resume),
+    command(
+        "fork",
+        "",
+        "branch off before an earlier message",
+        Does::Fork,
+    ),
+    command("replay", "", "play this session again", Does::Replay),
+    command(
+        "why",
+        "[call]",
+        "how a call was decided, step by step",
+        Does::Why,
+    ),
+    command(
+        "tools",
+        "",
+        "the tools and what each may do in this mode",
+        Does::Tools,
+    ),
+    command(
+        "status",
+        "",
+        "session, model, mode, sandbox, branch",
+        Does::Status,
+    ),
+    command(
+        "export",
+        "[format]",
+        "write the session to a file",
+        Does::Export,
+    ),
+    command("theme", "[dark|light|none]", "colours", Does::Theme),
+    command(
+        "transcript",
+        "",
+        "everything so far, with details (Ctrl-T)",
+        Does::Transcript,
+    ),
+    command("clear", "", "begin a new session", Does::Clear),
+    command("quit", "", "leave", Does::Quit),
+];
+
+/// The commands that begin with `word`, or else contain it.
+pub fn matching(word: &str) -> impl Iterator<Item = &'static Command> {
+    let begins = COMMANDS
+        .iter()
+        .any(|command| command.name.starts_with(word));
+    let word = word.to_owned();
+    COMMANDS.iter().filter(move |command| {
+        if begins {
+            command.name.starts_with(&word)
+        } else {
+            command.name.contains(&word)
+        }
+    })
+}
+
+/// Splits `/name arguments`; an error names the nearest command.
+///
+/// # Errors
+/// When there is no such command.
+pub fn parse(line: &str) -> Result<(&'static Command, &str), String> {
+    let line = line.trim().trim_start_matches('/');
+    let (name, arguments) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match COMMANDS.iter().find(|command| command.name == name) {
+        Some(command) => Ok((command, arguments.trim())),
+        None => {
+            let shown = crate::safe::one_line(name);
+            let hint = match matching(name).next() {
+                Some(near) if !name.is_empty() => format!("; did you mean /{}?", near.name),
+                _ => "; /help lists the commands".to_owned(),
+            };
+            Err(format!("there is no command /{shown}{hint}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_found_by_name() {
+        assert_eq!(
+            parse("/model a/b").map(|(c, a)| (c.does, a)),
+            Ok((Does::Model, "a/b"))
+        );
+        assert_eq!(
+            parse("/quit").map(|(c, a)| (c.does, a)),
+            Ok((Does::Quit, ""))
+        );
+        assert_eq!(
+            parse("/mod"),
+            Err("there is no command /mod; did you mean /model?".into())
+        );
+        assert_eq!(
+            parse("/zzz"),
+            Err("there is no command /zzz; /help lists the commands".into())
+        );
+    }
+
+    #[test]
+    fn the_menu_narrows() {
+        let names = |word: &str| {
+            matching(word)
+                .map(|command| command.name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names("re"), ["resume", "replay"]);
+        assert_eq!(names("box"), ["sandbox"]);
+        assert_eq!(names("").len(), COMMANDS.len());
+    }
+}

@@ -1,0 +1,469 @@
+//! Diffs as lines: with line numbers and code colours, in one column or side by side. Every line
+//! of the diff is shown, wrapped and never cut, with what cannot be seen written out.
+
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use similar::{ChangeTag, TextDiff};
+
+use crate::highlight::{Highlighter, worth_coloring};
+use crate::safe::{self, Piece};
+use crate::text::{Break, pad, wrap};
+use crate::theme::Theme;
+
+/// From this width on old and new stand side by side.
+pub const SIDE_BY_SIDE: usize = 110;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Row {
+    /// File names, hunk heads and notes.
+    Head(String),
+    Same(u64, u64, String),
+    Removed(u64, String),
+    Added(u64, String),
+}
+
+/// Lines a diff adds and removes.
+#[must_use]
+pub fn counts(diff: &str) -> (usize, usize) {
+    let rows = parse(diff);
+    (
+        rows.iter()
+            .filter(|row| matches!(row, Row::Added(..)))
+            .count(),
+        rows.iter()
+            .filter(|row| matches!(row, Row::Removed(..)))
+            .count(),
+    )
+}
+
+/// The unified diff from `old` to `new`.
+#[must_use]
+pub fn between(path: &str, old: &str, new: &str) -> String {
+    TextDiff::configure()
+        .timeout(std::time::Duration::from_millis(100))
+        .diff_lines(old, new)
+        .unified_diff()
+        .context_radius(3)
+        .header(&format!("a/{path}"), &format!("b/{path}"))
+        .to_string()
+}
+
+/// `diff`, a unified diff, as lines of at most `columns`.
+#[must_use]
+pub fn render(diff: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let rows = parse(diff);
+    let path = path_of(diff);
+    let colored = worth_coloring(diff);
+    let mut old_code = Highlighter::for_path(if colored { &path } else { "" }, theme);
+    let mut new_code = Highlighter::for_path(if colored { &path } else { "" }, theme);
+    let digits = rows
+        .iter()
+        .map(|row| match row {
+            Row::Head(_) => 0,
+            Row::Same(old, new, _) => *old.max(new),
+            Row::Removed(number, _) | Row::Added(number, _) => *number,
+        })
+        .max()
+        .unwrap_or(0)
+        .to_string()
+        .len();
+    let mut out = Vec::new();
+    let mut at = 0;
+    while at < rows.len() {
+        match &rows[at] {
+            Row::Head(text) => {
+                let line = Line::styled(safe::one_line(text), theme.accent());
+                out.extend(wrap(&line, columns, 2, Break::Anywhere));
+                at += 1;
+            }
+            Row::Same(old, new, text) => {
+                old_code.line(&plain(text));
+                let spans = code_spans(text, &mut new_code, theme, Style::new());
+                if columns >= SIDE_BY_SIDE {
+                    let half = half_of(columns);
+                    let left = side(
+                        Some((*old, ' ', spans.clone(), Style::new())),
+                        digits,
+                        half,
+                        theme,
+                    );
+                    let right = side(Some((*new, ' ', spans, Style::new())), digits, half, theme);
+                    out.extend(beside(left, right, half, theme));
+                } else {
+                    out.extend(side(
+                        Some((*new, ' ', spans, Style::new())),
+                        digits,
+                        columns,
+                        theme,
+                    ));
+                }
+                at += 1;
+            }
+            Row::Removed(..) | Row::Added(..) => {
+                let end = at
+                    + rows[at..]
+                        .iter()
+                        .take_while(|row| matches!(row, Row::Removed(..) | Row::Added(..)))
+                        .count();
+                let removed: Vec<(u64, &str)> = rows[at..end]
+                    .iter()
+                    .filter_map(|row| match row {
+                        Row::Removed(number, text) => Some((*number, text.as_str())),
+                        _ => None,
+                    })
+                    .collect();
+                let added: Vec<(u64, &str)> = rows[at..end]
+                    .iter()
+                    .filter_map(|row| match row {
+                        Row::Added(number, text) => Some((*number, text.as_str())),
+                        _ => None,
+                    })
+                    .collect();
+                changed(
+                    &mut out,
+                    &removed,
+                    &added,
+                    &mut old_code,
+                    &mut new_code,
+                    digits,
+                    columns,
+                    theme,
+                );
+                at = end;
+            }
+        }
+    }
+    out
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one block of a diff, drawn in one place"
+)]
+fn changed(
+    out: &mut Vec<Line<'static>>,
+    removed: &[(u64, &str)],
+    added: &[(u64, &str)],
+    old_code: &mut Highlighter,
+    new_code: &mut Highlighter,
+    digits: usize,
+    columns: usize,
+    theme: Theme,
+) {
+    // Lines that stand against each other show which words differ.
+    let paired = removed.len() == added.len();
+    let mut old_sides = Vec::new();
+    let mut new_sides = Vec::new();
+    for (place, (number, text)) in removed.iter().enumerate() {
+        let mut spans = code_spans(text, old_code, theme, theme.removed());
+        if paired {
+            emphasise(&mut spans, text, added[place].1, ChangeTag::Delete);
+        }
+        old_sides.push((*number, '-', spans, theme.removed()));
+    }
+    for (place, (number, text)) in added.iter().enumerate() {
+        let mut spans = code_spans(text, new_code, theme, theme.added());
+        if paired {
+            emphasise(&mut spans, text, removed[place].1, ChangeTag::Insert);
+        }
+        new_sides.push((*number, '+', spans, theme.added()));
+    }
+    if columns >= SIDE_BY_SIDE {
+        let half = half_of(columns);
+        let (mut old_sides, mut new_sides) = (old_sides.into_iter(), new_sides.into_iter());
+        loop {
+            let (left, right) = (old_sides.next(), new_sides.next());
+            if left.is_none() && right.is_none() {
+                break;
+            }
+            let left = side(left, digits, half, theme);
+            let right = side(right, digits, half, theme);
+            out.extend(beside(left, right, half, theme));
+        }
+    } else {
+        for entry in old_sides.into_iter().chain(new_sides) {
+            out.extend(side(Some(entry), digits, columns, theme));
+        }
+    }
+}
+
+type Side = (u64, char, Vec<Span<'static>>, Style);
+
+fn half_of(columns: usize) -> usize {
+    (columns - 3) / 2
+}
+
+/// One numbered line, wrapped under its own text.
+fn side(entry: Option<Side>, digits: usize, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let Some((number, sign, spans, style)) = entry else {
+        return vec![Line::default()];
+    };
+    let lead = digits + 3;
+    let room = columns.saturating_sub(lead).max(8);
+    let rows = wrap(&Line::from(spans), room, 0, Break::Anywhere);
+    rows.into_iter()
+        .enumerate()
+        .map(|(place, mut row)| {
+            let (number, sign) = if place == 0 {
+                (format!("{number:>digits$} "), format!("{sign} "))
+            } else {
+                // A wrapped line is no line of the file: it has no number and a mark of its own.
+                (format!("{:>digits$} ", ""), "↪ ".to_owned())
+            };
+            row.spans.insert(0, Span::styled(sign, style));
+            row.spans.insert(0, Span::styled(number, theme.dim()));
+            row
+        })
+        .collect()
+}
+
+fn beside(
+    left: Vec<Line<'static>>,
+    right: Vec<Line<'static>>,
+    half: usize,
+    theme: Theme,
+) -> Vec<Line<'static>> {
+    let height = left.len().max(right.len());
+    let (mut left, mut right) = (left.into_iter(), right.into_iter());
+    (0..height)
+        .map(|_| {
+            let mut line = pad(left.next().unwrap_or_default(), half, Style::new());
+            line.spans.push(Span::styled(" │ ", theme.dim()));
+            line.spans.extend(right.next().unwrap_or_default().spans);
+            line
+        })
+        .collect()
+}
+
+fn plain(text: &str) -> String {
+    text.trim_end_matches('\r').to_owned()
+}
+
+/// The line in code colours on the diff's own background; marks where something cannot be seen.
+fn code_spans(
+    text: &str,
+    code: &mut Highlighter,
+    theme: Theme,
+    style: Style,
+) -> Vec<Span<'static>> {
+    let colored = code.line(&plain(text));
+    let pieces = match safe::exact(text).into_iter().next() {
+        Some(pieces) => pieces,
+        None => return vec![Span::styled(String::new(), style)],
+    };
+    // Indentation is part of code: tabs and blanks are drawn as they are, other marks are not.
+    let unusual =
+        |piece: &Piece| piece.mark && piece.text != "\\t" && !piece.text.ends_with(" spaces⟩");
+    if !pieces.iter().any(unusual) {
+        return colored
+            .into_iter()
+            .map(|span| Span::styled(span.content.replace('\t', "    "), style.patch(span.style)))
+            .collect();
+    }
+    pieces
+        .into_iter()
+        .map(|piece| {
+            if piece.mark {
+                Span::styled(piece.text, theme.mark())
+            } else {
+                Span::styled(piece.text, style)
+            }
+        })
+        .collect()
+}
+
+/// Underlines the words of `text` that are not in `other`.
+fn emphasise(spans: &mut Vec<Span<'static>>, text: &str, other: &str, tag: ChangeTag) {
+    if text.len() + other.len() > 2000 || text.contains('\t') {
+        return;
+    }
+    let said: String = spans.iter().map(|span| span.content.as_ref()).collect();
+    if said != text {
+        return;
+    }
+    let (old, new) = if tag == ChangeTag::Delete {
+        (text, other)
+    } else {
+        (other, text)
+    };
+    let words = TextDiff::configure()
+        .timeout(std::time::Duration::from_millis(5))
+        .diff_words(old, new);
+    let mut ranges = Vec::new();
+    let (mut at, mut same) = (0, 0);
+    for change in words.iter_all_changes() {
+        let length = change.value().len();
+        if change.tag() == tag {
+            ranges.push(at..at + length);
+            at += length;
+        } else if change.tag() == ChangeTag::Equal {
+            at += length;
+            same += change.value().trim().len();
+        }
+    }
+    // When hardly anything is the same, marking everything says nothing.
+    if same * 3 < text.trim().len() {
+        return;
+    }
+    let mut out = Vec::new();
+    let mut start = 0;
+    for span in spans.drain(..) {
+        let mut piece = String::new();
+        let mut marked = false;
+        for (offset, character) in span.content.char_indices() {
+            let inside = ranges.iter().any(|range| range.contains(&(start + offset)));
+            if inside != marked && !piece.is_empty() {
+                out.push(Span::styled(
+                    std::mem::take(&mut piece),
+                    emphasis(span.style, marked),
+                ));
+            }
+            marked = inside;
+            piece.push(character);
+        }
+        if !piece.is_empty() {
+            out.push(Span::styled(piece, emphasis(span.style, marked)));
+        }
+        start += span.content.len();
+    }
+    *spans = out;
+}
+
+fn emphasis(style: Style, marked: bool) -> Style {
+    if marked {
+        style.add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
+    } else {
+        style
+    }
+}
+
+fn path_of(diff: &str) -> String {
+    diff.lines()
+        .find_map(|line| line.strip_prefix("+++ "))
+        .map(|path| path.trim_start_matches("b/").trim().to_owned())
+        .unwrap_or_default()
+}
+
+fn parse(diff: &str) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let (mut old, mut new) = (0u64, 0u64);
+    // Lines left in the open hunk; only there do `+` and `-` mean a changed line.
+    let (mut old_left, mut new_left) = (0u64, 0u64);
+    for line in diff.split('\n') {
+        if old_left == 0 && new_left == 0 {
+            if let Some((old_start, old_count, new_start, new_count)) = hunk(line) {
+                (old, new) = (old_start, new_start);
+                (old_left, new_left) = (old_count, new_count);
+            }
+            if !line.is_empty() {
+                rows.push(Row::Head(line.to_owned()));
+            }
+            continue;
+        }
+        if let Some(text) = line.strip_prefix('+') {
+            rows.push(Row::Added(new, text.to_owned()));
+            new += 1;
+            new_left = new_left.saturating_sub(1);
+        } else if let Some(text) = line.strip_prefix('-') {
+            rows.push(Row::Removed(old, text.to_owned()));
+            old += 1;
+            old_left = old_left.saturating_sub(1);
+        } else if line.starts_with('\\') {
+            rows.push(Row::Head(line.to_owned()));
+        } else {
+            let text = line.strip_prefix(' ').unwrap_or(line);
+            rows.push(Row::Same(old, new, text.to_owned()));
+            old += 1;
+            new += 1;
+            old_left = old_left.saturating_sub(1);
+            new_left = new_left.saturating_sub(1);
+        }
+    }
+    rows
+}
+
+/// `@@ -1,3 +1,4 @@` as numbers.
+fn hunk(line: &str) -> Option<(u64, u64, u64, u64)> {
+    let mut parts = line.strip_prefix("@@ ")?.split(' ');
+    let range = |text: &str| -> Option<(u64, u64)> {
+        match text.split_once(',') {
+            Some((start, count)) => Some((start.parse().ok()?, count.parse().ok()?)),
+            None => Some((text.parse().ok()?, 1)),
+        }
+    };
+    let (old_start, old_count) = range(parts.next()?.strip_prefix('-')?)?;
+    let (new_start, new_count) = range(parts.next()?.strip_prefix('+')?)?;
+    Some((old_start, old_count, new_start, new_count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIFF: &str =
+        "--- a/x.txt\n+++ b/x.txt\n@@ -1,4 +1,4 @@\n one\n-two\n-three\n+2\n+3\n four\n";
+
+    fn drawn(diff: &str, columns: usize) -> Vec<String> {
+        render(diff, columns, Theme::default())
+            .iter()
+            .map(|line| line.to_string().trim_end().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn every_line_has_its_number() {
+        assert_eq!(
+            drawn(DIFF, 40),
+            [
+                "--- a/x.txt",
+                "+++ b/x.txt",
+                "@@ -1,4 +1,4 @@",
+                "1   one",
+                "2 - two",
+                "3 - three",
+                "2 + 2",
+                "3 + 3",
+                "4   four"
+            ]
+        );
+        assert_eq!(counts(DIFF), (2, 2));
+    }
+
+    #[test]
+    fn wide_screens_show_both_sides() {
+        let rows = drawn(DIFF, 120);
+        assert_eq!(rows.len(), 7);
+        assert!(
+            rows[4].starts_with("2 - two ") && rows[4].ends_with("│ 2 + 2"),
+            "{rows:?}"
+        );
+    }
+
+    #[test]
+    fn a_long_line_is_wrapped_and_whole() {
+        let diff = format!("@@ -0,0 +1 @@\n+{}\n", "x".repeat(100));
+        let rows = drawn(&diff, 40);
+        assert_eq!(rows.join("").matches('x').count(), 100);
+        assert!(rows[2].starts_with("  ↪ "), "{rows:?}");
+    }
+
+    #[test]
+    fn lines_that_look_like_heads_are_lines() {
+        let diff = "@@ -1,2 +1,2 @@\n--- a/evil\n+++ b/evil\n same\n";
+        assert_eq!(
+            drawn(diff, 40)[1..],
+            ["1 - -- a/evil", "1 + ++ b/evil", "2   same"]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_written_out() {
+        let diff = "@@ -0,0 +1 @@\n+a\u{202e}b\x1b[0m\n";
+        assert_eq!(drawn(diff, 40)[1], "1 + a⟨U+202E⟩b\\x1b[0m");
+    }
+
+    #[test]
+    fn a_diff_of_two_texts_names_the_file() {
+        assert!(between("f", "a\n", "b\n").contains("+++ b/f"));
+    }
+}

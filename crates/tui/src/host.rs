@@ -1,0 +1,232 @@
+//! The seam to whoever runs the screen: what comes in, what goes out, and what is passed in once.
+//!
+//! The screen opens no file, starts no program and reads no environment. What it needs from outside
+//! it asks for with a [`HostRequest`] and gets as a [`HostMessage`].
+
+use std::sync::Arc;
+
+use agent_protocol::Event;
+use agent_protocol::command::ControlCommand;
+use agent_protocol::id::{ArtifactId, ModelRequestId, SessionId, ToolCallId};
+use agent_protocol::status::Mode;
+
+use crate::theme::{Background, ColorDepth};
+
+/// What the screen is told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Something was recorded.
+    Event(Arc<Event>),
+    /// The past of a session that is being opened, oldest first.
+    History(Vec<Arc<Event>>),
+    /// Text of an answer, finer than the log's own pieces. It is not an event: the log has the same
+    /// text later, and the screen takes whichever comes first.
+    Live(LiveText),
+    /// An answer to a [`HostRequest`], or something the host wants to say.
+    Host(HostMessage),
+}
+
+/// A piece of an answer as it arrives. It must be masked like everything that is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveText {
+    pub model_request_id: ModelRequestId,
+    pub text: String,
+}
+
+/// What the screen sends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    Command(ControlCommand),
+    Host(HostRequest),
+}
+
+/// Something the host does for the screen. Each is answered with a [`HostMessage`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostRequest {
+    /// Read an artifact of this session: [`HostMessage::Artifact`].
+    Artifact(ArtifactId),
+    /// The project's files, ignore rules applied: [`HostMessage::Files`].
+    Files,
+    /// The first lines of a project file: [`HostMessage::Preview`].
+    Preview { path: String },
+    /// Run the user's own shell command through the gate; its events come back as any call's.
+    Shell { command: String },
+    /// The models one can choose: [`HostMessage::Models`].
+    Models,
+    /// Past sessions: [`HostMessage::Sessions`].
+    Sessions,
+    /// The rules in force and where they come from: [`HostMessage::Document`].
+    Permissions,
+    /// What the sandbox enforces here: [`HostMessage::Document`].
+    Sandbox,
+    /// All changes to project files in this session as one diff: [`HostMessage::Document`].
+    Diff,
+    /// Take back the last turn's changes, or those after `to`; the answer says what was done.
+    Undo { to: Option<u64> },
+    /// The decision chain of one call in words: [`HostMessage::Document`].
+    Why(ToolCallId),
+    /// Write the session to a file; the answer names it.
+    Export { format: String },
+    /// The user trusts exactly this content of the project's configuration.
+    TrustProject { hash: String },
+    /// The project's configuration may only tighten.
+    IgnoreProject,
+    /// Remember this prompt for Ctrl-R in later sessions; not answered.
+    Remember { prompt: String },
+}
+
+/// What the host says.
+#[derive(Clone, Debug)]
+pub enum HostMessage {
+    Artifact {
+        id: ArtifactId,
+        content: Result<Vec<u8>, String>,
+    },
+    Files(Vec<String>),
+    Preview {
+        path: String,
+        text: String,
+    },
+    Models(Vec<String>),
+    Sessions(Vec<SessionLine>),
+    Document(Document),
+    /// One line, good news.
+    Notice(String),
+    /// One line, bad news.
+    Problem(String),
+    /// The branch changed.
+    Branch(Option<String>),
+}
+
+/// A past session in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionLine {
+    pub session_id: SessionId,
+    pub title: String,
+    /// When and how it ended, in words.
+    pub detail: String,
+}
+
+/// A text to read in an overlay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    pub title: String,
+    pub text: String,
+    pub format: DocumentFormat,
+}
+
+/// How a document is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DocumentFormat {
+    #[default]
+    Plain,
+    Markdown,
+    /// Unified diff.
+    Diff,
+}
+
+/// Why the screen ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// The user wants to leave.
+    Quit,
+    /// The other side is gone, or asked the screen to end.
+    Ended,
+    /// A signal with this number asked the process to end.
+    Signal(i32),
+    /// Open this session instead.
+    Resume(SessionId),
+    /// Begin a new session.
+    NewSession,
+    /// Branch off before the event `at`, with `text` in the composer.
+    Fork { at: u64, text: String },
+    /// Play this session.
+    Replay,
+    /// Show the demonstration.
+    Demo,
+}
+
+/// What is shown before anything else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    #[default]
+    Composer,
+    /// No model is configured.
+    FirstRun(FirstRun),
+    /// The project's configuration wants more than it may.
+    Trust(TrustQuestion),
+}
+
+/// What was found when looking for a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FirstRun {
+    /// What was looked for, and whether it was there.
+    pub found: Vec<(String, bool)>,
+    /// Lines to put into a shell or a file, as they stand.
+    pub to_set: Vec<String>,
+}
+
+/// What trusting the project's configuration would change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrustQuestion {
+    pub file: String,
+    pub hash: String,
+    /// Unified diff between what holds now and what would hold.
+    pub diff: String,
+}
+
+/// Opens `text` in the user's editor and gives back what was saved. Called while the terminal is
+/// released.
+pub type ExternalEditor = Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
+
+/// All the screen has to know from outside.
+#[derive(Clone)]
+pub struct Settings {
+    pub colors: ColorDepth,
+    pub background: Background,
+    /// Lines of words for a screen reader: no spinner, no boxes, no redrawing.
+    pub plain: bool,
+    /// Take the whole screen instead of the bottom of it.
+    pub full_screen: bool,
+    pub vim_keys: bool,
+    /// Whether the terminal moves long lines to new rows when it gets narrower.
+    pub terminal_reflows: bool,
+    pub mode: Mode,
+    pub model: String,
+    /// The project's path as shown.
+    pub cwd: String,
+    pub branch: Option<String>,
+    /// Earlier prompts, oldest first.
+    pub history: Vec<String>,
+    pub start: Start,
+    /// What the composer holds at the start.
+    pub prefill: String,
+    pub external_editor: Option<ExternalEditor>,
+    /// Whether to ring when a question waits and the terminal is not in focus.
+    pub notify: bool,
+    /// Version shown on the first line.
+    pub version: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            colors: ColorDepth::default(),
+            background: Background::default(),
+            plain: false,
+            full_screen: false,
+            vim_keys: false,
+            terminal_reflows: true,
+            mode: Mode::Ask,
+            model: String::new(),
+            cwd: String::new(),
+            branch: None,
+            history: Vec::new(),
+            start: Start::default(),
+            prefill: String::new(),
+            external_editor: None,
+            notify: true,
+            version: String::new(),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The slash commands at work.
+
+use agent_protocol::command::ControlCommand;
+use agent_protocol::status::Mode;
+
+use crate::commands::{self, Does};
+use crate::host::{Exit, HostRequest};
+use crate::state::cell::{CellKind, NoticeLevel};
+use crate::theme::{Background, ColorDepth};
+use crate::ui::overlay::{Choices, Overlay, Picker, Transcript};
+use crate::ui::{Effect, Ui};
+use crate::view::documents;
+
+impl Ui {
+    pub(super) fn show_help(&mut self) {
+        self.overlay = Some(documents::help());
+    }
+
+    pub(super) fn run_command(&mut self, line: &str) -> Vec<Effect> {
+        let (command, arguments) = match commands::parse(line) {
+            Ok(parsed) => parsed,
+            Err(problem) => {
+                self.state.say(NoticeLevel::Error, problem);
+                return Vec::new();
+            }
+        };
+        let host = |request| vec![Effect::Host(request)];
+        match command.does {
+            Does::Help => self.show_help(),
+            Does::Model if arguments.is_empty() => return host(HostRequest::Models),
+            Does::Model => {
+                return vec![Effect::Command(ControlCommand::SetModel(
+                    arguments.to_owned(),
+                ))];
+            }
+            Does::Mode if arguments.is_empty() => {
+                self.overlay = Some(Overlay::Picker(Picker::new("mode", Choices::Modes)));
+            }
+            Does::Mode => match arguments.parse::<Mode>() {
+                Ok(mode) => return vec![Effect::Command(ControlCommand::SetMode(mode))],
+                Err(error) => self.state.say(NoticeLevel::Error, error.to_string()),
+            },
+            Does::Permissions => return host(HostRequest::Permissions),
+            Does::Sandbox => return host(HostRequest::Sandbox),
+            Does::Context => self.overlay = Some(documents::context(&self.state.facts)),
+            Does::Compact => return vec![Effect::Command(ControlCommand::Compact)],
+            Does::Cost => self.overlay = Some(documents::cost(&self.state.facts)),
+            Does::Diff => return host(HostRequest::Diff),
+            Does::Undo => match arguments.parse() {
+                Ok(sequence) => return host(HostRequest::Undo { to: Some(sequence) }),
+                Err(_) if arguments.is_empty() => return host(HostRequest::Undo { to: None }),
+                Err(_) => self
+                    .state
+                    .say(NoticeLevel::Error, "/undo takes the number of an event"),
+            },
+            Does::Resume => return host(HostRequest::Sessions),
+            Does::Fork => self.choose_message(),
+            Does::Replay => return vec![Effect::Exit(Exit::Replay)],
+            Does::Why => return self.why(arguments),
+            Does::Tools => self.overlay = Some(documents::tools(&self.state.facts)),
+            Does::Status => {
+                self.overlay = Some(documents::status(self));
+            }
+            Does::Export => {
+                let format = if arguments.is_empty() {
+                    "html"
+                } else {
+                    arguments
+                };
+                return host(HostRequest::Export {
+                    format: format.to_owned(),
+                });
+            }
+            Does::Theme => self.change_theme(arguments),
+            Does::Transcript => self.overlay = Some(Overlay::Transcript(Transcript::at_end())),
+            Does::Clear => return vec![Effect::Exit(Exit::NewSession)],
+            Does::Quit => return vec![Effect::Exit(Exit::Quit)],
+        }
+        Vec::new()
+    }
+
+    fn why(&mut self, call: &str) -> Vec<Effect> {
+        let tools = self
+            .state
+            .cells
+            .iter()
+            .rev()
+            .filter_map(|cell| match &cell.kind {
+                CellKind::Tool(tool) => Some(tool),
+                _ => None,
+            });
+        let found = tools.into_iter().find(|tool| {
+            call.is_empty()
+                || tool
+                    .call_id
+                    .as_ref()
+                    .is_some_and(|id| id.as_str().starts_with(call))
+        });
+        match found {
+            Some(tool) => self.overlay = Some(documents::why(tool)),
+            None => self.state.say(NoticeLevel::Error, "there is no such call"),
+        }
+        Vec::new()
+    }
+
+    fn change_theme(&mut self, name: &str) {
+        let colored = self.settings.colors.max(ColorDepth::Ansi16);
+        (self.theme.depth, self.theme.background) = match name {
+            "dark" => (colored, Background::Dark),
+            "light" => (colored, Background::Light),
+            "none" => (ColorDepth::None, self.theme.background),
+            _ => match self.theme.background {
+                Background::Dark => (colored, Background::Light),
+                Background::Light => (colored, Background::Dark),
+            },
+        };
+        let words = match (self.theme.depth, self.theme.background) {
+            (ColorDepth::None, _) => "no colours",
+            (_, Background::Dark) => "colours for a dark background",
+            (_, Background::Light) => "colours for a light background",
+        };
+        self.hint(words);
+    }
+}

@@ -1,0 +1,376 @@
+//! Keys into commands and changes of the screen. The order of the questions asked of a key is the
+//! order in which the parts of the screen own it: overlay, question, composer.
+
+mod command;
+mod overlay;
+mod prompt;
+
+use agent_protocol::command::{ControlCommand, InterruptTurn, SubmitTurn};
+use agent_protocol::payload::conversation::QueuePolicy;
+use agent_protocol::payload::permission::{ActionDecision, GrantScope};
+use agent_protocol::status::Mode;
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use crate::compose::{MenuKind, attachments};
+use crate::host::{Exit, HostRequest};
+use crate::state::cell::CellKind;
+use crate::ui::overlay::{Choices, Overlay, Picker, Transcript};
+use crate::ui::prompt::{Stage, respond};
+use crate::ui::{Armed, Effect, Ui};
+
+impl Ui {
+    /// Takes in one key.
+    pub fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        if key.kind == KeyEventKind::Release {
+            return Vec::new();
+        }
+        let control =
+            |letter| key.modifiers == KeyModifiers::CONTROL && key.code == KeyCode::Char(letter);
+        let mut effects = if control('c') {
+            self.interrupt_or_quit()
+        } else if control('z') {
+            vec![Effect::Suspend]
+        } else if control('l') {
+            vec![Effect::Redraw]
+        } else if self.overlay.is_some() {
+            self.overlay_key(key)
+        } else if self.prompt.is_some() {
+            self.prompt_key(key)
+        } else {
+            self.composer_key(key)
+        };
+        effects.extend(self.settle());
+        effects
+    }
+
+    fn interrupt_or_quit(&mut self) -> Vec<Effect> {
+        if self.arm(Armed::Quit) {
+            return vec![Effect::Exit(Exit::Quit)];
+        }
+        if self.overlay.is_some() {
+            if matches!(
+                self.overlay,
+                Some(Overlay::FirstRun(_) | Overlay::Trust(..))
+            ) {
+                return vec![Effect::Exit(Exit::Quit)];
+            }
+            self.overlay = None;
+            return Vec::new();
+        }
+        self.hint("Ctrl-C again leaves");
+        if let Some(pending) = self.current().cloned() {
+            return self.answer(respond(
+                &pending,
+                ActionDecision::Abort,
+                GrantScope::Once,
+                None,
+            ));
+        }
+        if self.composer.search.is_some() {
+            self.composer.search_end(false);
+        } else if !self.composer.editor.is_empty() {
+            self.composer.editor.set("");
+        } else if self.state.busy() {
+            return self.interrupt("the user pressed Ctrl-C");
+        }
+        Vec::new()
+    }
+
+    fn interrupt(&mut self, reason: &str) -> Vec<Effect> {
+        let Some(turn) = &mut self.state.facts.turn else {
+            return Vec::new();
+        };
+        turn.interrupting = true;
+        vec![Effect::Command(ControlCommand::InterruptTurn(
+            InterruptTurn {
+                turn_id: turn.turn_id.clone(),
+                reason: reason.to_owned(),
+            },
+        ))]
+    }
+
+    fn composer_key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        if self.composer.search.is_some() {
+            return self.search_key(key);
+        }
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
+        if std::mem::take(&mut self.pending_control_x) && control && key.code == KeyCode::Char('e')
+        {
+            return vec![Effect::ExternalEditor];
+        }
+        if let Some(menu) = self.composer.menu(self.files.as_deref()) {
+            match key.code {
+                KeyCode::Up => {
+                    self.composer.menu_move(&menu, -1);
+                    return Vec::new();
+                }
+                KeyCode::Down => {
+                    self.composer.menu_move(&menu, 1);
+                    return Vec::new();
+                }
+                KeyCode::Tab => {
+                    self.composer.menu_take(&menu);
+                    return Vec::new();
+                }
+                KeyCode::Esc => {
+                    self.composer.menu_close();
+                    return Vec::new();
+                }
+                KeyCode::Enter if !alt => {
+                    self.composer.menu_take(&menu);
+                    let name = self.composer.editor.text().trim().to_owned();
+                    // A command that needs nothing more is done with the same key.
+                    return match crate::commands::parse(&name) {
+                        Ok((command, ""))
+                            if menu.kind == MenuKind::Commands
+                                && (command.arguments.is_empty()
+                                    || command.arguments.starts_with('[')) =>
+                        {
+                            self.submit(QueuePolicy::Queue)
+                        }
+                        _ => Vec::new(),
+                    };
+                }
+                _ => {}
+            }
+        }
+        match key.code {
+            KeyCode::Enter if !alt && !key.modifiers.contains(KeyModifiers::SHIFT) => {
+                if self.composer.editor.text()[..self.composer.editor.cursor()].ends_with('\\') {
+                    let cursor = self.composer.editor.cursor();
+                    self.composer.editor.replace(cursor - 1..cursor, "\n");
+                    return Vec::new();
+                }
+                return self.submit(QueuePolicy::Queue);
+            }
+            KeyCode::Char('s') if control => return self.submit(QueuePolicy::Steer),
+            KeyCode::Char('r') if control => {
+                self.composer.search_older();
+                return Vec::new();
+            }
+            KeyCode::Char('t') if control => {
+                self.overlay = Some(Overlay::Transcript(Transcript::at_end()));
+                return Vec::new();
+            }
+            KeyCode::Char('g') if control => return vec![Effect::ExternalEditor],
+            KeyCode::Char('x') if control => {
+                self.pending_control_x = true;
+                return Vec::new();
+            }
+            KeyCode::Char('d') if control && self.composer.editor.is_empty() => {
+                return vec![Effect::Exit(Exit::Quit)];
+            }
+            KeyCode::BackTab => {
+                return vec![Effect::Command(ControlCommand::SetMode(self.next_mode()))];
+            }
+            KeyCode::Char('?') if self.composer.editor.is_empty() => {
+                self.show_help();
+                return Vec::new();
+            }
+            KeyCode::PageUp | KeyCode::PageDown => {
+                return self.page_key(key.code);
+            }
+            KeyCode::Backspace if !control && !alt && self.composer.delete_paste_mark() => {
+                return Vec::new();
+            }
+            KeyCode::Esc if !self.composer.editor.is_inserting() => return self.escape(),
+            _ => {}
+        }
+        let columns = self.composer_columns();
+        if self.composer.editor.key(key, columns) {
+            self.composer.edited();
+        } else {
+            match key.code {
+                KeyCode::Up => self.composer.recall(-1),
+                KeyCode::Down => self.composer.recall(1),
+                KeyCode::Char('p') if control => self.composer.recall(-1),
+                KeyCode::Char('n') if control => self.composer.recall(1),
+                _ => {}
+            }
+        }
+        Vec::new()
+    }
+
+    /// The columns the composer's text is drawn with.
+    pub(crate) fn composer_columns(&self) -> usize {
+        self.columns.saturating_sub(2)
+    }
+
+    fn page_key(&mut self, code: KeyCode) -> Vec<Effect> {
+        if self.settings.full_screen {
+            let step = if code == KeyCode::PageUp { -10 } else { 10 };
+            let mut transcript = std::mem::take(&mut self.transcript);
+            transcript.scroll(&self.state, step, self.columns, self.theme);
+            self.transcript = transcript;
+        } else {
+            self.overlay = Some(Overlay::Transcript(Transcript::at_end()));
+        }
+        Vec::new()
+    }
+
+    fn escape(&mut self) -> Vec<Effect> {
+        if self.state.busy() {
+            return self.interrupt("the user pressed Esc");
+        }
+        if self.composer.editor.is_empty() && self.arm(Armed::EditEarlier) {
+            self.choose_message();
+        } else if self.composer.editor.is_empty() {
+            self.hint("Esc again edits an earlier message");
+        }
+        Vec::new()
+    }
+
+    fn choose_message(&mut self) {
+        let messages: Vec<(u64, String)> = self
+            .state
+            .cells
+            .iter()
+            .filter_map(|cell| match &cell.kind {
+                CellKind::User(user) => Some((cell.sequence, user.text.clone())),
+                _ => None,
+            })
+            .collect();
+        if messages.is_empty() {
+            self.hint("there is no earlier message");
+        } else {
+            let picker = Picker::new(
+                "edit an earlier message in a branch",
+                Choices::Messages(messages),
+            );
+            self.overlay = Some(Overlay::Picker(picker));
+        }
+    }
+
+    fn next_mode(&self) -> Mode {
+        match self.state.facts.mode.unwrap_or(Mode::Ask) {
+            Mode::ReadOnly => Mode::Ask,
+            Mode::Ask => Mode::AcceptEdits,
+            Mode::AcceptEdits => Mode::Auto,
+            // `full` is never reached by going round; it has to be named.
+            Mode::Auto | Mode::Full => Mode::ReadOnly,
+        }
+    }
+
+    fn search_key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('r') if control => self.composer.search_older(),
+            KeyCode::Char('g') if control => self.composer.search_end(false),
+            KeyCode::Esc => self.composer.search_end(false),
+            KeyCode::Backspace => self.composer.search_delete(),
+            KeyCode::Char(character) if !control => self.composer.search_type(character),
+            // Any other key takes what was found and then means what it means.
+            _ => {
+                self.composer.search_end(true);
+                if key.code != KeyCode::Enter {
+                    return self.composer_key(key);
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    fn submit(&mut self, when_busy: QueuePolicy) -> Vec<Effect> {
+        if self.composer.editor.text().trim().is_empty() {
+            return Vec::new();
+        }
+        let text = self.composer.submit();
+        self.transcript.follow = true;
+        let mut effects = vec![Effect::Host(HostRequest::Remember {
+            prompt: text.clone(),
+        })];
+        if text.starts_with('/') && !text.contains('\n') {
+            effects.extend(self.run_command(&text));
+        } else if let Some(command) = text.strip_prefix('!') {
+            let command = command.trim().to_owned();
+            if !command.is_empty() {
+                effects.push(Effect::Host(HostRequest::Shell { command }));
+            }
+        } else {
+            effects.push(Effect::Command(ControlCommand::SubmitTurn(SubmitTurn {
+                parts: attachments(&text),
+                text,
+                when_busy,
+                ..SubmitTurn::default()
+            })));
+        }
+        effects
+    }
+
+    /// What the external editor should open.
+    #[must_use]
+    pub fn text_for_editor(&self) -> String {
+        match self.prompt.as_ref().map(|prompt| &prompt.stage) {
+            Some(Stage::Note(editor) | Stage::Answer(editor)) => editor.text().to_owned(),
+            Some(Stage::Edit(editing)) => editing
+                .editors
+                .get(editing.at)
+                .map(|editor| editor.text().to_owned())
+                .unwrap_or_default(),
+            _ => self.composer.editor.text().to_owned(),
+        }
+    }
+
+    /// Takes back what the external editor saved.
+    pub fn text_from_editor(&mut self, saved: Result<String, String>) {
+        let text = match saved {
+            Ok(text) => text,
+            Err(problem) => {
+                self.hint(crate::safe::one_line(&problem));
+                return;
+            }
+        };
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        match self.prompt.as_mut().map(|prompt| &mut prompt.stage) {
+            Some(Stage::Note(editor) | Stage::Answer(editor)) => editor.set(text),
+            Some(Stage::Edit(editing)) => {
+                let at = editing.at;
+                if let Some(editor) = editing.editors.get_mut(at) {
+                    editor.set(text);
+                }
+            }
+            _ => self.composer.editor.set(text),
+        }
+    }
+}
+
+/// A key by its name, as tests and documents write it: `a`, `C-a`, `M-enter`, `esc`.
+#[cfg(test)]
+pub(crate) fn parse(name: &str) -> KeyEvent {
+    let mut modifiers = KeyModifiers::NONE;
+    let mut rest = name;
+    while let Some((letter, tail)) = rest
+        .split_once('-')
+        .filter(|(letter, tail)| letter.len() == 1 && !tail.is_empty())
+    {
+        modifiers |= match letter {
+            "C" => KeyModifiers::CONTROL,
+            "M" => KeyModifiers::ALT,
+            "S" => KeyModifiers::SHIFT,
+            _ => break,
+        };
+        rest = tail;
+    }
+    let code = match rest {
+        "enter" => KeyCode::Enter,
+        "esc" => KeyCode::Esc,
+        "tab" => KeyCode::Tab,
+        "backtab" => KeyCode::BackTab,
+        "up" => KeyCode::Up,
+        "down" => KeyCode::Down,
+        "left" => KeyCode::Left,
+        "right" => KeyCode::Right,
+        "backspace" => KeyCode::Backspace,
+        "pageup" => KeyCode::PageUp,
+        "pagedown" => KeyCode::PageDown,
+        "home" => KeyCode::Home,
+        "end" => KeyCode::End,
+        "space" => KeyCode::Char(' '),
+        other => KeyCode::Char(other.chars().next().unwrap()),
+    };
+    KeyEvent::new(code, modifiers)
+}
+
+#[cfg(test)]
+mod tests;

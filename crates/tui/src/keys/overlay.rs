@@ -1,0 +1,241 @@
+//! Keys while something covers the screen.
+
+use agent_protocol::command::ControlCommand;
+use agent_protocol::status::Mode;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::host::{Exit, HostRequest};
+use crate::state::cell::CellKind;
+use crate::ui::overlay::{Choices, Overlay, Picker, Scroll, Transcript};
+use crate::ui::{Effect, Ui};
+use crate::view;
+
+impl Ui {
+    pub(super) fn overlay_key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        let Some(mut overlay) = self.overlay.take() else {
+            return Vec::new();
+        };
+        let (stays, effects) = match &mut overlay {
+            Overlay::Transcript(transcript) => self.transcript_key(transcript, key),
+            Overlay::Reader(reader) => (scroll_key(&mut reader.scroll, key), Vec::new()),
+            Overlay::Picker(picker) => picker_key(picker, key),
+            Overlay::FirstRun(_) => match key.code {
+                KeyCode::Char('d') => (true, vec![Effect::Exit(Exit::Demo)]),
+                KeyCode::Char('q') | KeyCode::Esc => (true, vec![Effect::Exit(Exit::Quit)]),
+                KeyCode::Enter => (false, Vec::new()),
+                _ => (true, Vec::new()),
+            },
+            Overlay::Trust(question, scroll) => match key.code {
+                KeyCode::Char('t') if scroll.at >= scroll.last => {
+                    let hash = question.hash.clone();
+                    (
+                        false,
+                        vec![Effect::Host(HostRequest::TrustProject { hash })],
+                    )
+                }
+                KeyCode::Char('t') => {
+                    self.hint("read it to its end first: Space or PgDn");
+                    (true, Vec::new())
+                }
+                KeyCode::Char('i') => (false, vec![Effect::Host(HostRequest::IgnoreProject)]),
+                KeyCode::Char('q') => (true, vec![Effect::Exit(Exit::Quit)]),
+                KeyCode::Esc => (true, Vec::new()),
+                _ => {
+                    scroll_key(scroll, key);
+                    (true, Vec::new())
+                }
+            },
+        };
+        // A handler may have opened another overlay; that one wins.
+        if stays && self.overlay.is_none() {
+            self.overlay = Some(overlay);
+        }
+        effects
+    }
+
+    fn transcript_key(
+        &mut self,
+        transcript: &mut Transcript,
+        key: KeyEvent,
+    ) -> (bool, Vec<Effect>) {
+        let page = 10;
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let step = match key.code {
+            KeyCode::Esc | KeyCode::Char('q') => return (false, Vec::new()),
+            KeyCode::Char('t') if control => return (false, Vec::new()),
+            KeyCode::Up | KeyCode::Char('k') => -1,
+            KeyCode::Down | KeyCode::Char('j') => 1,
+            KeyCode::PageUp | KeyCode::Char('b') => -page,
+            KeyCode::PageDown | KeyCode::Char(' ') => page,
+            KeyCode::Home | KeyCode::Char('g') => {
+                (transcript.top, transcript.above, transcript.follow) = (0, 0, false);
+                return (true, Vec::new());
+            }
+            KeyCode::End | KeyCode::Char('G') => {
+                transcript.follow = true;
+                return (true, Vec::new());
+            }
+            KeyCode::Tab | KeyCode::Char('n') => {
+                transcript.select(&self.state, 1);
+                return (true, Vec::new());
+            }
+            KeyCode::BackTab | KeyCode::Char('p') => {
+                transcript.select(&self.state, -1);
+                return (true, Vec::new());
+            }
+            KeyCode::Enter => {
+                if let Some(selected) = transcript.selected
+                    && !transcript.unfolded.remove(&selected)
+                {
+                    transcript.unfolded.insert(selected);
+                }
+                return (true, Vec::new());
+            }
+            KeyCode::Char('a') => {
+                transcript.all_unfolded = !transcript.all_unfolded;
+                transcript.unfolded.clear();
+                return (true, Vec::new());
+            }
+            KeyCode::Char('y') => {
+                let text = transcript
+                    .selected
+                    .and_then(|selected| self.state.cells.get(selected))
+                    .map(|cell| view::plain_text(cell));
+                return (true, text.map(Effect::Copy).into_iter().collect());
+            }
+            KeyCode::Char('w') => {
+                if let Some(CellKind::Tool(tool)) = transcript
+                    .selected
+                    .and_then(|selected| self.state.cells.get(selected))
+                    .map(|cell| &cell.kind)
+                {
+                    self.overlay = Some(view::documents::why(tool));
+                }
+                return (true, Vec::new());
+            }
+            _ => return (true, Vec::new()),
+        };
+        transcript.scroll(&self.state, step, self.columns, self.theme);
+        (true, Vec::new())
+    }
+}
+
+impl Transcript {
+    /// Moves the window by lines; only the cells it passes are laid out.
+    pub fn scroll(
+        &mut self,
+        state: &crate::state::State,
+        lines: isize,
+        columns: usize,
+        theme: crate::theme::Theme,
+    ) {
+        let height = |cell: usize| view::cell_height(state, self, cell, columns, theme);
+        let (mut top, mut above) = (self.top, self.above);
+        if lines < 0 {
+            let mut left = lines.unsigned_abs();
+            while left > above && top > 0 {
+                left -= above;
+                top -= 1;
+                above = height(top);
+            }
+            above = above.saturating_sub(left);
+        } else {
+            above += lines.unsigned_abs();
+            while top + 1 < state.cells.len() && above >= height(top) {
+                above -= height(top);
+                top += 1;
+            }
+        }
+        (self.top, self.above, self.follow) = (top, above, false);
+    }
+
+    /// Selects the next or previous cell that can be folded out.
+    pub fn select(&mut self, state: &crate::state::State, step: isize) {
+        let foldable = |cell: usize| {
+            state.cells.get(cell).is_some_and(|cell| {
+                matches!(
+                    cell.kind,
+                    CellKind::Tool(_) | CellKind::Reasoning(_) | CellKind::Notice(_)
+                )
+            })
+        };
+        let mut at = match self.selected {
+            Some(selected) => selected,
+            None if step < 0 => state.cells.len(),
+            None => self.top.wrapping_sub(1),
+        };
+        loop {
+            at = at.wrapping_add_signed(step);
+            if at >= state.cells.len() {
+                return;
+            }
+            if foldable(at) {
+                break;
+            }
+        }
+        self.selected = Some(at);
+        (self.top, self.above, self.follow) = (at, 0, false);
+    }
+}
+
+/// Moves by the usual keys; false when the key leaves.
+fn scroll_key(scroll: &mut Scroll, key: KeyEvent) -> bool {
+    let page = isize::try_from(scroll.page.saturating_sub(2).max(1)).unwrap_or(1);
+    match key.code {
+        KeyCode::Esc | KeyCode::Char('q') | KeyCode::Enter => return false,
+        KeyCode::Up | KeyCode::Char('k') => scroll.by(-1),
+        KeyCode::Down | KeyCode::Char('j') => scroll.by(1),
+        KeyCode::PageUp | KeyCode::Char('b') => scroll.by(-page),
+        KeyCode::PageDown | KeyCode::Char(' ') => scroll.by(page),
+        KeyCode::Home | KeyCode::Char('g') => scroll.at = 0,
+        KeyCode::End | KeyCode::Char('G') => scroll.at = scroll.last,
+        _ => {}
+    }
+    true
+}
+
+fn picker_key(picker: &mut Picker, key: KeyEvent) -> (bool, Vec<Effect>) {
+    let rows = picker.rows();
+    match key.code {
+        KeyCode::Esc => return (false, Vec::new()),
+        KeyCode::Up => picker.selected = picker.selected.saturating_sub(1),
+        KeyCode::Down => picker.selected = (picker.selected + 1).min(rows.len().saturating_sub(1)),
+        KeyCode::Backspace => {
+            picker.filter.pop();
+            picker.selected = 0;
+        }
+        KeyCode::Enter => {
+            let Some((place, _, _)) = rows.get(picker.selected) else {
+                return (true, Vec::new());
+            };
+            return (false, chosen(&picker.choices, *place));
+        }
+        KeyCode::Char(character) if !key.modifiers.contains(KeyModifiers::CONTROL) => {
+            picker.filter.push(character);
+            picker.selected = 0;
+        }
+        _ => {}
+    }
+    (true, Vec::new())
+}
+
+fn chosen(choices: &Choices, place: usize) -> Vec<Effect> {
+    let effect = match choices {
+        Choices::Models(models) => models
+            .get(place)
+            .map(|model| Effect::Command(ControlCommand::SetModel(model.clone()))),
+        Choices::Modes => Mode::ALL
+            .get(place)
+            .map(|mode| Effect::Command(ControlCommand::SetMode(*mode))),
+        Choices::Sessions(sessions) => sessions
+            .get(place)
+            .map(|session| Effect::Exit(Exit::Resume(session.session_id.clone()))),
+        Choices::Messages(messages) => messages.get(place).map(|(at, text)| {
+            Effect::Exit(Exit::Fork {
+                at: *at,
+                text: text.clone(),
+            })
+        }),
+    };
+    effect.into_iter().collect()
+}

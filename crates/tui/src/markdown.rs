@@ -1,0 +1,521 @@
+//! Markdown of answers as lines. What is drawn for a finished block never changes when more text
+//! follows, so that finished blocks can go to the scrollback while the rest still streams in.
+
+use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use crate::highlight::{Highlighter, worth_coloring};
+use crate::safe;
+use crate::text::{Break, cut, pad, width, wrap};
+use crate::theme::Theme;
+
+/// `text`, foreign and unchecked, as lines of at most `columns`.
+#[must_use]
+pub fn render(text: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let cleaned = safe::content(text);
+    let options =
+        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let mut renderer = Renderer::new(columns.max(8), theme);
+    for event in Parser::new_ext(&cleaned, options) {
+        renderer.event(event);
+    }
+    renderer.finish()
+}
+
+/// How many bytes of `text`, from its start, are blocks that no further text can change. `text`
+/// begins at the start of a block.
+#[must_use]
+pub fn finished_prefix(text: &str) -> usize {
+    let mut fence: Option<(u8, usize)> = None;
+    let (mut finished, mut at) = (0, 0);
+    let mut previous_blank = false;
+    let mut in_list = false;
+    for line in text.split_inclusive('\n') {
+        if !line.ends_with('\n') {
+            break;
+        }
+        let trimmed = line.trim();
+        let marker = trimmed.bytes().next().unwrap_or(0);
+        let run = trimmed.bytes().take_while(|byte| *byte == marker).count();
+        let is_fence = matches!(marker, b'`' | b'~') && run >= 3;
+        match fence {
+            Some((open, length)) => {
+                if is_fence && marker == open && run >= length && trimmed.len() == run {
+                    fence = None;
+                }
+            }
+            None => {
+                let item = is_list_item(trimmed);
+                let indented = line.starts_with([' ', '\t']);
+                // A blank line ends a block, unless a list goes on behind it.
+                let goes_on = trimmed.is_empty() || indented || (in_list && item);
+                if previous_blank && !goes_on {
+                    finished = at;
+                    in_list = false;
+                }
+                if item {
+                    in_list = true;
+                }
+                if is_fence {
+                    fence = Some((marker, run));
+                }
+            }
+        }
+        previous_blank = fence.is_none() && trimmed.is_empty();
+        at += line.len();
+    }
+    finished
+}
+
+fn is_list_item(trimmed: &str) -> bool {
+    let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
+    matches!(trimmed.as_bytes(), [b'-' | b'*' | b'+', b' ', ..])
+        || (digits > 0 && matches!(trimmed.as_bytes().get(digits), Some(b'.' | b')')))
+}
+
+struct Renderer {
+    columns: usize,
+    theme: Theme,
+    lines: Vec<Line<'static>>,
+    spans: Vec<Span<'static>>,
+    styles: Vec<Style>,
+    /// What stands before each line of the open containers: quote bars and list indents.
+    prefixes: Vec<Prefix>,
+    lists: Vec<Option<u64>>,
+    code: Option<(String, String)>,
+    table: Option<Table>,
+    link: Option<String>,
+    heading: bool,
+}
+
+struct Prefix {
+    first: Option<String>,
+    rest: String,
+}
+
+#[derive(Default)]
+struct Table {
+    alignments: Vec<Alignment>,
+    rows: Vec<Vec<Vec<Span<'static>>>>,
+}
+
+impl Renderer {
+    fn new(columns: usize, theme: Theme) -> Self {
+        Self {
+            columns,
+            theme,
+            lines: Vec::new(),
+            spans: Vec::new(),
+            styles: vec![Style::new()],
+            prefixes: Vec::new(),
+            lists: Vec::new(),
+            code: None,
+            table: None,
+            link: None,
+            heading: false,
+        }
+    }
+
+    fn finish(mut self) -> Vec<Line<'static>> {
+        self.flush();
+        while self.lines.last().is_some_and(|line| line.width() == 0) {
+            self.lines.pop();
+        }
+        self.lines
+    }
+
+    fn style(&self) -> Style {
+        self.styles.last().copied().unwrap_or_default()
+    }
+
+    fn push_style(&mut self, style: Style) {
+        self.styles.push(self.style().patch(style));
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) => match &mut self.code {
+                Some((_, code)) => code.push_str(&text),
+                None => self
+                    .spans
+                    .push(Span::styled(text.into_string(), self.style())),
+            },
+            Event::Code(code) => {
+                let style = self.style().patch(self.theme.code());
+                self.spans.push(Span::styled(code.into_string(), style));
+            }
+            Event::SoftBreak => self.spans.push(Span::styled(" ", self.style())),
+            Event::HardBreak => self.flush(),
+            Event::Rule => {
+                self.gap();
+                let rule = "─".repeat(self.columns.min(40));
+                self.spans.push(Span::styled(rule, self.theme.dim()));
+                self.flush();
+            }
+            Event::TaskListMarker(done) => {
+                self.spans
+                    .push(Span::raw(if done { "[x] " } else { "[ ] " }));
+            }
+            // Markup is not drawn, but it is what was said.
+            Event::Html(text) | Event::InlineHtml(text) => {
+                for part in text.split_inclusive('\n') {
+                    let style = self.style();
+                    self.spans
+                        .push(Span::styled(part.trim_end_matches('\n').to_owned(), style));
+                    if part.ends_with('\n') {
+                        self.flush();
+                    }
+                }
+            }
+            Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
+                self.spans
+                    .push(Span::styled(text.into_string(), self.style()));
+            }
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Paragraph => self.gap_unless_in_item(),
+            Tag::Heading { level, .. } => {
+                self.gap();
+                self.heading = true;
+                let mut style = self.theme.strong();
+                if level == HeadingLevel::H1 {
+                    style = style.add_modifier(Modifier::UNDERLINED);
+                }
+                self.push_style(style);
+                let marks = "#".repeat(level as usize);
+                self.spans
+                    .push(Span::styled(format!("{marks} "), self.theme.dim()));
+            }
+            Tag::BlockQuote(_) => {
+                self.gap_unless_in_item();
+                self.prefixes.push(Prefix {
+                    first: None,
+                    rest: "│ ".into(),
+                });
+            }
+            Tag::CodeBlock(kind) => {
+                self.flush();
+                self.gap_unless_in_item();
+                let language = match kind {
+                    CodeBlockKind::Fenced(info) => {
+                        info.split([' ', ',']).next().unwrap_or_default().to_owned()
+                    }
+                    CodeBlockKind::Indented => String::new(),
+                };
+                self.code = Some((language, String::new()));
+            }
+            Tag::List(first) => {
+                if self.lists.is_empty() {
+                    self.gap();
+                } else {
+                    self.flush();
+                }
+                self.lists.push(first);
+            }
+            Tag::Item => {
+                self.flush();
+                let bullet = match self.lists.last_mut() {
+                    Some(Some(number)) => {
+                        *number += 1;
+                        format!("{}. ", *number - 1)
+                    }
+                    _ => "• ".to_owned(),
+                };
+                let rest = " ".repeat(width(&bullet));
+                self.prefixes.push(Prefix {
+                    first: Some(bullet),
+                    rest,
+                });
+            }
+            Tag::Emphasis => self.push_style(Style::new().add_modifier(Modifier::ITALIC)),
+            Tag::Strong => self.push_style(self.theme.strong()),
+            Tag::Strikethrough => self.push_style(Style::new().add_modifier(Modifier::CROSSED_OUT)),
+            Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
+                self.link = Some(dest_url.into_string());
+                self.push_style(Style::new().add_modifier(Modifier::UNDERLINED));
+            }
+            Tag::Table(alignments) => {
+                self.gap();
+                self.table = Some(Table {
+                    alignments,
+                    rows: Vec::new(),
+                });
+            }
+            Tag::TableHead | Tag::TableRow => {
+                if let Some(table) = &mut self.table {
+                    table.rows.push(Vec::new());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Paragraph => self.flush(),
+            TagEnd::Heading(_) => {
+                self.flush();
+                self.heading = false;
+                self.styles.pop();
+            }
+            TagEnd::BlockQuote(_) => {
+                self.flush();
+                self.prefixes.pop();
+            }
+            TagEnd::CodeBlock => self.end_code(),
+            TagEnd::List(_) => {
+                self.flush();
+                self.lists.pop();
+            }
+            TagEnd::Item => {
+                self.flush();
+                if let Some(Prefix {
+                    first: Some(bullet),
+                    ..
+                }) = self.prefixes.pop()
+                {
+                    // An empty item still has its bullet.
+                    let lead: String = self.lead();
+                    self.lines.push(Line::from(format!("{lead}{bullet}")));
+                }
+            }
+            TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => {
+                self.styles.pop();
+            }
+            TagEnd::Link | TagEnd::Image => {
+                self.styles.pop();
+                if let Some(target) = self.link.take() {
+                    let said: String = self
+                        .spans
+                        .iter()
+                        .map(|span| span.content.as_ref())
+                        .collect();
+                    // The text of a link may say another address than it has: both are shown.
+                    if !said.ends_with(&target) && !target.is_empty() {
+                        self.spans
+                            .push(Span::styled(format!(" ({target})"), self.theme.dim()));
+                    }
+                }
+            }
+            TagEnd::TableCell => {
+                let cell = std::mem::take(&mut self.spans);
+                if let Some(row) = self.table.as_mut().and_then(|table| table.rows.last_mut()) {
+                    row.push(cell);
+                }
+            }
+            TagEnd::Table => self.end_table(),
+            _ => {}
+        }
+    }
+
+    fn lead(&self) -> String {
+        self.prefixes
+            .iter()
+            .map(|prefix| prefix.rest.as_str())
+            .collect()
+    }
+
+    fn gap(&mut self) {
+        self.flush();
+        if self.lines.last().is_some_and(|line| line.width() > 0) {
+            self.lines.push(Line::default());
+        }
+    }
+
+    /// Lists are drawn without blank lines between their items, however they are written, so that
+    /// an item that comes later cannot change those before it.
+    fn gap_unless_in_item(&mut self) {
+        if self.lists.is_empty() {
+            self.gap();
+        } else {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.spans.is_empty() || self.table.is_some() {
+            return;
+        }
+        let line = Line::from(std::mem::take(&mut self.spans));
+        self.push_wrapped(&line, Break::Words);
+    }
+
+    fn push_wrapped(&mut self, line: &Line<'static>, breaks: Break) {
+        let lead_width: usize = self.prefixes.iter().map(|prefix| width(&prefix.rest)).sum();
+        let room = self.columns.saturating_sub(lead_width).max(4);
+        for mut row in wrap(line, room, 0, breaks) {
+            let lead: String = self
+                .prefixes
+                .iter_mut()
+                .map(|prefix| prefix.first.take().unwrap_or_else(|| prefix.rest.clone()))
+                .collect();
+            if !lead.is_empty() {
+                row.spans.insert(0, Span::styled(lead, self.theme.dim()));
+            }
+            self.lines.push(row);
+        }
+    }
+
+    fn end_code(&mut self) {
+        let Some((language, code)) = self.code.take() else {
+            return;
+        };
+        let language = if worth_coloring(&code) {
+            language
+        } else {
+            String::new()
+        };
+        let mut highlighter = Highlighter::for_language(&language, self.theme);
+        for code_line in code.trim_end_matches('\n').split('\n') {
+            let mut spans = highlighter.line(code_line);
+            spans.insert(0, Span::raw("  "));
+            self.push_wrapped(&Line::from(spans), Break::Anywhere);
+        }
+    }
+
+    fn end_table(&mut self) {
+        let Some(table) = self.table.take() else {
+            return;
+        };
+        let count = table.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let cell_width = |cell: &Vec<Span<'static>>| -> usize {
+            cell.iter().map(|span| width(&span.content)).sum()
+        };
+        let mut widths: Vec<usize> = (0..count)
+            .map(|column| {
+                table
+                    .rows
+                    .iter()
+                    .filter_map(|row| row.get(column))
+                    .map(cell_width)
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect();
+        // The widest column gives way until the table fits.
+        let room = self
+            .columns
+            .saturating_sub(3 * count.saturating_sub(1))
+            .max(count * 3);
+        while widths.iter().sum::<usize>() > room {
+            let Some(widest) = widths.iter_mut().max() else {
+                break;
+            };
+            *widest -= 1;
+        }
+        for (number, row) in table.rows.iter().enumerate() {
+            // A cell that is too wide goes on in the lines below, so that nothing is cut.
+            let cells: Vec<Vec<Line<'static>>> = widths
+                .iter()
+                .enumerate()
+                .map(|(column, room)| {
+                    let cell = row.get(column).cloned().unwrap_or_default();
+                    wrap(&Line::from(cell), *room, 0, Break::Words)
+                })
+                .collect();
+            let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+            for at in 0..height {
+                let mut spans: Vec<Span<'static>> = Vec::new();
+                for (column, room) in widths.iter().enumerate() {
+                    if column > 0 {
+                        spans.push(Span::styled(" │ ", self.theme.dim()));
+                    }
+                    let mut cell = cells[column].get(at).cloned().unwrap_or_default();
+                    if number == 0 {
+                        cell = cell.style(self.theme.strong());
+                    }
+                    let missing = room.saturating_sub(cell.width());
+                    if table.alignments.get(column) == Some(&Alignment::Right) {
+                        spans.push(Span::raw(" ".repeat(missing)));
+                        spans.extend(styled(cell));
+                    } else {
+                        spans.extend(styled(pad(cell, *room, Style::new())));
+                    }
+                }
+                self.push_wrapped(&Line::from(spans), Break::Anywhere);
+            }
+            if number == 0 {
+                let rule: Vec<String> = widths.iter().map(|room| "─".repeat(*room)).collect();
+                let rule = cut(&rule.join("─┼─"), self.columns);
+                self.lines.push(Line::styled(rule, self.theme.dim()));
+            }
+        }
+    }
+}
+
+fn styled(line: Line<'static>) -> impl Iterator<Item = Span<'static>> {
+    let style = line.style;
+    line.spans
+        .into_iter()
+        .map(move |span| Span::styled(span.content, style.patch(span.style)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(text: &str, columns: usize) -> Vec<String> {
+        render(text, columns, Theme::default())
+            .iter()
+            .map(|line| line.to_string().trim_end().to_owned())
+            .collect()
+    }
+
+    fn check(text: &str, expected: &[&str]) {
+        assert_eq!(drawn(text, 40), expected, "{text:?}");
+    }
+
+    #[test]
+    fn blocks_have_their_shape() {
+        check(
+            "# Title\ntext *it* **bo** `co`",
+            &["# Title", "", "text it bo co"],
+        );
+        check("- a\n- b\n  - c\n\n- d", &["• a", "• b", "  • c", "• d"]);
+        check("3. x\n4. y", &["3. x", "4. y"]);
+        check("> quoted\n> more", &["│ quoted more"]);
+        check(
+            "```rust\nfn a() {}\n\nb\n```\nafter",
+            &["  fn a() {}", "", "  b", "", "after"],
+        );
+        check(
+            "| a | b |\n|---|--:|\n| x | 1 |",
+            &["a │ b", "──┼──", "x │ 1"],
+        );
+        check("[text](http://x) <http://y>", &["text (http://x) http://y"]);
+        check("- [x] done\n- [ ] open", &["• [x] done", "• [ ] open"]);
+        check("a <b>c</b>", &["a <b>c</b>"]);
+        check("evil \x1b[2J\x1b]0;x\x07text", &["evil ␛␛text"]);
+    }
+
+    #[test]
+    fn wide_tables_and_lines_are_wrapped_and_not_cut() {
+        let table = format!("| a | b |\n|---|---|\n| {} | y |", "word ".repeat(20));
+        let rows = drawn(&table, 40);
+        assert_eq!(rows.iter().filter(|row| row.contains("word")).count(), 3);
+        assert!(rows.iter().all(|row| width(row) <= 40));
+        assert_eq!(rows.join(" ").matches("word").count(), 20);
+    }
+
+    /// The lines of a finished prefix must be the first lines of the whole.
+    #[test]
+    fn what_is_finished_stays_as_it_is() {
+        let text = "Intro text\nmore\n\n- one\n- two\n\n- three\n\nAfter the list\n\n```python\nx = 1\n\ny = 2\n```\n\n| a |\n|---|\n| 1 |\n\nEnd\n";
+        let whole = drawn(text, 30);
+        let mut seen = 0;
+        for end in 0..=text.len() {
+            let finished = finished_prefix(&text[..end]);
+            assert!(finished >= seen, "never goes back");
+            seen = finished;
+            let part = drawn(&text[..finished], 30);
+            assert_eq!(part, whole[..part.len()], "{:?}", &text[..finished]);
+        }
+        assert!(seen > text.len() - 10);
+    }
+}

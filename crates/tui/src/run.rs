@@ -1,0 +1,351 @@
+//! The loop: keys and events in, frames and commands out. It sleeps until something happens, and
+//! draws at most sixty times a second however much happens.
+
+use std::io;
+use std::time::Duration;
+
+use base64::Engine as _;
+use crossterm::event::Event as TerminalEvent;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::host::{Exit, Input, Output, Settings};
+use crate::surface::Surface;
+use crate::terminal::{Console, RealConsole};
+use crate::ui::{Effect, Ui};
+use crate::{highlight, plain, view};
+
+/// The shortest time between two frames.
+const FRAME: Duration = Duration::from_millis(16);
+/// Inputs are taken in for this long before keys and the screen have their turn.
+const DRAIN: Duration = Duration::from_millis(4);
+/// Lines written to the scrollback at once.
+const PRINT: usize = 1000;
+
+/// Why the screen could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("cannot use this terminal")]
+    Terminal { source: io::Error },
+    #[error("cannot listen for signals")]
+    Signals { source: io::Error },
+}
+
+/// Runs the screen on the real terminal until the user leaves, the other side is gone, or
+/// `shutdown` is cancelled. The terminal is as before when this returns, also by a panic.
+///
+/// # Errors
+/// When there is no terminal to use.
+pub async fn run(
+    settings: Settings,
+    inputs: UnboundedReceiver<Input>,
+    outputs: UnboundedSender<Output>,
+    shutdown: CancellationToken,
+) -> Result<Exit, RunError> {
+    if settings.plain {
+        return plain::run(settings, inputs, outputs, shutdown).await;
+    }
+    highlight::warm_up();
+    run_on(RealConsole::new(), settings, inputs, outputs, shutdown).await
+}
+
+/// The same on any console.
+///
+/// # Errors
+/// When the console fails.
+pub async fn run_on<C: Console>(
+    mut console: C,
+    settings: Settings,
+    mut inputs: UnboundedReceiver<Input>,
+    outputs: UnboundedSender<Output>,
+    shutdown: CancellationToken,
+) -> Result<Exit, RunError> {
+    let mut signals = Signals::new()?;
+    let mut screen = Screen::open(&mut console, settings)?;
+    let mut wake;
+    let exit = loop {
+        screen.draw_if_due(&mut console)?;
+        wake = screen.next_wake();
+        let sleep = async {
+            match wake {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let effects = tokio::select! {
+            biased;
+            number = signals.next() => break Exit::Signal(number),
+            () = shutdown.cancelled() => break Exit::Ended,
+            event = console.next_event() => match event {
+                Some(Ok(event)) => screen.terminal(&event),
+                Some(Err(source)) => return Err(RunError::Terminal { source }),
+                None => break Exit::Ended,
+            },
+            input = inputs.recv() => match input {
+                Some(input) => screen.inputs(input, &mut inputs),
+                None => break Exit::Ended,
+            },
+            () = sleep => {
+                screen.tick();
+                Vec::new()
+            }
+        };
+        if let Some(exit) = screen.perform(effects, &mut console, &outputs)? {
+            break exit;
+        }
+    };
+    screen.close(&mut console)?;
+    Ok(exit)
+}
+
+struct Signals([(i32, Signal); 3]);
+
+impl Signals {
+    fn new() -> Result<Self, RunError> {
+        let listen = |kind: SignalKind| {
+            signal(kind)
+                .map(|signal| (kind.as_raw_value(), signal))
+                .map_err(|source| RunError::Signals { source })
+        };
+        Ok(Self([
+            listen(SignalKind::terminate())?,
+            listen(SignalKind::hangup())?,
+            listen(SignalKind::interrupt())?,
+        ]))
+    }
+
+    async fn next(&mut self) -> i32 {
+        let [(first, a), (second, b), (third, c)] = &mut self.0;
+        tokio::select! {
+            _ = a.recv() => *first,
+            _ = b.recv() => *second,
+            _ = c.recv() => *third,
+        }
+    }
+}
+
+/// The state on the screen and when it was last drawn.
+struct Screen {
+    ui: Ui,
+    surface: Surface,
+    started: Instant,
+    drawn_at: Option<Instant>,
+    dirty: bool,
+    title: String,
+    bytes: Vec<u8>,
+}
+
+impl Screen {
+    fn open<C: Console>(console: &mut C, settings: Settings) -> Result<Self, RunError> {
+        let terminal = |source| RunError::Terminal { source };
+        let (columns, rows) = console.size().map_err(terminal)?;
+        console.enter().map_err(terminal)?;
+        let surface = Surface::new(columns, rows, settings.terminal_reflows);
+        let mut ui = Ui::new(settings);
+        ui.columns = usize::from(columns);
+        Ok(Self {
+            ui,
+            surface,
+            started: Instant::now(),
+            drawn_at: None,
+            dirty: true,
+            title: String::new(),
+            bytes: Vec::new(),
+        })
+    }
+
+    fn tick(&mut self) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.ui.tick(now);
+        self.dirty = true;
+    }
+
+    fn terminal(&mut self, event: &TerminalEvent) -> Vec<Effect> {
+        self.tick();
+        if let TerminalEvent::Resize(columns, rows) = event {
+            self.surface.resize(*columns, *rows);
+            self.ui.columns = usize::from(*columns);
+        }
+        self.ui.terminal(event)
+    }
+
+    /// Takes in `first` and what else is there already, for a bounded time.
+    fn inputs(&mut self, first: Input, more: &mut UnboundedReceiver<Input>) -> Vec<Effect> {
+        self.tick();
+        let until = Instant::now() + DRAIN;
+        let mut effects = self.ui.input(first);
+        let mut count = 0u32;
+        while let Ok(input) = more.try_recv() {
+            effects.extend(self.ui.input(input));
+            count += 1;
+            if count.is_multiple_of(64) && Instant::now() >= until {
+                break;
+            }
+        }
+        effects
+    }
+
+    fn draw_if_due<C: Console>(&mut self, console: &mut C) -> Result<(), RunError> {
+        let due = self.drawn_at.is_none_or(|drawn| drawn.elapsed() >= FRAME);
+        if !self.dirty || !due {
+            return Ok(());
+        }
+        self.dirty = false;
+        let (columns, rows) = self.surface.size();
+        let (columns, rows) = (usize::from(columns), usize::from(rows));
+        let frame_first = self.ui.overlay.is_some();
+        let print = if frame_first {
+            Vec::new()
+        } else {
+            view::print_finished(&mut self.ui, columns, PRINT)
+        };
+        // More is waiting to be printed than one frame takes.
+        self.dirty = print.len() >= PRINT;
+        let frame = view::frame(&self.ui, columns, rows);
+        self.bytes.clear();
+        self.surface.draw(&mut self.bytes, &print, &frame);
+        self.set_title();
+        if !self.bytes.is_empty() {
+            console
+                .write(&self.bytes)
+                .map_err(|source| RunError::Terminal { source })?;
+        }
+        self.drawn_at = Some(Instant::now());
+        self.ui
+            .tick(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX));
+        self.ui.drawn(&frame.shown);
+        Ok(())
+    }
+
+    fn set_title(&mut self) {
+        let facts = &self.ui.state.facts;
+        let project = self.ui.settings.cwd.rsplit('/').next().unwrap_or_default();
+        let state = if self.ui.current().is_some() {
+            "? "
+        } else if facts.turn.is_some() {
+            "… "
+        } else {
+            ""
+        };
+        let title = format!("{state}agent {project}");
+        if title != self.title {
+            // What goes between the marks was cleaned: it can neither end the title nor begin
+            // something else.
+            let cleaned = crate::text::cut(&crate::safe::one_line(&title), 80);
+            self.bytes
+                .extend_from_slice(format!("\x1b]2;{cleaned}\x07").as_bytes());
+            self.title = title;
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let frame = self.dirty.then(|| {
+            self.drawn_at
+                .map_or_else(Instant::now, |drawn| drawn + FRAME)
+        });
+        let change = self
+            .ui
+            .next_wake()
+            .map(|millis| self.started + Duration::from_millis(millis));
+        [frame, change].into_iter().flatten().min()
+    }
+
+    fn perform<C: Console>(
+        &mut self,
+        effects: Vec<Effect>,
+        console: &mut C,
+        outputs: &UnboundedSender<Output>,
+    ) -> Result<Option<Exit>, RunError> {
+        let terminal = |source| RunError::Terminal { source };
+        for effect in effects {
+            let output = match effect {
+                Effect::Command(command) => Output::Command(command),
+                Effect::Host(request) => Output::Host(request),
+                Effect::Exit(exit) => return Ok(Some(exit)),
+                Effect::Redraw => {
+                    self.surface.redraw();
+                    continue;
+                }
+                Effect::Notify(text) => {
+                    let text = crate::text::cut(&text, 100);
+                    console
+                        .write(format!("\x1b]9;{text}\x07\x07").as_bytes())
+                        .map_err(terminal)?;
+                    continue;
+                }
+                Effect::Copy(text) => {
+                    let encoded = base64::engine::general_purpose::STANDARD.encode(text);
+                    console
+                        .write(format!("\x1b]52;c;{encoded}\x07").as_bytes())
+                        .map_err(terminal)?;
+                    self.ui.hint("copied");
+                    continue;
+                }
+                Effect::Suspend => {
+                    self.release(console).map_err(terminal)?;
+                    console.suspend();
+                    self.take_back(console).map_err(terminal)?;
+                    continue;
+                }
+                Effect::ExternalEditor => {
+                    self.edit(console).map_err(terminal)?;
+                    continue;
+                }
+            };
+            if outputs.send(output).is_err() {
+                return Ok(Some(Exit::Ended));
+            }
+        }
+        Ok(None)
+    }
+
+    fn edit<C: Console>(&mut self, console: &mut C) -> io::Result<()> {
+        let Some(editor) = self.ui.settings.external_editor.clone() else {
+            self.ui.hint("no editor is set");
+            return Ok(());
+        };
+        self.release(console)?;
+        let saved = editor(&self.ui.text_for_editor());
+        self.take_back(console)?;
+        self.ui.text_from_editor(saved);
+        Ok(())
+    }
+
+    fn release<C: Console>(&mut self, console: &mut C) -> io::Result<()> {
+        self.bytes.clear();
+        self.surface.finish(&mut self.bytes);
+        console.write(&self.bytes)?;
+        console.leave()
+    }
+
+    fn take_back<C: Console>(&mut self, console: &mut C) -> io::Result<()> {
+        console.enter()?;
+        let (columns, rows) = console.size()?;
+        self.surface.forget();
+        self.surface.resize(columns, rows);
+        self.ui.columns = usize::from(columns);
+        self.title.clear();
+        self.dirty = true;
+        Ok(())
+    }
+
+    fn close<C: Console>(&mut self, console: &mut C) -> Result<(), RunError> {
+        let terminal = |source| RunError::Terminal { source };
+        // What is finished belongs into the scrollback, also when the end came quickly.
+        let (columns, rows) = self.surface.size();
+        self.ui.overlay = None;
+        loop {
+            let print = view::print_finished(&mut self.ui, usize::from(columns), PRINT);
+            if print.is_empty() {
+                break;
+            }
+            let frame = view::frame(&self.ui, usize::from(columns), usize::from(rows));
+            self.bytes.clear();
+            self.surface.draw(&mut self.bytes, &print, &frame);
+            console.write(&self.bytes).map_err(terminal)?;
+        }
+        self.release(console).map_err(terminal)
+    }
+}

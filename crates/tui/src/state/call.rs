@@ -1,0 +1,430 @@
+//! One tool call, from intent to observation, as its events arrive.
+
+use agent_protocol::id::ToolCallId;
+use agent_protocol::payload::SideEffect;
+use agent_protocol::payload::permission::{
+    ActionDecision, ActionRequired, ActionResolved, DecidedBy, DecisionSource, Effect, GrantScope,
+    PermissionEvaluated,
+};
+use agent_protocol::payload::tool::{ContentFormat, ProgressStatus, ToolFailed, ToolObservation};
+use agent_protocol::{Event, Payload};
+use serde_json::Value;
+
+use super::State;
+use super::cell::{
+    CallStage, Cell, CellKind, FileChange, KEPT_DIFF, KEPT_TEXT, LiveOutput, Outcome, Permission,
+    ToolCell, clip, head_and_tail,
+};
+use super::pending::Pending;
+use crate::safe::one_line;
+
+impl State {
+    pub(super) fn apply_to_call(&mut self, event: &Event) {
+        let Some(call_id) = event.scope.tool_call_id.clone() else {
+            if let Payload::ActionRequired(asked) = &event.payload {
+                self.action_required(event, asked);
+            } else if let Payload::ActionResolved(_) = &event.payload {
+                self.close_pending(event);
+            } else if let Payload::SandboxApplied(applied) = &event.payload {
+                self.facts.sandbox = Some(applied.status);
+            }
+            return;
+        };
+        match &event.payload {
+            Payload::ToolIntent(intent) => {
+                let target = intent.raw_input.as_ref().map(target_of).unwrap_or_default();
+                let asked = match &intent.requested_name {
+                    Some(name) => format!("{} (asked for as {name})", intent.tool_name),
+                    None => intent.tool_name.clone(),
+                };
+                let mut tool = ToolCell {
+                    call_id: Some(call_id.clone()),
+                    tool: one_line(&intent.tool_name),
+                    target,
+                    ..ToolCell::default()
+                };
+                tool.chain
+                    .push(one_line(&format!("the model asked for {asked}")));
+                if let Some(reason) = &intent.reason {
+                    tool.chain.push(one_line(&format!("its reason: {reason}")));
+                }
+                let index = self.push(CellKind::Tool(Box::new(tool)));
+                self.open_calls.insert(call_id, index);
+            }
+            Payload::ActionRequired(asked) => {
+                self.action_required(event, asked);
+                self.change_call(&call_id, |tool| tool.stage = CallStage::Asking);
+                self.activity("waiting for your answer", None);
+            }
+            Payload::ActionResolved(resolved) => {
+                self.close_pending(event);
+                self.change_call(&call_id, |tool| action_resolved(tool, resolved));
+            }
+            Payload::PermissionEvaluated(evaluated) => {
+                self.permission_evaluated(&call_id, evaluated);
+            }
+            Payload::SandboxApplied(applied) => {
+                self.facts.sandbox = Some(applied.status);
+                self.facts.sandbox_detail = Some(one_line(&format!(
+                    "{}, network {}",
+                    applied.mechanism, applied.network
+                )));
+                self.change_call(&call_id, |tool| {
+                    tool.sandbox = Some(applied.status);
+                    tool.chain.push(one_line(&format!(
+                        "sandbox {}: {}, network {}, {} writable",
+                        applied.status,
+                        applied.mechanism,
+                        applied.network,
+                        applied.write_roots.join(" ")
+                    )));
+                });
+            }
+            Payload::ToolObservation(observation) => {
+                self.change_call(&call_id, |tool| observed(tool, observation));
+                if let Some(index) = self.open_calls.remove(&call_id) {
+                    self.change(index, |cell| cell.done = true);
+                }
+                self.evaluated.remove(&call_id);
+            }
+            Payload::ToolStarted(started) => {
+                self.change_call(&call_id, |tool| {
+                    tool.stage = CallStage::Running;
+                    tool.started_at = Some(event.timestamp);
+                    tool.chain
+                        .push(one_line(&format!("started: {}", started.executor)));
+                });
+                let tool_name = started.tool_name.clone();
+                self.activity(&format!("{tool_name} is running"), None);
+            }
+            payload => self.change_call(&call_id, |tool| call_progressed(tool, payload)),
+        }
+    }
+
+    fn change_call(&mut self, call_id: &ToolCallId, change: impl FnOnce(&mut ToolCell)) {
+        let Some(index) = self.open_calls.get(call_id).copied() else {
+            return;
+        };
+        self.change(index, |cell: &mut Cell| {
+            if let CellKind::Tool(tool) = &mut cell.kind {
+                change(tool);
+            }
+        });
+    }
+
+    fn permission_evaluated(&mut self, call_id: &ToolCallId, evaluated: &PermissionEvaluated) {
+        let rule = evaluated
+            .matched
+            .iter()
+            .find(|rule| rule.effect == evaluated.decision);
+        let origin = rule.map(|rule| {
+            let place = match (&rule.origin.file, rule.origin.line) {
+                (Some(file), Some(line)) => format!("{file}:{line}"),
+                (Some(file), None) => file.clone(),
+                _ => rule.origin.layer.to_string(),
+            };
+            one_line(&format!("{} ({place})", rule.rule))
+        });
+        let reason = one_line(&evaluated.reason);
+        let why = one_line(&match &origin {
+            Some(origin) => format!("{reason}; rule {origin}"),
+            None => format!("{reason} (decided by {})", evaluated.decision_source),
+        });
+        let mut parts = Vec::new();
+        if let Some(parse) = &evaluated.parse {
+            for command in &parse.commands {
+                let mut words = command.words.join(" ");
+                if command.dynamic {
+                    words.push_str("  (parts of it are only known when it runs)");
+                }
+                parts.push(one_line(&words));
+            }
+            parts.extend(parse.redirects.iter().map(|redirect| one_line(redirect)));
+            if let Some(reason) = &parse.why_not_proven {
+                parts.push(one_line(&format!("not proven read-only: {reason}")));
+            }
+        }
+        self.evaluated.insert(
+            call_id.clone(),
+            (why.clone(), parts, evaluated.suggested_rule.clone()),
+        );
+        self.change_call(call_id, |tool| {
+            tool.chain
+                .push(format!("the gate said {}: {why}", evaluated.decision));
+            tool.permission = match (evaluated.decision, origin) {
+                (Effect::Allow, Some(rule)) => Some(Permission::AllowedByRule(rule)),
+                (Effect::Allow, None) => {
+                    Some(Permission::Allowed(match evaluated.decision_source {
+                        DecisionSource::SessionGrant => "allowed for this session".into(),
+                        DecisionSource::Mode => format!("allowed in mode {}", evaluated.mode),
+                        _ => reason,
+                    }))
+                }
+                (Effect::Deny, Some(rule)) => Some(Permission::DeniedByRule(rule)),
+                (Effect::Deny, None) => Some(Permission::Denied(reason)),
+                (Effect::Ask, _) => None,
+            };
+            if evaluated.decision == Effect::Allow {
+                tool.stage = CallStage::Waiting;
+            }
+        });
+    }
+
+    fn action_required(&mut self, event: &Event, asked: &ActionRequired) {
+        let Some(action_id) = event.scope.action_id.clone() else {
+            return;
+        };
+        if self
+            .pending
+            .iter()
+            .any(|pending| pending.action_id == action_id)
+        {
+            return;
+        }
+        let call_id = event.scope.tool_call_id.clone();
+        let mut pending = Pending::new(action_id, call_id.clone(), asked);
+        if let Some((why, parts, rule)) =
+            call_id.and_then(|call_id| self.evaluated.remove(&call_id))
+        {
+            pending.why = Some(why);
+            pending.parts = parts;
+            pending.suggested_rule = pending.suggested_rule.or(rule);
+        }
+        self.pending.push(pending);
+    }
+
+    fn close_pending(&mut self, event: &Event) {
+        if let Some(action_id) = &event.scope.action_id {
+            self.pending
+                .retain(|pending| pending.action_id != *action_id);
+        }
+    }
+}
+
+fn action_resolved(tool: &mut ToolCell, resolved: &ActionResolved) {
+    let note = resolved
+        .payload
+        .as_ref()
+        .and_then(|payload| payload.note.as_deref());
+    let edited = resolved
+        .payload
+        .as_ref()
+        .is_some_and(|payload| payload.edited_input.is_some());
+    let scope = match resolved.scope {
+        GrantScope::Once => "once",
+        GrantScope::Session => "for this session",
+        GrantScope::ProjectLocal => "by a new rule of this project",
+        GrantScope::User => "by a new rule of yours",
+    };
+    let who = match resolved.decided_by {
+        DecidedBy::User => "you",
+        DecidedBy::Policy => "the policy for questions nobody can answer",
+        DecidedBy::Timeout => "time running out",
+        DecidedBy::Cancel => "the interrupt",
+    };
+    let (words, permission) = match resolved.decision {
+        ActionDecision::AllowOnce | ActionDecision::AllowSession | ActionDecision::Answer => {
+            tool.stage = CallStage::Waiting;
+            let mut text = format!("allowed by {who} {scope}");
+            if edited {
+                text.push_str(", as edited by you");
+            }
+            (text.clone(), Permission::AllowedByYou(text))
+        }
+        ActionDecision::Deny | ActionDecision::Abort => {
+            let mut text = format!("denied by {who}");
+            if let Some(note) = note {
+                text.push_str(&format!(": {}", one_line(note)));
+            }
+            let permission = match resolved.decided_by {
+                DecidedBy::User => Permission::DeniedByYou(text.clone()),
+                _ => Permission::Denied(text.clone()),
+            };
+            (text, permission)
+        }
+    };
+    let after = crate::text::duration(resolved.latency_ms);
+    tool.chain.push(format!("{words}, after {after}"));
+    tool.permission = Some(permission);
+}
+
+/// The facts between permission and observation.
+fn call_progressed(tool: &mut ToolCell, payload: &Payload) {
+    match payload {
+        Payload::ToolArgs(args) => {
+            if let Some(input) = &args.safe_args {
+                tool.target = target_of(input);
+            }
+        }
+        Payload::ToolValidation(validation) if !validation.ok => {
+            for error in &validation.errors {
+                tool.detail
+                    .errors
+                    .push(one_line(&format!("{} {}", error.path, error.message)));
+            }
+            tool.chain
+                .push(format!("validation ({}) said no", validation.layer));
+        }
+        Payload::PermissionResolved(resolved) => {
+            if let Some(rule) = &resolved.rule_saved {
+                tool.chain.push(one_line(&format!("saved the rule {rule}")));
+            }
+        }
+        Payload::ToolProgress(progress) => {
+            if progress.status == ProgressStatus::Queued {
+                tool.stage = CallStage::Waiting;
+            }
+            if let Some(bytes) = progress.bytes {
+                tool.live.bytes = bytes;
+            }
+            if let Some(preview) = &progress.preview {
+                tool.live.push(preview);
+            }
+        }
+        Payload::ProcessOutput(output) => {
+            tool.live.bytes = output.offset + output.bytes;
+            if let Some(preview) = &output.preview {
+                tool.live.push(preview);
+            }
+        }
+        Payload::SandboxViolation(violation) => {
+            let mut text = format!("{} refused", violation.kind);
+            for part in [&violation.target, &violation.call].into_iter().flatten() {
+                text.push_str(&format!(" {part}"));
+            }
+            if violation.count > 1 {
+                text.push_str(&format!(", {} times", violation.count));
+            }
+            text.push_str(&format!(" (noticed by {})", violation.detection));
+            if let Some(setting) = &violation.permitted_by {
+                text.push_str(&format!("; {setting} would permit it"));
+            }
+            tool.detail.violations.push(one_line(&text));
+        }
+        Payload::OutputRedacted(redacted) => {
+            tool.chain.push(format!(
+                "{} secrets masked in {}",
+                redacted.count, redacted.target
+            ));
+        }
+        Payload::ToolResult(result) => {
+            tool.duration_ms = Some(result.metrics.duration_ms);
+            tool.detail.changed = changes(&result.side_effects);
+            tool.chain
+                .push(format!("ended: {} ({})", result.exit, result.code));
+            tool.outcome = Some(Outcome {
+                ok: result.ok,
+                code: result.code,
+                phase: agent_protocol::Phase::Execute,
+                summary: String::new(),
+                exit_code: result.data.exit_code,
+            });
+        }
+        Payload::ToolFailed(failed) => tool_failed(tool, failed),
+        _ => {}
+    }
+}
+
+fn tool_failed(tool: &mut ToolCell, failed: &ToolFailed) {
+    tool.detail.changed = changes(&failed.side_effects);
+    tool.chain.push(one_line(&format!(
+        "ended in phase {} with {}: {}; did something happen: {}",
+        failed.phase, failed.code, failed.message, failed.action_happened
+    )));
+    tool.outcome = Some(Outcome {
+        ok: false,
+        code: failed.code,
+        phase: failed.phase,
+        summary: one_line(&failed.message),
+        exit_code: None,
+    });
+}
+
+fn observed(tool: &mut ToolCell, observation: &ToolObservation) {
+    tool.stage = CallStage::Ended;
+    tool.duration_ms = observation.facts.duration_ms.or(tool.duration_ms);
+    tool.outcome = Some(Outcome {
+        ok: observation.ok,
+        code: observation.code,
+        phase: observation.phase,
+        summary: one_line(&observation.summary),
+        exit_code: observation.facts.exit_code,
+    });
+    let detail = &mut tool.detail;
+    let shown = match &observation.preview {
+        Some(preview) if !preview.is_empty() => preview,
+        _ => &observation.user_text,
+    };
+    let (output, left_out) = head_and_tail(shown, KEPT_TEXT);
+    detail.output = crate::safe::content(&output);
+    detail.omitted_bytes = observation.omitted_bytes + left_out;
+    detail.truncated = observation.truncated;
+    detail.artifacts = observation
+        .artifact_refs
+        .iter()
+        .map(|artifact| artifact.artifact_id.clone())
+        .collect();
+    for block in &observation.content {
+        if block.format == ContentFormat::Diff
+            && let Some(text) = &block.text
+        {
+            detail.diff = head_and_tail(text, KEPT_DIFF).0;
+        }
+    }
+    if detail.changed.is_empty() {
+        detail.changed = changes(&observation.side_effects);
+    }
+    detail.lines_added = observation.facts.data.lines_added;
+    detail.lines_removed = observation.facts.data.lines_removed;
+    if detail.errors.is_empty() {
+        let errors = observation.facts.errors.iter();
+        detail.errors = errors
+            .map(|error| one_line(&format!("{} {}", error.path, error.message)))
+            .collect();
+    }
+    // What ran is over; its last lines are in the preview.
+    tool.live = LiveOutput {
+        line_count: tool.live.line_count,
+        bytes: tool.live.bytes,
+        ..LiveOutput::default()
+    };
+}
+
+pub(super) fn changes(side_effects: &[SideEffect]) -> Vec<FileChange> {
+    side_effects
+        .iter()
+        .map(|effect| FileChange {
+            kind: effect.kind,
+            path: one_line(&effect.path),
+        })
+        .collect()
+}
+
+/// What a call is about, in one line: the first of the fields that name it.
+fn target_of(input: &Value) -> String {
+    let field = |name: &str| input.get(name).and_then(Value::as_str);
+    let mut target = ["command", "path", "pattern", "artifact_id", "process_id"]
+        .into_iter()
+        .find_map(field)
+        .map(|text| one_line(clip(text, 2048)))
+        .unwrap_or_else(|| match input {
+            Value::Object(fields) if fields.is_empty() => String::new(),
+            other => one_line(clip(&other.to_string(), 512)),
+        });
+    if field("command").is_none()
+        && field("path").is_some()
+        && let Some(offset) = input.get("offset").and_then(Value::as_u64)
+    {
+        target.push_str(&format!(" from line {offset}"));
+    }
+    if field("pattern").is_some()
+        && let Some(path) = field("path")
+    {
+        target = format!(
+            "{} in {}",
+            one_line(field("pattern").unwrap_or_default()),
+            one_line(path)
+        );
+    }
+    target
+}

@@ -1,0 +1,553 @@
+//! One event into the state. Each event class that a screen shows has its place here; the others
+//! change nothing a person would miss.
+
+use agent_protocol::id::ModelRequestId;
+use agent_protocol::payload::UnknownReason;
+use agent_protocol::payload::conversation::{
+    HistoryStatus, QueueChanged, QueueOperation, TurnCompleted, TurnFailed, TurnSubmitted,
+};
+use agent_protocol::payload::model::{ModelCompleted, ModelDelta, ModelFailed, ReasoningDelta};
+use agent_protocol::status::Status;
+use agent_protocol::{Event, Payload};
+
+use super::call::changes;
+use super::cell::{
+    AssistantCell, CallStage, CellKind, KEPT_DIFF, KEPT_TEXT, Notice, NoticeLevel, ReasoningCell,
+    TurnEnd, UserCell, clip, head_and_tail,
+};
+use super::{State, Stream, ToolLine, Turn};
+use crate::host::LiveText;
+use crate::safe::one_line;
+
+impl State {
+    /// Takes in one event.
+    pub fn apply(&mut self, event: &Event) {
+        self.facts.last_sequence = event.sequence;
+        if self.facts.session_id.is_none() {
+            self.facts.session_id = Some(event.session_id.clone());
+        }
+        match &event.payload {
+            Payload::SessionCreated(created) => {
+                self.facts.mode = Some(created.mode);
+                self.facts.title.clone_from(&created.title);
+                if let Some(parent) = &created.parent {
+                    let from = format!(
+                        "branched from session {} at event {}",
+                        parent.session_id, parent.sequence
+                    );
+                    self.notice(NoticeLevel::Information, from, None);
+                }
+            }
+            Payload::SessionUpdated(updated) => {
+                let changed = &updated.changed;
+                if let Some(mode) = changed.mode {
+                    self.facts.mode = Some(mode);
+                }
+                if let Some(model) = &changed.model {
+                    self.facts.model = Some(one_line(model));
+                }
+                if let Some(title) = &changed.title {
+                    self.facts.title = Some(one_line(title));
+                }
+                self.facts.ended = changed.status == Some(Status::Ended);
+            }
+            Payload::TurnSubmitted(submitted) => self.turn_submitted(event, submitted),
+            Payload::TurnStarted(started) => {
+                self.show_submitted(event.scope.turn_id.as_ref());
+                self.facts.mode = Some(started.mode);
+                if !started.model.is_empty() {
+                    self.facts.model = Some(one_line(&started.model));
+                }
+                self.facts.turn = Some(Turn {
+                    turn_id: event.scope.turn_id.clone(),
+                    started_at: event.timestamp,
+                    activity: "starting".into(),
+                    retry_in_ms: None,
+                    interrupting: false,
+                });
+            }
+            Payload::TurnCompleted(completed) => self.turn_completed(completed),
+            Payload::TurnFailed(failed) => self.turn_failed(event, failed),
+            Payload::RunStatus(status) => {
+                let title = match &status.detail {
+                    Some(detail) => format!("{}: {detail}", status.title),
+                    None => status.title.clone(),
+                };
+                self.activity(&title, status.metadata.retry_in_ms);
+            }
+            Payload::QueueChanged(changed) => self.queue_changed(changed),
+            Payload::ModelRequested(requested) => {
+                self.facts.requests += 1;
+                self.facts.model = Some(format!(
+                    "{}/{}",
+                    one_line(&requested.provider),
+                    one_line(&requested.model)
+                ));
+                self.activity(&format!("waiting for {}", requested.model), None);
+            }
+            Payload::ModelDelta(delta) => self.model_delta(delta),
+            Payload::ModelCompleted(completed) => self.model_completed(completed),
+            Payload::ModelFailed(failed) => self.model_failed(failed),
+            Payload::ReasoningDelta(delta) => self.reasoning_delta(delta),
+            Payload::ReasoningSummary(summary) => {
+                if let Some(text) = &summary.text {
+                    let index = self.reasoning_cell(&summary.model_request_id);
+                    self.change(index, |cell| {
+                        if let CellKind::Reasoning(reasoning) = &mut cell.kind {
+                            reasoning.text = head_and_tail(text, KEPT_DIFF).0;
+                            reasoning.bytes = text.len() as u64;
+                        }
+                        cell.done = true;
+                    });
+                }
+            }
+            Payload::ContextResolved(resolved) => {
+                let context = &mut self.facts.context;
+                context.used = Some(
+                    resolved
+                        .budget
+                        .last_input_tokens
+                        .unwrap_or(resolved.budget.estimated_tokens),
+                );
+                context.window = resolved.budget.window_tokens;
+                context.cached = resolved.budget.cached_tokens;
+                let named = |source: &str, reference: &Option<String>| match reference {
+                    Some(reference) => one_line(&format!("{source} {reference}")),
+                    None => one_line(source),
+                };
+                context.items = resolved
+                    .included
+                    .iter()
+                    .map(|item| (named(&item.source, &item.reference), item.tokens))
+                    .collect();
+                context.omitted = resolved
+                    .omitted
+                    .iter()
+                    .map(|item| (named(&item.source, &item.reference), one_line(&item.reason)))
+                    .collect();
+            }
+            Payload::ContextCompactionStarted(_) => self.activity("compacting the history", None),
+            Payload::ContextCompactionCompleted(done) => {
+                let text = format!(
+                    "history compacted: about {} tokens became {}",
+                    done.tokens_before, done.tokens_after
+                );
+                self.facts.context.used = Some(done.tokens_after);
+                self.notice(NoticeLevel::Information, text, Some(&done.summary_preview));
+            }
+            Payload::ContextCompactionFailed(failed) => self.notice(
+                NoticeLevel::Warning,
+                format!("the history could not be compacted: {}", failed.error),
+                None,
+            ),
+            Payload::CostRecorded(cost) => {
+                match (cost.session_total, cost.amount) {
+                    (Some(total), _) => self.facts.cost = Some(total),
+                    (None, Some(amount)) => {
+                        self.facts.cost = Some(self.facts.cost.unwrap_or(0.0) + amount);
+                    }
+                    (None, None) => self.facts.cost_incomplete = true,
+                }
+                if cost.amount.is_none() {
+                    self.facts.cost_incomplete = true;
+                }
+            }
+            Payload::ToolCatalogResolved(catalog) => {
+                self.facts.tools = catalog
+                    .tools
+                    .iter()
+                    .map(|tool| ToolLine {
+                        name: one_line(&tool.tool_name),
+                        policy: tool.policy.to_string(),
+                        description: tool
+                            .description
+                            .as_deref()
+                            .and_then(|text| text.lines().next())
+                            .map(one_line)
+                            .unwrap_or_default(),
+                    })
+                    .collect();
+            }
+            Payload::QuotaLow(low) => self.notice(
+                NoticeLevel::Warning,
+                format!("the {} limit is near: {} left", low.limit, low.remaining),
+                None,
+            ),
+            Payload::QuotaBlocked(blocked) => self.notice(
+                NoticeLevel::Error,
+                format!(
+                    "stopped at the {} limit: {}",
+                    blocked.limit, blocked.required_action
+                ),
+                None,
+            ),
+            Payload::RuntimeWarning(warning) => self.notice(
+                NoticeLevel::Warning,
+                format!("{} ({})", warning.message, warning.code),
+                None,
+            ),
+            Payload::RuntimeError(error) => self.notice(
+                NoticeLevel::Error,
+                format!("{} ({})", error.message, error.code),
+                None,
+            ),
+            Payload::RoutingFallbackApplied(fallback) => self.notice(
+                NoticeLevel::Warning,
+                format!(
+                    "{}/{} took over from {}/{}: {}",
+                    fallback.to.provider,
+                    fallback.to.model,
+                    fallback.from.provider,
+                    fallback.from.model,
+                    fallback.reason
+                ),
+                None,
+            ),
+            Payload::RoutingNotPossible(missing) => {
+                self.notice(NoticeLevel::Error, missing.required_action.clone(), None);
+            }
+            Payload::HookFailed(failed) => {
+                self.notice(
+                    NoticeLevel::Warning,
+                    format!("a hook failed: {}", failed.error),
+                    None,
+                );
+            }
+            Payload::PolicyChanged(policy) => {
+                let changed = &policy.changed;
+                if let Some(mode) = changed.mode {
+                    self.facts.mode = Some(mode);
+                    self.notice(
+                        NoticeLevel::Information,
+                        format!("mode is now {mode}"),
+                        None,
+                    );
+                }
+                for rule in &changed.rules_added {
+                    let text = format!("rule added ({}): {rule}", policy.scope);
+                    self.notice(NoticeLevel::Information, text, None);
+                }
+                for rule in &changed.rules_removed {
+                    let text = format!("rule removed ({}): {rule}", policy.scope);
+                    self.notice(NoticeLevel::Information, text, None);
+                }
+                if let Some(file) = &changed.trusted_file {
+                    self.notice(NoticeLevel::Information, format!("trusted: {file}"), None);
+                }
+            }
+            Payload::HistoryReconstructed(history) if history.status == HistoryStatus::Degraded => {
+                let text = format!(
+                    "the log had a damaged end: {} bytes were cut off{}",
+                    history.cut_bytes.unwrap_or(0),
+                    history
+                        .reason
+                        .as_ref()
+                        .map(|reason| format!(" ({reason})"))
+                        .unwrap_or_default()
+                );
+                self.notice(NoticeLevel::Warning, text, None);
+            }
+            Payload::HistoryRollbackCompleted(rollback) => {
+                let mut text = format!("taken back: {} files", rollback.files_restored.len());
+                for refused in &rollback.files_refused {
+                    text.push_str(&format!("; not {}: {}", refused.path, refused.reason));
+                }
+                self.notice(NoticeLevel::Information, text, None);
+            }
+            Payload::Unknown(unknown) => {
+                let what = match &unknown.reason {
+                    UnknownReason::Type => "an event this version does not know",
+                    UnknownReason::Shape(_) => "an event in a shape this version does not know",
+                };
+                let text = format!("{what}: {}", unknown.type_name);
+                self.notice(NoticeLevel::Information, text, None);
+            }
+            _ => self.apply_to_call(event),
+        }
+    }
+
+    /// Takes in text that is not recorded yet.
+    pub fn apply_live(&mut self, live: &LiveText) {
+        self.append_text(&live.model_request_id, &live.text);
+    }
+
+    fn notice(&mut self, level: NoticeLevel, text: String, detail: Option<&str>) {
+        self.push_done(CellKind::Notice(Notice {
+            level,
+            text: one_line(&text),
+            detail: detail.map(|detail| clip(detail, KEPT_TEXT).to_owned()),
+        }));
+    }
+
+    pub(super) fn activity(&mut self, text: &str, retry_in_ms: Option<u64>) {
+        if let Some(turn) = &mut self.facts.turn {
+            turn.activity = one_line(text);
+            turn.retry_in_ms = retry_in_ms;
+        }
+    }
+
+    fn turn_submitted(&mut self, event: &Event, submitted: &TurnSubmitted) {
+        let Some(turn_id) = event.scope.turn_id.clone() else {
+            return;
+        };
+        let text = submitted
+            .text
+            .clone()
+            .unwrap_or_else(|| "(a long input, kept as an artifact)".to_owned());
+        let attachments = submitted
+            .input_parts
+            .iter()
+            .map(|part| one_line(part.name.as_deref().unwrap_or(part.kind.as_str())))
+            .collect();
+        self.submitted.insert(turn_id.clone(), (text, attachments));
+        if submitted.status != Status::Queued {
+            self.show_submitted(Some(&turn_id));
+        }
+    }
+
+    /// Shows an input when work on it begins; until then it is in the queue.
+    fn show_submitted(&mut self, turn_id: Option<&agent_protocol::id::TurnId>) {
+        let Some(turn_id) = turn_id else { return };
+        if let Some((text, attachments)) = self.submitted.remove(turn_id) {
+            self.facts.queue.retain(|(queued, _)| queued != turn_id);
+            self.push_done(CellKind::User(UserCell {
+                text,
+                turn_id: Some(turn_id.clone()),
+                attachments,
+            }));
+        }
+    }
+
+    fn queue_changed(&mut self, changed: &QueueChanged) {
+        if changed.op == QueueOperation::Started {
+            self.show_submitted(changed.queued_turn_id.as_ref());
+        }
+        if changed.op == QueueOperation::Removed
+            && let Some(turn_id) = &changed.queued_turn_id
+        {
+            self.submitted.remove(turn_id);
+        }
+        self.facts.queue = changed
+            .order
+            .iter()
+            .map(|turn_id| {
+                let text = self.submitted.get(turn_id).map(|(text, _)| one_line(text));
+                (turn_id.clone(), text.unwrap_or_default())
+            })
+            .collect();
+    }
+
+    fn turn_completed(&mut self, completed: &TurnCompleted) {
+        self.close_open_cells(false);
+        let verification = &completed.verification;
+        self.push_done(CellKind::TurnEnd(Box::new(TurnEnd {
+            problem: None,
+            cancelled: false,
+            verification: Some(verification.status),
+            verified_by: verification.command.as_deref().map(one_line),
+            files: changes(&completed.files_changed),
+            cost: completed.cost,
+            input_tokens: completed.usage.input,
+            output_tokens: completed.usage.output,
+            duration_ms: completed.duration_ms,
+            refused_calls: completed.refused_calls.unwrap_or(0),
+        })));
+        self.facts.turn = None;
+    }
+
+    fn turn_failed(&mut self, event: &Event, failed: &TurnFailed) {
+        self.close_open_cells(true);
+        // After a crash an open question stays open; after an interrupt there is nothing to allow.
+        if failed.status == Status::Cancelled {
+            self.pending.clear();
+        }
+        let duration_ms = self
+            .facts
+            .turn
+            .as_ref()
+            .map(|turn| event.timestamp.millis_since(turn.started_at));
+        self.push_done(CellKind::TurnEnd(Box::new(TurnEnd {
+            problem: Some(one_line(&format!(
+                "{} ({} {})",
+                failed.message, failed.category, failed.code
+            ))),
+            cancelled: failed.status == Status::Cancelled,
+            files: changes(&failed.files_changed),
+            cost: failed.cost,
+            duration_ms,
+            ..TurnEnd::default()
+        })));
+        self.facts.turn = None;
+    }
+
+    fn close_open_cells(&mut self, interrupted: bool) {
+        for index in self.first_open..self.cells.len() {
+            if self.cells[index].done {
+                continue;
+            }
+            self.change(index, |cell| {
+                if let CellKind::Assistant(assistant) = &mut cell.kind {
+                    assistant.interrupted = interrupted;
+                }
+                if let CellKind::Tool(tool) = &mut cell.kind {
+                    tool.stage = CallStage::Ended;
+                }
+                cell.done = true;
+            });
+        }
+        self.streams.clear();
+        self.open_calls.clear();
+        self.evaluated.clear();
+    }
+
+    fn append_text(&mut self, request: &ModelRequestId, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let index = self.text_cell(request);
+        self.change(index, |cell| {
+            if let CellKind::Assistant(assistant) = &mut cell.kind {
+                assistant.text.push_str(text);
+            }
+        });
+        if let Some(stream) = self.streams.get_mut(request) {
+            stream.received += text.len();
+        }
+        self.activity("the model is answering", None);
+    }
+
+    fn text_cell(&mut self, request: &ModelRequestId) -> usize {
+        if let Some(index) = self
+            .streams
+            .get(request)
+            .and_then(|stream| stream.text_cell)
+        {
+            return index;
+        }
+        self.close_reasoning(request);
+        let index = self.push(CellKind::Assistant(AssistantCell::default()));
+        self.streams.entry(request.clone()).or_default().text_cell = Some(index);
+        index
+    }
+
+    fn close_reasoning(&mut self, request: &ModelRequestId) {
+        let open = self
+            .streams
+            .get(request)
+            .and_then(|stream| stream.reasoning_cell);
+        if let Some(index) = open {
+            self.change(index, |cell| cell.done = true);
+        }
+    }
+
+    fn model_delta(&mut self, delta: &ModelDelta) {
+        let received = self
+            .streams
+            .get(&delta.model_request_id)
+            .map_or(0, |stream| stream.received);
+        let index = usize::try_from(delta.index).unwrap_or(usize::MAX);
+        // The same text may have come before as live text; only what is new is taken.
+        let known = received.saturating_sub(index);
+        if let Some(new) = delta.text.get(known..) {
+            self.append_text(&delta.model_request_id, new);
+        }
+    }
+
+    fn model_completed(&mut self, completed: &ModelCompleted) {
+        let request = &completed.model_request_id;
+        let usage = &completed.usage;
+        self.facts.input_tokens += usage.input.unwrap_or(0);
+        self.facts.output_tokens += usage.output.unwrap_or(0);
+        self.facts.cached_tokens += usage.cached_input.unwrap_or(0);
+        if let Some(input) = usage.input {
+            self.facts.context.used = Some(input + usage.output.unwrap_or(0));
+        }
+        self.close_reasoning(request);
+        if let Some(text) = completed
+            .text
+            .as_ref()
+            .filter(|text| !text.trim().is_empty())
+        {
+            let index = self.text_cell(request);
+            self.change(index, |cell| {
+                if let CellKind::Assistant(assistant) = &mut cell.kind
+                    && assistant.text != *text
+                {
+                    assistant.text.clone_from(text);
+                }
+            });
+        }
+        if let Some(Stream {
+            text_cell: Some(index),
+            ..
+        }) = self.streams.remove(request)
+        {
+            self.change(index, |cell| cell.done = true);
+        }
+        if !completed.tool_call_ids.is_empty() {
+            self.activity("checking what the model asked for", None);
+        }
+    }
+
+    fn model_failed(&mut self, failed: &ModelFailed) {
+        self.close_reasoning(&failed.model_request_id);
+        if let Some(Stream {
+            text_cell: Some(index),
+            ..
+        }) = self.streams.remove(&failed.model_request_id)
+        {
+            self.change(index, |cell| {
+                if let CellKind::Assistant(assistant) = &mut cell.kind {
+                    assistant.interrupted = true;
+                }
+                cell.done = true;
+            });
+        }
+        let mut text = format!(
+            "the model request failed ({}): {}",
+            failed.kind, failed.message
+        );
+        if let Some(millis) = failed.retry_in_ms {
+            text.push_str(&format!(
+                "; trying again in {}",
+                crate::text::duration(millis)
+            ));
+        }
+        let level = if failed.retryable {
+            NoticeLevel::Warning
+        } else {
+            NoticeLevel::Error
+        };
+        self.notice(level, text, failed.hint.as_deref());
+    }
+
+    fn reasoning_cell(&mut self, request: &ModelRequestId) -> usize {
+        if let Some(index) = self
+            .streams
+            .get(request)
+            .and_then(|stream| stream.reasoning_cell)
+        {
+            return index;
+        }
+        let index = self.push(CellKind::Reasoning(ReasoningCell::default()));
+        self.streams
+            .entry(request.clone())
+            .or_default()
+            .reasoning_cell = Some(index);
+        index
+    }
+
+    fn reasoning_delta(&mut self, delta: &ReasoningDelta) {
+        let index = self.reasoning_cell(&delta.model_request_id);
+        self.change(index, |cell| {
+            if let CellKind::Reasoning(reasoning) = &mut cell.kind {
+                if let Some(text) = &delta.text {
+                    let room = KEPT_DIFF.saturating_sub(reasoning.text.len());
+                    reasoning.text.push_str(clip(text, room));
+                }
+                reasoning.bytes += delta.bytes;
+            }
+        });
+        self.activity("the model is thinking", None);
+    }
+}

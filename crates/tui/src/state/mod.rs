@@ -1,0 +1,172 @@
+//! What the screen knows: a fold over events. The same events give the same state, whether they
+//! happen now, were loaded from a log, or are played again.
+
+mod call;
+pub mod cell;
+mod fold;
+pub mod pending;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use agent_protocol::Timestamp;
+use agent_protocol::id::{ModelRequestId, SessionId, ToolCallId, TurnId};
+use agent_protocol::payload::process::SandboxStatus;
+use agent_protocol::status::Mode;
+
+use cell::{Cell, CellKind, Notice, NoticeLevel};
+use pending::Pending;
+
+/// Everything the log says that a screen shows.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    pub cells: Vec<Arc<Cell>>,
+    /// Questions in the order they were asked.
+    pub pending: Vec<Pending>,
+    pub facts: Facts,
+    /// The call, by its id, whose cell is still open.
+    open_calls: HashMap<ToolCallId, usize>,
+    /// The answer, by its request, that is still arriving.
+    streams: HashMap<ModelRequestId, Stream>,
+    /// What the gate said about a call that may be asked about next.
+    evaluated: HashMap<ToolCallId, (String, Vec<String>, Option<String>)>,
+    submitted: HashMap<TurnId, (String, Vec<String>)>,
+    /// Every cell before this one is done.
+    first_open: usize,
+}
+
+/// Where the cells of a model request are, and how much of its text is in them.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    text_cell: Option<usize>,
+    received: usize,
+    reasoning_cell: Option<usize>,
+}
+
+/// The status line and what the short commands show.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    pub session_id: Option<SessionId>,
+    pub title: Option<String>,
+    pub model: Option<String>,
+    pub mode: Option<Mode>,
+    pub sandbox: Option<SandboxStatus>,
+    pub sandbox_detail: Option<String>,
+    pub context: ContextFacts,
+    pub cost: Option<f64>,
+    /// Some request had no known price, so `cost` is a lower bound.
+    pub cost_incomplete: bool,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cached_tokens: u64,
+    pub requests: u64,
+    /// Inputs that wait, in order.
+    pub queue: Vec<(TurnId, String)>,
+    pub turn: Option<Turn>,
+    pub tools: Vec<ToolLine>,
+    pub last_sequence: u64,
+    pub ended: bool,
+}
+
+/// The turn that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    pub turn_id: Option<TurnId>,
+    pub started_at: Timestamp,
+    /// What is being done or waited for.
+    pub activity: String,
+    pub retry_in_ms: Option<u64>,
+    pub interrupting: bool,
+}
+
+/// What the next model input holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContextFacts {
+    pub used: Option<u64>,
+    pub window: Option<u64>,
+    pub cached: Option<u64>,
+    /// Source and estimated tokens.
+    pub items: Vec<(String, u64)>,
+    pub omitted: Vec<(String, String)>,
+}
+
+impl ContextFacts {
+    /// How full the window is.
+    #[must_use]
+    pub fn percent(&self) -> Option<u64> {
+        let window = self.window.filter(|window| *window > 0)?;
+        Some(self.used?.saturating_mul(100) / window)
+    }
+}
+
+/// A tool of the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolLine {
+    pub name: String,
+    pub policy: String,
+    pub description: String,
+}
+
+impl State {
+    /// Every cell before this index is done.
+    #[must_use]
+    pub fn first_open(&self) -> usize {
+        self.first_open
+    }
+
+    /// Whether a turn runs.
+    #[must_use]
+    pub fn busy(&self) -> bool {
+        self.facts.turn.is_some()
+    }
+
+    /// Adds a line that no event made. It is about the screen itself, not about the work.
+    pub fn say(&mut self, level: NoticeLevel, text: impl Into<String>) {
+        self.push_done(CellKind::Notice(Notice {
+            level,
+            text: text.into(),
+            detail: None,
+        }));
+    }
+
+    /// The call with this id, also a past one.
+    #[must_use]
+    pub fn call(&self, call_id: &ToolCallId) -> Option<&cell::ToolCell> {
+        self.cells.iter().rev().find_map(|cell| match &cell.kind {
+            CellKind::Tool(tool) if tool.call_id.as_ref() == Some(call_id) => Some(&**tool),
+            _ => None,
+        })
+    }
+
+    fn push_done(&mut self, kind: CellKind) -> usize {
+        let index = self.push(kind);
+        self.change(index, |cell| cell.done = true);
+        index
+    }
+
+    fn push(&mut self, kind: CellKind) -> usize {
+        self.cells.push(Arc::new(Cell {
+            sequence: self.facts.last_sequence,
+            version: 0,
+            done: false,
+            kind,
+        }));
+        self.cells.len() - 1
+    }
+
+    fn change(&mut self, index: usize, change: impl FnOnce(&mut Cell)) {
+        let Some(cell) = self.cells.get_mut(index) else {
+            return;
+        };
+        let cell = Arc::make_mut(cell);
+        change(cell);
+        cell.version = cell.version.wrapping_add(1);
+        while self
+            .cells
+            .get(self.first_open)
+            .is_some_and(|cell| cell.done)
+        {
+            self.first_open += 1;
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! A question that waits for an answer, with everything the log says about it.
+
+use agent_protocol::id::{ActionId, ArtifactId, ToolCallId};
+use agent_protocol::payload::permission::{ActionDecision, ActionRequired, ActionType};
+use serde_json::Value;
+
+/// An open question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pending {
+    pub action_id: ActionId,
+    pub call_id: Option<ToolCallId>,
+    pub kind: ActionType,
+    pub title: String,
+    pub prompt: String,
+    pub tool: String,
+    pub input: Option<Value>,
+    pub diff_ref: Option<ArtifactId>,
+    /// Why it asks: what the gate decided and from what.
+    pub why: Option<String>,
+    pub risk_facts: Vec<String>,
+    /// The simple commands the parser found, and what it could not prove.
+    pub parts: Vec<String>,
+    pub suggested_rule: Option<String>,
+    pub cwd: Option<String>,
+    pub decisions: Vec<ActionDecision>,
+}
+
+/// What an approval is about, in the form it can be judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    Command(String),
+    /// A change to a file, by its diff.
+    Diff(ArtifactId),
+    /// A change to a file, by what is replaced and what is put there.
+    Replacements {
+        path: String,
+        pairs: Vec<(String, String)>,
+    },
+    /// A new content for a file.
+    Content {
+        path: String,
+        content: String,
+    },
+    /// Anything else, as the input says it.
+    Input(String),
+    /// A question without a call.
+    Words(String),
+}
+
+impl Pending {
+    /// The question of an `action.required` event. `why` and `parts` come from the gate's own event.
+    #[must_use]
+    pub fn new(action_id: ActionId, call_id: Option<ToolCallId>, asked: &ActionRequired) -> Self {
+        Self {
+            action_id,
+            call_id,
+            kind: asked.action_type,
+            title: asked.title.clone(),
+            prompt: asked.prompt.clone(),
+            tool: asked.tool_name.clone().unwrap_or_default(),
+            input: asked.safe_args.clone(),
+            diff_ref: asked.diff_ref.clone(),
+            why: asked.policy.clone(),
+            risk_facts: asked.risk_facts.clone(),
+            parts: Vec::new(),
+            suggested_rule: asked.suggested_rule.clone(),
+            cwd: asked.cwd.clone(),
+            decisions: asked.decisions.clone(),
+        }
+    }
+
+    /// What is to be judged.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        let field = |name: &str| self.input.as_ref()?.get(name)?.as_str().map(str::to_owned);
+        if let Some(command) = field("command") {
+            return Subject::Command(command);
+        }
+        if let Some(diff) = &self.diff_ref {
+            return Subject::Diff(diff.clone());
+        }
+        if let Some(path) = field("path") {
+            if let Some(content) = field("content") {
+                return Subject::Content { path, content };
+            }
+            let pairs = self.replacements();
+            if !pairs.is_empty() {
+                return Subject::Replacements { path, pairs };
+            }
+        }
+        match &self.input {
+            Some(input) => Subject::Input(
+                serde_json::to_string_pretty(input).unwrap_or_else(|_| input.to_string()),
+            ),
+            None => Subject::Words(self.prompt.clone()),
+        }
+    }
+
+    fn replacements(&self) -> Vec<(String, String)> {
+        let pair = |value: &Value| {
+            Some((
+                value.get("old_string")?.as_str()?.to_owned(),
+                value.get("new_string")?.as_str()?.to_owned(),
+            ))
+        };
+        let Some(input) = &self.input else {
+            return Vec::new();
+        };
+        match input.get("edits").and_then(Value::as_array) {
+            Some(edits) => edits.iter().filter_map(pair).collect(),
+            None => pair(input).into_iter().collect(),
+        }
+    }
+
+    /// The parts of the input the user may rewrite before agreeing, with their names.
+    #[must_use]
+    pub fn editable(&self) -> Vec<(String, String)> {
+        let Some(input) = &self.input else {
+            return Vec::new();
+        };
+        for name in ["command", "content"] {
+            if let Some(text) = input.get(name).and_then(Value::as_str) {
+                return vec![(name.to_owned(), text.to_owned())];
+            }
+        }
+        let pairs = self.replacements();
+        if !pairs.is_empty() {
+            let count = pairs.len();
+            return pairs
+                .into_iter()
+                .enumerate()
+                .map(|(number, (_, new))| (format!("replacement {} of {count}", number + 1), new))
+                .collect();
+        }
+        let text = serde_json::to_string_pretty(input).unwrap_or_default();
+        vec![("input".to_owned(), text)]
+    }
+
+    /// The input with its editable parts replaced by `texts`, or why that is not an input.
+    ///
+    /// # Errors
+    /// When the user rewrote the input as JSON that is none.
+    pub fn edited(&self, texts: &[String]) -> Result<Value, String> {
+        let mut input = self.input.clone().unwrap_or(Value::Null);
+        let Some(first) = texts.first() else {
+            return Ok(input);
+        };
+        for name in ["command", "content"] {
+            if let Some(value) = input.get_mut(name).filter(|value| value.is_string()) {
+                *value = Value::String(first.clone());
+                return Ok(input);
+            }
+        }
+        if let Some(edits) = input.get_mut("edits").and_then(Value::as_array_mut) {
+            for (edit, text) in edits.iter_mut().zip(texts) {
+                if let Some(value) = edit.get_mut("new_string") {
+                    *value = Value::String(text.clone());
+                }
+            }
+            return Ok(input);
+        }
+        if let Some(value) = input.get_mut("new_string") {
+            *value = Value::String(first.clone());
+            return Ok(input);
+        }
+        serde_json::from_str(first).map_err(|error| format!("this is not JSON: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pending(input: Value) -> Pending {
+        let asked = ActionRequired {
+            safe_args: Some(input),
+            ..ActionRequired::default()
+        };
+        Pending::new(ActionId::default(), None, &asked)
+    }
+
+    fn check(input: Value, new_texts: &[&str], expected: Value) {
+        let pending = pending(input);
+        assert_eq!(pending.editable().len(), new_texts.len());
+        let texts: Vec<String> = new_texts.iter().map(ToString::to_string).collect();
+        assert_eq!(pending.edited(&texts), Ok(expected));
+    }
+
+    #[test]
+    fn an_edit_changes_only_what_was_shown() {
+        check(
+            json!({"command": "ls", "description": "d"}),
+            &["ls -l"],
+            json!({"command": "ls -l", "description": "d"}),
+        );
+        check(
+            json!({"path": "a", "edits": [{"old_string": "1", "new_string": "2"}, {"old_string": "3", "new_string": "4"}]}),
+            &["x", "y"],
+            json!({"path": "a", "edits": [{"old_string": "1", "new_string": "x"}, {"old_string": "3", "new_string": "y"}]}),
+        );
+        check(
+            json!({"path": "a", "old_string": "1", "new_string": "2"}),
+            &["x"],
+            json!({"path": "a", "old_string": "1", "new_string": "x"}),
+        );
+        check(
+            json!({"other": 1}),
+            &[r#"{"other": 2}"#],
+            json!({"other": 2}),
+        );
+        assert!(pending(json!({"other": 1})).edited(&["{".into()]).is_err());
+    }
+}

@@ -1,0 +1,196 @@
+//! What the parts of the screen look like. Roles use the terminal's own sixteen colours, so they
+//! follow the user's palette; nothing is said by colour alone.
+
+use ratatui::style::{Color, Modifier, Style};
+
+/// How many colours the terminal shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ColorDepth {
+    /// `NO_COLOR`: bold, dim, underline and reverse only.
+    None,
+    #[default]
+    Ansi16,
+    Ansi256,
+    True,
+}
+
+/// What the terminal's background is like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Background {
+    #[default]
+    Dark,
+    Light,
+}
+
+/// Styles by role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Theme {
+    pub depth: ColorDepth,
+    pub background: Background,
+}
+
+impl Theme {
+    fn colored(self, color: Color) -> Style {
+        if self.depth == ColorDepth::None {
+            Style::new()
+        } else {
+            Style::new().fg(color)
+        }
+    }
+
+    #[must_use]
+    pub fn dim(self) -> Style {
+        Style::new().add_modifier(Modifier::DIM)
+    }
+
+    #[must_use]
+    pub fn strong(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    #[must_use]
+    pub fn accent(self) -> Style {
+        self.colored(Color::Cyan)
+    }
+
+    #[must_use]
+    pub fn good(self) -> Style {
+        self.colored(Color::Green)
+    }
+
+    #[must_use]
+    pub fn bad(self) -> Style {
+        self.colored(Color::Red)
+    }
+
+    #[must_use]
+    pub fn warn(self) -> Style {
+        self.colored(Color::Yellow)
+    }
+
+    #[must_use]
+    pub fn code(self) -> Style {
+        self.colored(match self.background {
+            Background::Dark => Color::LightBlue,
+            Background::Light => Color::Blue,
+        })
+    }
+
+    /// Something that stands for what cannot be seen.
+    #[must_use]
+    pub fn mark(self) -> Style {
+        self.colored(Color::Magenta)
+            .add_modifier(Modifier::REVERSED)
+    }
+
+    #[must_use]
+    pub fn selected(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// A line that a diff adds.
+    #[must_use]
+    pub fn added(self) -> Style {
+        match (self.depth, self.background) {
+            (ColorDepth::True, Background::Dark) => Style::new().bg(Color::Rgb(18, 50, 28)),
+            (ColorDepth::True, Background::Light) => Style::new().bg(Color::Rgb(218, 245, 224)),
+            (ColorDepth::Ansi256, Background::Dark) => Style::new().bg(Color::Indexed(22)),
+            (ColorDepth::Ansi256, Background::Light) => Style::new().bg(Color::Indexed(194)),
+            _ => self.good(),
+        }
+    }
+
+    /// A line that a diff takes away.
+    #[must_use]
+    pub fn removed(self) -> Style {
+        match (self.depth, self.background) {
+            (ColorDepth::True, Background::Dark) => Style::new().bg(Color::Rgb(66, 24, 28)),
+            (ColorDepth::True, Background::Light) => Style::new().bg(Color::Rgb(252, 224, 224)),
+            (ColorDepth::Ansi256, Background::Dark) => Style::new().bg(Color::Indexed(52)),
+            (ColorDepth::Ansi256, Background::Light) => Style::new().bg(Color::Indexed(224)),
+            _ => self.bad(),
+        }
+    }
+
+    /// The colour nearest to `red, green, blue` this terminal shows, or none.
+    #[must_use]
+    pub fn nearest(self, red: u8, green: u8, blue: u8) -> Option<Color> {
+        match self.depth {
+            ColorDepth::None => None,
+            ColorDepth::True => Some(Color::Rgb(red, green, blue)),
+            ColorDepth::Ansi256 => Some(Color::Indexed(cube(red, green, blue))),
+            ColorDepth::Ansi16 => hue(red, green, blue),
+        }
+    }
+}
+
+/// The place in the 6x6x6 cube of the 256-colour palette.
+fn cube(red: u8, green: u8, blue: u8) -> u8 {
+    let step = |value: u8| match value {
+        0..48 => 0u8,
+        48..115 => 1,
+        _ => (value - 35) / 40,
+    };
+    16 + 36 * step(red) + 6 * step(green) + step(blue)
+}
+
+/// One of the six basic hues; greys keep the terminal's own foreground.
+fn hue(red: u8, green: u8, blue: u8) -> Option<Color> {
+    let (high, low) = (red.max(green).max(blue), red.min(green).min(blue));
+    if high - low < 40 {
+        return None;
+    }
+    let middle = low + (high - low) / 2;
+    Some(match (red > middle, green > middle, blue > middle) {
+        (true, true, _) => Color::Yellow,
+        (true, false, true) => Color::Magenta,
+        (true, false, false) => Color::Red,
+        (false, true, true) => Color::Cyan,
+        (false, true, false) => Color::Green,
+        _ => Color::Blue,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_colour_there_is_none() {
+        let theme = Theme {
+            depth: ColorDepth::None,
+            background: Background::Dark,
+        };
+        for style in [
+            theme.accent(),
+            theme.good(),
+            theme.bad(),
+            theme.warn(),
+            theme.code(),
+            theme.mark(),
+            theme.added(),
+            theme.removed(),
+            theme.selected(),
+        ] {
+            assert_eq!((style.fg, style.bg), (None, None));
+        }
+        assert_eq!(theme.nearest(200, 20, 20), None);
+    }
+
+    #[test]
+    fn colours_come_down_to_what_is_there() {
+        let theme = |depth| Theme {
+            depth,
+            background: Background::Dark,
+        };
+        assert_eq!(
+            theme(ColorDepth::Ansi16).nearest(200, 20, 20),
+            Some(Color::Red)
+        );
+        assert_eq!(theme(ColorDepth::Ansi16).nearest(200, 200, 200), None);
+        assert_eq!(
+            theme(ColorDepth::Ansi256).nearest(255, 0, 0),
+            Some(Color::Indexed(196))
+        );
+    }
+}

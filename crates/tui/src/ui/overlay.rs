@@ -1,0 +1,148 @@
+//! What covers the screen for a while: the transcript, a text to read, a list to choose from, the
+//! first-run and trust screens.
+
+use std::collections::HashSet;
+
+use crate::host::{Document, FirstRun, SessionLine, TrustQuestion};
+
+#[derive(Clone, Debug)]
+pub enum Overlay {
+    Transcript(Transcript),
+    Reader(Reader),
+    Picker(Picker),
+    FirstRun(FirstRun),
+    Trust(TrustQuestion, Scroll),
+}
+
+/// A place in a text and how far one can go, as of the last drawing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scroll {
+    pub at: usize,
+    pub last: usize,
+    pub page: usize,
+}
+
+impl Scroll {
+    pub fn by(&mut self, lines: isize) {
+        self.at = self.at.saturating_add_signed(lines).min(self.last);
+    }
+}
+
+/// A text to read.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    pub document: Document,
+    pub scroll: Scroll,
+}
+
+/// A window on the cells. Only the cells in it are ever laid out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transcript {
+    /// The cell at the top, and how many of its lines are above the window.
+    pub top: usize,
+    pub above: usize,
+    /// Stay at the end when there is more.
+    pub follow: bool,
+    pub selected: Option<usize>,
+    pub unfolded: HashSet<usize>,
+    pub all_unfolded: bool,
+}
+
+impl Transcript {
+    #[must_use]
+    pub fn at_end() -> Self {
+        Self {
+            follow: true,
+            ..Self::default()
+        }
+    }
+
+    #[must_use]
+    pub fn is_unfolded(&self, cell: usize) -> bool {
+        self.all_unfolded != self.unfolded.contains(&cell)
+    }
+}
+
+/// A list to choose from.
+#[derive(Clone, Debug)]
+pub struct Picker {
+    pub title: String,
+    pub choices: Choices,
+    pub filter: String,
+    pub selected: usize,
+}
+
+#[derive(Clone, Debug)]
+pub enum Choices {
+    Models(Vec<String>),
+    Modes,
+    Sessions(Vec<SessionLine>),
+    /// Earlier messages: the event before which to branch, and the text.
+    Messages(Vec<(u64, String)>),
+}
+
+impl Picker {
+    #[must_use]
+    pub fn new(title: &str, choices: Choices) -> Self {
+        let selected = match &choices {
+            Choices::Messages(messages) => messages.len().saturating_sub(1),
+            _ => 0,
+        };
+        Self {
+            title: title.to_owned(),
+            choices,
+            filter: String::new(),
+            selected,
+        }
+    }
+
+    /// Label and explanation of every choice the filter lets through, with its place.
+    #[must_use]
+    pub fn rows(&self) -> Vec<(usize, String, String)> {
+        let rows: Vec<(String, String)> = match &self.choices {
+            Choices::Models(models) => models
+                .iter()
+                .map(|model| (model.clone(), String::new()))
+                .collect(),
+            Choices::Modes => agent_protocol::status::Mode::ALL
+                .iter()
+                .map(|mode| (mode.to_string(), mode_in_words(*mode).to_owned()))
+                .collect(),
+            Choices::Sessions(sessions) => sessions
+                .iter()
+                .map(|session| (session.title.clone(), session.detail.clone()))
+                .collect(),
+            Choices::Messages(messages) => messages
+                .iter()
+                .map(|(_, text)| (text.clone(), String::new()))
+                .collect(),
+        };
+        let filter = self.filter.to_lowercase();
+        rows.into_iter()
+            .enumerate()
+            .filter(|(_, (label, detail))| {
+                label.to_lowercase().contains(&filter) || detail.to_lowercase().contains(&filter)
+            })
+            .map(|(place, (label, detail))| {
+                (
+                    place,
+                    crate::safe::one_line(&label),
+                    crate::safe::one_line(&detail),
+                )
+            })
+            .collect()
+    }
+}
+
+/// What a mode allows.
+#[must_use]
+pub fn mode_in_words(mode: agent_protocol::status::Mode) -> &'static str {
+    use agent_protocol::status::Mode;
+    match mode {
+        Mode::ReadOnly => "nothing is written; only commands proven to read",
+        Mode::Ask => "reading is free, the rest asks",
+        Mode::AcceptEdits => "edits inside the project are free, commands ask",
+        Mode::Auto => "commands are free while the full sandbox holds them",
+        Mode::Full => "no asking; sandbox and deny rules still hold",
+    }
+}

@@ -1,0 +1,228 @@
+//! The part that is always there: what is going on, the composer or the question, the status line.
+
+use agent_protocol::payload::process::SandboxStatus;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::prompt;
+use crate::compose::{MENU_ROWS, Menu, MenuKind};
+use crate::safe;
+use crate::text::{cut, duration, money, width};
+use crate::ui::{Shown, Ui};
+
+/// The drawn bottom.
+pub(super) struct Bottom {
+    pub(super) lines: Vec<Line<'static>>,
+    pub(super) cursor: Option<(u16, u16)>,
+    pub(super) shown: Shown,
+}
+
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
+    let status = status_line(ui, columns);
+    if let Some(drawn) = prompt::draw(ui, columns, height.saturating_sub(1)) {
+        let mut lines = drawn.lines;
+        lines.push(status);
+        return Bottom {
+            lines,
+            cursor: drawn.cursor,
+            shown: Shown {
+                prompt: Some(drawn.shown),
+                ..Shown::default()
+            },
+        };
+    }
+    let mut lines = vec![Line::default()];
+    if let Some(activity) = activity(ui, columns) {
+        lines.push(activity);
+    }
+    for (_, text) in ui.state.facts.queue.iter().take(3) {
+        let text = cut(&format!("  ⏸ queued: {text}"), columns);
+        lines.push(Line::styled(text, ui.theme.dim()));
+    }
+    let rows = ui.composer.editor.rows(columns.saturating_sub(2));
+    // The composer may grow to half the screen; beyond that its text scrolls.
+    let most = (height / 2).max(3);
+    let first = rows.cursor.0.saturating_sub(most - 1);
+    let cursor_row = lines.len() + rows.cursor.0 - first;
+    let sign = match (
+        &ui.composer.editor.vim,
+        ui.composer.editor.text().starts_with('!'),
+    ) {
+        (_, true) => "! ",
+        (Some(vim), _) if vim.is_normal() => ": ",
+        _ => "› ",
+    };
+    if ui.composer.editor.is_empty() {
+        let hint = if ui.state.busy() {
+            "Enter queues a message, Ctrl-S steers, Esc interrupts"
+        } else {
+            "Ask for something; / for commands, @ for files, ? for help"
+        };
+        lines.push(Line::from(vec![
+            Span::styled(sign, ui.theme.accent()),
+            Span::styled(cut(hint, columns.saturating_sub(2)), ui.theme.dim()),
+        ]));
+    } else {
+        for (number, row) in rows.rows.iter().enumerate().skip(first).take(most) {
+            let lead = if number == 0 { sign } else { "  " };
+            lines.push(Line::from(vec![
+                Span::styled(lead, ui.theme.accent()),
+                Span::raw(row.clone()),
+            ]));
+        }
+    }
+    let column = u16::try_from(rows.cursor.1 + 2).unwrap_or(0);
+    let cursor = Some((column, u16::try_from(cursor_row).unwrap_or(0)));
+    if let Some(search) = &ui.composer.search {
+        let found = if search.found.is_some() || search.query.is_empty() {
+            ""
+        } else {
+            " (nothing found)"
+        };
+        let text = format!(
+            "  history search: {}{found}  Enter takes, Ctrl-R older, Esc leaves",
+            search.query
+        );
+        lines.push(Line::styled(cut(&text, columns), ui.theme.dim()));
+    }
+    if let Some(menu) = ui.composer.menu(ui.files.as_deref()) {
+        draw_menu(
+            ui,
+            &menu,
+            columns,
+            height.saturating_sub(lines.len() + 1),
+            &mut lines,
+        );
+    }
+    lines.push(status);
+    Bottom {
+        lines,
+        cursor,
+        shown: Shown::default(),
+    }
+}
+
+fn draw_menu(ui: &Ui, menu: &Menu, columns: usize, room: usize, lines: &mut Vec<Line<'static>>) {
+    let rows = MENU_ROWS.min(room.max(1));
+    let first = menu.selected.saturating_sub(rows - 1);
+    let name_width = menu
+        .entries
+        .iter()
+        .map(|(name, _)| width(name))
+        .max()
+        .unwrap_or(0);
+    let end = lines.len() + room;
+    for (number, (name, about)) in menu.entries.iter().enumerate().skip(first).take(rows) {
+        let text = cut(
+            &format!("{name:name_width$}  {about}"),
+            columns.saturating_sub(2),
+        );
+        let (lead, style) = if number == menu.selected {
+            ("▸ ", ui.theme.selected())
+        } else {
+            ("  ", Style::new())
+        };
+        lines.push(Line::from(vec![
+            Span::raw(lead),
+            Span::styled(text.trim_end().to_owned(), style),
+        ]));
+    }
+    if menu.kind == MenuKind::Files
+        && let Some((path, _)) = menu.entries.get(menu.selected)
+        && let Some((_, text)) = ui.preview.as_ref().filter(|(shown, _)| shown == path)
+    {
+        for line in safe::content(text)
+            .lines()
+            .take(end.saturating_sub(lines.len()).min(6))
+        {
+            lines.push(Line::styled(
+                cut(&format!("  │ {line}"), columns),
+                ui.theme.dim(),
+            ));
+        }
+    }
+}
+
+/// What is going on, with the time it takes.
+fn activity(ui: &Ui, columns: usize) -> Option<Line<'static>> {
+    let turn = ui.state.facts.turn.as_ref()?;
+    let elapsed = ui.turn_elapsed().unwrap_or(0);
+    let sign = if ui.settings.plain {
+        "…"
+    } else {
+        SPINNER[usize::try_from(elapsed / 100).unwrap_or(0) % SPINNER.len()]
+    };
+    let mut text = if turn.interrupting {
+        "interrupting".to_owned()
+    } else {
+        turn.activity.clone()
+    };
+    if let Some(millis) = turn.retry_in_ms {
+        text.push_str(&format!(", again in {}", duration(millis)));
+    }
+    let tail = format!(" · {} · Esc interrupts", duration(elapsed / 1000 * 1000));
+    let text = cut(&text, columns.saturating_sub(2 + width(&tail)));
+    Some(Line::from(vec![
+        Span::styled(format!("{sign} "), ui.theme.accent()),
+        Span::raw(text),
+        Span::styled(tail, ui.theme.dim()),
+    ]))
+}
+
+/// Model, mode, sandbox, context, cost, branch, queue: as many as fit, the first ones first.
+fn status_line(ui: &Ui, columns: usize) -> Line<'static> {
+    if let Some((hint, _)) = &ui.hint {
+        return Line::styled(cut(hint, columns), ui.theme.warn());
+    }
+    let facts = &ui.state.facts;
+    let mut parts: Vec<(String, Style)> = Vec::new();
+    let dim = ui.theme.dim();
+    parts.push((
+        safe::one_line(facts.model.as_deref().unwrap_or("no model")),
+        dim,
+    ));
+    if let Some(mode) = facts.mode {
+        let style = if mode == agent_protocol::status::Mode::Full {
+            ui.theme.warn()
+        } else {
+            dim
+        };
+        parts.push((mode.to_string(), style));
+    }
+    match facts.sandbox {
+        Some(SandboxStatus::Full) => parts.push(("sandbox full".into(), dim)),
+        Some(SandboxStatus::Partial) => parts.push(("sandbox partial".into(), ui.theme.warn())),
+        Some(SandboxStatus::Off) => parts.push(("sandbox off".into(), ui.theme.warn())),
+        Some(SandboxStatus::Unavailable) => parts.push(("no sandbox".into(), ui.theme.warn())),
+        None => {}
+    }
+    if let Some(percent) = facts.context.percent() {
+        let style = if percent >= 85 { ui.theme.warn() } else { dim };
+        parts.push((format!("{percent}% context"), style));
+    }
+    if let Some(cost) = facts.cost {
+        let least = if facts.cost_incomplete { "≥" } else { "" };
+        parts.push((format!("{least}{}", money(cost)), dim));
+    }
+    if let Some(branch) = &ui.branch {
+        parts.push((branch.clone(), dim));
+    }
+    if !facts.queue.is_empty() {
+        parts.push((format!("{} queued", facts.queue.len()), ui.theme.warn()));
+    }
+    let mut spans: Vec<Span<'static>> = Vec::new();
+    let mut used = 0;
+    for (text, style) in parts {
+        let gap = if spans.is_empty() { "" } else { " · " };
+        let part_width = width(gap) + width(&text);
+        if used + part_width > columns && !spans.is_empty() {
+            break;
+        }
+        spans.push(Span::styled(gap, dim));
+        spans.push(Span::styled(cut(&text, columns), style));
+        used += part_width;
+    }
+    Line::from(spans)
+}

@@ -1,0 +1,471 @@
+//! What each cell looks like. Folded, a call is one title line and one line of outcome; everything
+//! a sign says is also said in words.
+
+use agent_protocol::Phase;
+use agent_protocol::payload::SideEffectKind;
+use agent_protocol::payload::process::SandboxStatus;
+use agent_protocol::status::VerificationStatus;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use crate::state::cell::{
+    CallStage, Cell, CellKind, FileChange, Notice, NoticeLevel, Permission, ReasoningCell,
+    ToolCell, TurnEnd, UserCell,
+};
+use crate::text::{Break, bytes, cut, duration, indent, money, tokens, width, wrap, wrap_all};
+use crate::theme::Theme;
+use crate::{diff, markdown, safe};
+
+/// How much of a cell is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    Folded,
+    Unfolded,
+    /// It is still changing; the number is the screen's clock.
+    Live(u64),
+}
+
+/// The cell as lines of at most `columns`.
+#[must_use]
+pub fn draw(cell: &Cell, fold: Fold, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    match &cell.kind {
+        CellKind::User(user) => draw_user(user, columns, theme),
+        CellKind::Assistant(said) => assistant(&said.text, said.interrupted, true, columns, theme),
+        CellKind::Reasoning(reasoning) => draw_reasoning(reasoning, fold, columns, theme),
+        CellKind::Tool(tool) => draw_tool(tool, fold, columns, theme),
+        CellKind::TurnEnd(end) => draw_turn_end(end, columns, theme),
+        CellKind::Notice(notice) => draw_notice(notice, fold, columns, theme),
+    }
+}
+
+/// The cell without styles, for the clipboard and plain mode.
+#[must_use]
+pub fn plain_text(cell: &Cell) -> String {
+    match &cell.kind {
+        CellKind::User(user) => safe::content(&user.text),
+        CellKind::Assistant(said) => safe::content(&said.text),
+        _ => {
+            let lines = draw(cell, Fold::Unfolded, 100, Theme::default());
+            let lines: Vec<String> = lines
+                .iter()
+                .map(|line| line.to_string().trim_end().to_owned())
+                .collect();
+            lines.join("\n")
+        }
+    }
+}
+
+fn draw_user(user: &UserCell, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let lines: Vec<Line<'static>> = safe::content(user.text.trim_end())
+        .lines()
+        .map(|line| Line::styled(line.to_owned(), theme.strong()))
+        .collect();
+    // A very long input was sent whole; the transcript shows that it was long.
+    let total = lines.len();
+    let mut shown = wrap_all(
+        &lines[..total.min(40)],
+        columns.saturating_sub(2),
+        0,
+        Break::Words,
+    );
+    if total > 40 {
+        shown.push(Line::styled(
+            format!("… {} more lines", total - 40),
+            theme.dim(),
+        ));
+    }
+    for name in &user.attachments {
+        shown.push(Line::styled(format!("+ {name}"), theme.dim()));
+    }
+    indent(shown, &Span::styled("› ", theme.accent()), &Span::raw("  "))
+}
+
+/// A piece of an answer; `first` when it is the beginning.
+#[must_use]
+pub fn assistant(
+    text: &str,
+    interrupted: bool,
+    first: bool,
+    columns: usize,
+    theme: Theme,
+) -> Vec<Line<'static>> {
+    let mut lines = markdown::render(text, columns.saturating_sub(2), theme);
+    if interrupted {
+        lines.push(Line::styled("[the answer breaks off here]", theme.warn()));
+    }
+    let lead = if first { "• " } else { "  " };
+    indent(lines, &Span::styled(lead, theme.accent()), &Span::raw("  "))
+}
+
+fn draw_reasoning(
+    reasoning: &ReasoningCell,
+    fold: Fold,
+    columns: usize,
+    theme: Theme,
+) -> Vec<Line<'static>> {
+    let size = bytes(reasoning.bytes.max(reasoning.text.len() as u64));
+    let cleaned = safe::content(reasoning.text.trim());
+    let text = match fold {
+        Fold::Folded => format!("thought, {size} (Ctrl-T shows it)"),
+        Fold::Unfolded => format!("thought, {size}"),
+        Fold::Live(_) => {
+            let last = cleaned.lines().next_back().unwrap_or_default();
+            format!("thinking, {size}  {last}")
+        }
+    };
+    let mut lines = vec![Line::styled(
+        cut(&format!("∴ {text}"), columns),
+        theme.dim(),
+    )];
+    if fold == Fold::Unfolded {
+        for line in cleaned.lines() {
+            let line = Line::styled(format!("  {line}"), theme.dim());
+            lines.extend(wrap(&line, columns, 2, Break::Words));
+        }
+    }
+    lines
+}
+
+fn draw_notice(notice: &Notice, fold: Fold, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let (lead, style) = match notice.level {
+        NoticeLevel::Information => ("· ", theme.dim()),
+        NoticeLevel::Warning => ("! warning: ", theme.warn()),
+        NoticeLevel::Error => ("✗ error: ", theme.bad()),
+    };
+    let line = Line::from(vec![
+        Span::styled(lead, style),
+        Span::styled(notice.text.clone(), style),
+    ]);
+    let mut lines = wrap(&line, columns, 2, Break::Words);
+    if let Some(detail) = &notice.detail {
+        let shown = safe::content(detail);
+        let most = if fold == Fold::Unfolded {
+            usize::MAX
+        } else {
+            1
+        };
+        for detail in shown.lines().take(most) {
+            let line = Line::styled(format!("  {detail}"), theme.dim());
+            lines.extend(wrap(&line, columns, 2, Break::Words));
+        }
+    }
+    lines
+}
+
+fn draw_tool(tool: &ToolCell, fold: Fold, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let (sign, style) = sign_of(tool, theme);
+    let took = match (tool.duration_ms, fold) {
+        (Some(millis), _) => duration(millis),
+        _ => String::new(),
+    };
+    let room = columns.saturating_sub(
+        2 + width(&tool.tool) + 1 + if took.is_empty() { 0 } else { width(&took) + 2 },
+    );
+    let mut title = vec![
+        Span::styled(format!("{sign} "), style),
+        Span::styled(tool.tool.clone(), theme.strong()),
+        Span::raw(" "),
+    ];
+    let target = if fold == Fold::Unfolded {
+        tool.target.clone()
+    } else {
+        cut(&tool.target, room)
+    };
+    title.push(Span::raw(target));
+    if !took.is_empty() {
+        title.push(Span::styled(format!("  {took}"), theme.dim()));
+    }
+    let mut lines = wrap(&Line::from(title), columns, 2, Break::Anywhere);
+    if let Some(summary) = summary_of(tool, theme) {
+        let summary = Line::from(summary);
+        if fold == Fold::Unfolded {
+            lines.extend(wrap(&summary, columns, 2, Break::Words));
+        } else {
+            lines.push(cut_line(summary, columns));
+        }
+    }
+    match fold {
+        Fold::Folded => {}
+        Fold::Unfolded => tool_detail(tool, &mut lines, columns, theme),
+        Fold::Live(_) => {
+            for line in tool.live.lines.iter() {
+                lines.push(Line::styled(
+                    cut(&format!("  │ {line}"), columns),
+                    theme.dim(),
+                ));
+            }
+            let partial = safe::one_line(&tool.live.partial);
+            if !partial.is_empty() {
+                lines.push(Line::styled(
+                    cut(&format!("  │ {partial}"), columns),
+                    theme.dim(),
+                ));
+            }
+        }
+    }
+    lines
+}
+
+/// Cuts a styled line; the whole is in the folded-out cell.
+fn cut_line(line: Line<'static>, columns: usize) -> Line<'static> {
+    if line.width() <= columns {
+        return line;
+    }
+    let mut left = columns.saturating_sub(1);
+    let mut spans = Vec::new();
+    for span in line.spans {
+        let span_width = width(&span.content);
+        if span_width <= left {
+            left -= span_width;
+            spans.push(span);
+        } else {
+            let mut text = cut(&span.content, left + 1);
+            if !text.ends_with('…') {
+                text.push('…');
+            }
+            spans.push(Span::styled(text, span.style));
+            break;
+        }
+    }
+    Line::from(spans)
+}
+
+fn sign_of(tool: &ToolCell, theme: Theme) -> (&'static str, Style) {
+    match (&tool.stage, &tool.outcome) {
+        (CallStage::Ended, Some(outcome)) if outcome.ok => ("✓", theme.good()),
+        (CallStage::Ended, Some(outcome)) if outcome.refused() => ("⊘", theme.warn()),
+        (CallStage::Ended, Some(_)) => ("✗", theme.bad()),
+        (CallStage::Ended, None) => ("?", theme.warn()),
+        (CallStage::Asking, _) => ("?", theme.warn()),
+        (CallStage::Running, _) => ("▸", theme.accent()),
+        (CallStage::Proposed | CallStage::Waiting, _) => ("·", theme.dim()),
+    }
+}
+
+/// The line below the title: how it went, and who let it through.
+fn summary_of(tool: &ToolCell, theme: Theme) -> Option<Vec<Span<'static>>> {
+    let mut parts: Vec<(String, Style)> = Vec::new();
+    match (&tool.stage, &tool.outcome) {
+        (CallStage::Asking, _) => parts.push(("waits for your answer".into(), theme.warn())),
+        (CallStage::Waiting, _) => parts.push(("waits for its turn".into(), theme.dim())),
+        (CallStage::Proposed, _) => parts.push(("being checked".into(), theme.dim())),
+        (CallStage::Running, _) => {
+            let mut text = "running".to_owned();
+            if tool.live.line_count > 0 {
+                text.push_str(&format!(", {} lines", tool.live.line_count));
+            }
+            if tool.live.bytes > 0 {
+                text.push_str(&format!(", {}", bytes(tool.live.bytes)));
+            }
+            parts.push((text, theme.dim()));
+        }
+        (CallStage::Ended, Some(outcome)) => {
+            if outcome.refused() {
+                parts.push((
+                    permission_words(tool).unwrap_or_else(|| "denied".into()),
+                    theme.warn(),
+                ));
+            } else if outcome.ok {
+                if !outcome.summary.is_empty() {
+                    parts.push((outcome.summary.clone(), Style::new()));
+                }
+            } else {
+                // What the summary says already is not said twice.
+                let code = outcome.code.to_string();
+                let mut text = match outcome.exit_code {
+                    Some(exit) => format!("failed with exit {exit}"),
+                    None if outcome.phase == Phase::Execute => format!("failed ({code})"),
+                    None => format!("failed in {} ({code})", outcome.phase),
+                };
+                if !outcome.summary.is_empty() {
+                    text.push_str(&format!(": {}", outcome.summary));
+                }
+                parts.push((text, theme.bad()));
+            }
+        }
+        (CallStage::Ended, None) => parts.push(("ended without a result".into(), theme.warn())),
+    }
+    let detail = &tool.detail;
+    if let (Some(added), Some(removed)) = (detail.lines_added, detail.lines_removed) {
+        parts.push((format!("+{added} -{removed}"), Style::new()));
+    }
+    if detail.truncated {
+        parts.push((
+            format!("truncated, {} left out", bytes(detail.omitted_bytes)),
+            theme.warn(),
+        ));
+    }
+    if !detail.violations.is_empty() {
+        let count = detail.violations.len();
+        parts.push((format!("sandbox refused {count} things"), theme.warn()));
+    }
+    let refused = tool
+        .outcome
+        .as_ref()
+        .is_some_and(super::super::state::cell::Outcome::refused);
+    if !refused && let Some(words) = permission_words(tool) {
+        parts.push((words, theme.dim()));
+    }
+    if let Some(sandbox) = tool.sandbox {
+        let (words, style) = match sandbox {
+            SandboxStatus::Full => ("sandboxed", theme.dim()),
+            SandboxStatus::Partial => ("partly sandboxed", theme.warn()),
+            SandboxStatus::Off | SandboxStatus::Unavailable => ("not sandboxed", theme.warn()),
+        };
+        parts.push((words.into(), style));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let mut spans = vec![Span::raw("  ")];
+    for (number, (text, style)) in parts.into_iter().enumerate() {
+        if number > 0 {
+            spans.push(Span::styled(" · ", theme.dim()));
+        }
+        spans.push(Span::styled(text, style));
+    }
+    Some(spans)
+}
+
+fn permission_words(tool: &ToolCell) -> Option<String> {
+    Some(match tool.permission.as_ref()? {
+        Permission::Allowed(why) => why.clone(),
+        Permission::AllowedByRule(rule) => format!("allowed by rule {rule}"),
+        Permission::AllowedByYou(words) | Permission::DeniedByYou(words) => words.clone(),
+        Permission::DeniedByRule(rule) => format!("denied by rule {rule}"),
+        Permission::Denied(why) => format!("denied: {why}"),
+    })
+}
+
+fn tool_detail(tool: &ToolCell, lines: &mut Vec<Line<'static>>, columns: usize, theme: Theme) {
+    let detail = &tool.detail;
+    let mut push = |text: String, style: Style| {
+        lines.extend(wrap(
+            &Line::styled(format!("  {text}"), style),
+            columns,
+            4,
+            Break::Words,
+        ));
+    };
+    for error in &detail.errors {
+        push(error.clone(), theme.bad());
+    }
+    for violation in &detail.violations {
+        push(format!("sandbox: {violation}"), theme.warn());
+    }
+    for change in &detail.changed {
+        push(change_words(change), Style::new());
+    }
+    for step in &tool.chain {
+        push(format!("◦ {step}"), theme.dim());
+    }
+    if detail.diff.is_empty() {
+        for line in detail.output.lines() {
+            let line = Line::styled(format!("  │ {line}"), theme.dim());
+            lines.extend(wrap(&line, columns, 4, Break::Anywhere));
+        }
+    } else {
+        let drawn = diff::render(&detail.diff, columns.saturating_sub(2), theme);
+        lines.extend(indent(drawn, &Span::raw("  "), &Span::raw("  ")));
+    }
+    if detail.omitted_bytes > 0 {
+        let text = format!("  {} not shown here", bytes(detail.omitted_bytes));
+        lines.push(Line::styled(text, theme.warn()));
+    }
+    for artifact in &detail.artifacts {
+        lines.push(Line::styled(
+            cut(&format!("  artifact {artifact}"), columns),
+            theme.dim(),
+        ));
+    }
+}
+
+fn change_words(change: &FileChange) -> String {
+    let verb = match change.kind {
+        SideEffectKind::Created => "created",
+        SideEffectKind::Modified => "changed",
+        SideEffectKind::Deleted => "deleted",
+        SideEffectKind::ModeChanged => "mode changed",
+    };
+    format!("{verb} {}", change.path)
+}
+
+fn draw_turn_end(end: &TurnEnd, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let mut parts: Vec<(String, Style)> = Vec::new();
+    if let Some(problem) = &end.problem {
+        let (text, style) = if end.cancelled {
+            (format!("⊘ interrupted: {problem}"), theme.warn())
+        } else {
+            (format!("✗ the turn failed: {problem}"), theme.bad())
+        };
+        parts.push((text, style));
+    }
+    let by = end
+        .verified_by
+        .as_deref()
+        .map(|command| format!(": {command}"))
+        .unwrap_or_default();
+    match end.verification {
+        Some(VerificationStatus::Passed) => {
+            parts.push((format!("✓ verified{by} passed"), theme.good()))
+        }
+        Some(VerificationStatus::Failed) => {
+            parts.push((format!("✗ verification failed{by}"), theme.bad()));
+        }
+        Some(VerificationStatus::Stale) => parts.push((
+            format!("! stale: files changed after the last check{by}"),
+            theme.warn(),
+        )),
+        Some(VerificationStatus::Unverified) => {
+            parts.push((
+                "? unverified: files changed and nothing was checked".into(),
+                theme.warn(),
+            ));
+        }
+        Some(VerificationStatus::NotApplicable) | None => {}
+    }
+    if end.refused_calls > 0 {
+        parts.push((format!("{} calls refused", end.refused_calls), theme.warn()));
+    }
+    match end.files.len() {
+        0 => {}
+        1 => parts.push((change_words(&end.files[0]), Style::new())),
+        count => parts.push((format!("{count} files changed"), Style::new())),
+    }
+    if let Some(cost) = end.cost {
+        parts.push((money(cost), theme.dim()));
+    }
+    if let (Some(input), Some(output)) = (end.input_tokens, end.output_tokens) {
+        parts.push((
+            format!("{} in, {} out", tokens(input), tokens(output)),
+            theme.dim(),
+        ));
+    }
+    if let Some(millis) = end.duration_ms {
+        parts.push((duration(millis), theme.dim()));
+    }
+    if parts.is_empty() {
+        parts.push(("done".into(), theme.dim()));
+    }
+    let mut spans = vec![Span::styled("─ ", theme.dim())];
+    for (number, (text, style)) in parts.into_iter().enumerate() {
+        if number > 0 {
+            spans.push(Span::styled(" · ", theme.dim()));
+        }
+        spans.push(Span::styled(text, style));
+    }
+    let mut lines = wrap(&Line::from(spans), columns, 2, Break::Words);
+    if end.files.len() > 1 {
+        for change in end.files.iter().take(12) {
+            lines.push(Line::from(cut(
+                &format!("  {}", change_words(change)),
+                columns,
+            )));
+        }
+        if end.files.len() > 12 {
+            let text = format!("  and {} more (/diff shows all)", end.files.len() - 12);
+            lines.push(Line::styled(text, theme.dim()));
+        }
+    }
+    lines
+}

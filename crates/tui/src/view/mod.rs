@@ -1,0 +1,273 @@
+//! State into lines. A frame is the whole live part of the screen; what is finished leaves it for
+//! the terminal's own scrollback through [`print_finished`].
+
+pub mod bottom;
+pub mod cells;
+pub mod documents;
+pub mod overlay;
+pub mod prompt;
+
+use ratatui::text::Line;
+
+use crate::markdown;
+use crate::state::State;
+use crate::state::cell::{Cell, CellKind};
+use crate::theme::Theme;
+use crate::ui::overlay::Transcript;
+use crate::ui::{Shown, Ui};
+
+pub use cells::plain_text;
+
+/// One picture of the live part.
+#[derive(Clone, Debug, Default)]
+pub struct Frame {
+    pub lines: Vec<Line<'static>>,
+    /// Column and row of the cursor; hidden when there is none.
+    pub cursor: Option<(u16, u16)>,
+    /// Whether the frame takes the whole screen.
+    pub full_screen: bool,
+    pub shown: Shown,
+}
+
+/// Draws the screen into at most `height` lines of at most `columns`.
+#[must_use]
+pub fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
+    let (columns, height) = (columns.max(10), height.max(4));
+    let mut frame = if ui.overlay.is_some() {
+        overlay::frame(ui, columns, height)
+    } else if ui.settings.full_screen {
+        full_screen(ui, columns, height)
+    } else {
+        inline(ui, columns, height)
+    };
+    // A frame that is too tall would push its own top into the scrollback.
+    if frame.lines.len() > height {
+        let surplus = frame.lines.len() - height;
+        frame.lines.drain(..surplus);
+        frame.cursor = frame.cursor.and_then(|(column, row)| {
+            Some((column, row.checked_sub(u16::try_from(surplus).ok()?)?))
+        });
+    }
+    frame
+}
+
+fn inline(ui: &Ui, columns: usize, height: usize) -> Frame {
+    let bottom = bottom::draw(ui, columns, height);
+    let mut lines = live_cells(ui, columns, height.saturating_sub(bottom.lines.len()));
+    let offset = u16::try_from(lines.len()).unwrap_or(0);
+    lines.extend(bottom.lines);
+    Frame {
+        lines,
+        cursor: bottom.cursor.map(|(column, row)| (column, row + offset)),
+        full_screen: false,
+        shown: bottom.shown,
+    }
+}
+
+/// The cells that are not finished yet, or as much of their end as there is room for.
+fn live_cells(ui: &Ui, columns: usize, room: usize) -> Vec<Line<'static>> {
+    let mut lines: Vec<Line<'static>> = Vec::new();
+    for (index, cell) in ui.state.cells.iter().enumerate().skip(ui.printed.cells) {
+        let streamed = if index == ui.printed.cells {
+            ui.printed.streamed
+        } else {
+            0
+        };
+        // The question on the screen says all its call could say.
+        if let CellKind::Tool(tool) = &cell.kind
+            && tool.call_id.is_some()
+            && ui
+                .current()
+                .is_some_and(|pending| pending.call_id == tool.call_id)
+        {
+            continue;
+        }
+        let drawn = live_cell(ui, cell, streamed, columns);
+        if !drawn.is_empty() && (ui.printed.any || !lines.is_empty()) {
+            lines.push(Line::default());
+        }
+        lines.extend(drawn);
+    }
+    if lines.len() > room {
+        lines.drain(..lines.len() - room);
+    }
+    lines
+}
+
+fn live_cell(ui: &Ui, cell: &Cell, streamed: usize, columns: usize) -> Vec<Line<'static>> {
+    match &cell.kind {
+        CellKind::Assistant(assistant) if streamed > 0 => {
+            let rest = assistant.text.get(streamed..).unwrap_or_default();
+            cells::assistant(rest, assistant.interrupted, false, columns, ui.theme)
+        }
+        _ => cells::draw(cell, cells::Fold::Live(ui.now), columns, ui.theme),
+    }
+}
+
+/// Lines that are finished and not in the scrollback yet, at most about `most` of them. They are
+/// counted as printed from now on.
+pub fn print_finished(ui: &mut Ui, columns: usize, most: usize) -> Vec<Line<'static>> {
+    let columns = columns.max(10);
+    let mut lines = Vec::new();
+    if ui.settings.full_screen {
+        return lines;
+    }
+    while lines.len() < most && ui.printed.cells < ui.state.first_open() {
+        let Some(cell) = ui.state.cells.get(ui.printed.cells).cloned() else {
+            break;
+        };
+        let drawn = match &cell.kind {
+            CellKind::Assistant(assistant) if ui.printed.streamed > 0 => {
+                let rest = assistant
+                    .text
+                    .get(ui.printed.streamed..)
+                    .unwrap_or_default();
+                cells::assistant(rest, assistant.interrupted, false, columns, ui.theme)
+            }
+            _ => cells::draw(&cell, cells::Fold::Folded, columns, ui.theme),
+        };
+        push_block(ui, &mut lines, drawn);
+        ui.printed.cells += 1;
+        ui.printed.streamed = 0;
+    }
+    if ui.printed.cells == ui.state.first_open() && lines.len() < most {
+        print_stream(ui, columns, &mut lines);
+    }
+    lines
+}
+
+/// The finished blocks of the answer that is still arriving.
+fn print_stream(ui: &mut Ui, columns: usize, lines: &mut Vec<Line<'static>>) {
+    let Some(cell) = ui.state.cells.get(ui.printed.cells).cloned() else {
+        return;
+    };
+    let CellKind::Assistant(assistant) = &cell.kind else {
+        return;
+    };
+    let Some(rest) = assistant.text.get(ui.printed.streamed..) else {
+        return;
+    };
+    let finished = markdown::finished_prefix(rest);
+    if finished == 0 {
+        return;
+    }
+    let first = ui.printed.streamed == 0;
+    let drawn = cells::assistant(&rest[..finished], false, first, columns, ui.theme);
+    push_block(ui, lines, drawn);
+    ui.printed.streamed += finished;
+}
+
+fn push_block(ui: &mut Ui, lines: &mut Vec<Line<'static>>, drawn: Vec<Line<'static>>) {
+    if drawn.is_empty() {
+        return;
+    }
+    if ui.printed.any {
+        lines.push(Line::default());
+    }
+    ui.printed.any = true;
+    lines.extend(drawn);
+}
+
+fn full_screen(ui: &Ui, columns: usize, height: usize) -> Frame {
+    let bottom = bottom::draw(ui, columns, height);
+    let room = height.saturating_sub(bottom.lines.len());
+    let (mut lines, top) = window(&ui.state, &ui.transcript, columns, room, ui.theme, ui.now);
+    lines.resize(room, Line::default());
+    let offset = u16::try_from(lines.len()).unwrap_or(0);
+    lines.extend(bottom.lines);
+    let mut shown = bottom.shown;
+    shown.transcript = Some(top);
+    Frame {
+        lines,
+        cursor: bottom.cursor.map(|(column, row)| (column, row + offset)),
+        full_screen: true,
+        shown,
+    }
+}
+
+fn transcript_cell(
+    state: &State,
+    transcript: &Transcript,
+    index: usize,
+    columns: usize,
+    theme: Theme,
+    now: u64,
+) -> Vec<Line<'static>> {
+    let Some(cell) = state.cells.get(index) else {
+        return Vec::new();
+    };
+    let fold = if transcript.is_unfolded(index) {
+        cells::Fold::Unfolded
+    } else if cell.done {
+        cells::Fold::Folded
+    } else {
+        cells::Fold::Live(now)
+    };
+    let mut lines = cells::draw(cell, fold, columns.saturating_sub(2), theme);
+    let lead = if transcript.selected == Some(index) {
+        "▌ "
+    } else {
+        "  "
+    };
+    for line in &mut lines {
+        line.spans
+            .insert(0, ratatui::text::Span::styled(lead, theme.accent()));
+    }
+    lines.push(Line::default());
+    lines
+}
+
+/// Lines a cell takes in a transcript.
+#[must_use]
+pub fn cell_height(
+    state: &State,
+    transcript: &Transcript,
+    index: usize,
+    columns: usize,
+    theme: Theme,
+) -> usize {
+    transcript_cell(state, transcript, index, columns, theme, 0)
+        .len()
+        .max(1)
+}
+
+/// The part of the transcript that fits into `height` lines, and where it begins.
+#[must_use]
+pub fn window(
+    state: &State,
+    transcript: &Transcript,
+    columns: usize,
+    height: usize,
+    theme: Theme,
+    now: u64,
+) -> (Vec<Line<'static>>, (usize, usize)) {
+    let draw = |index| transcript_cell(state, transcript, index, columns, theme, now);
+    if !transcript.follow {
+        let (mut lines, mut index) = (Vec::new(), transcript.top);
+        while lines.len() < height + transcript.above && index < state.cells.len() {
+            lines.extend(draw(index));
+            index += 1;
+        }
+        if lines.len() >= height + transcript.above || transcript.top == 0 && transcript.above == 0
+        {
+            let lines = lines
+                .into_iter()
+                .skip(transcript.above)
+                .take(height)
+                .collect();
+            return (lines, (transcript.top, transcript.above));
+        }
+        // The end is in sight: fill the window from the end instead of showing emptiness.
+    }
+    let mut parts: Vec<Vec<Line<'static>>> = Vec::new();
+    let (mut have, mut index) = (0, state.cells.len());
+    while have < height && index > 0 {
+        index -= 1;
+        let part = draw(index);
+        have += part.len();
+        parts.push(part);
+    }
+    let above = have.saturating_sub(height);
+    let lines = parts.into_iter().rev().flatten().skip(above).collect();
+    (lines, (index, above))
+}
