@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a failure is the report
 
+mod audit;
 mod command_line;
 mod config;
 mod doctor;
+mod export;
 mod sample;
 mod sessions;
 

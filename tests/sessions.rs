@@ -143,3 +143,115 @@ fn a_session_is_named_by_id_beginning_or_last() {
         run.stderr()
     );
 }
+
+#[test]
+fn show_says_what_the_log_says() {
+    let project = TestProject::new();
+    let id = sample::session(&project, 1, "look into the notes");
+    let shown = agent(&project, &["sessions", "show", "--json"])
+        .finish()
+        .expect_code(0)
+        .json();
+    assert_schema("sessions-show", &shown);
+    assert_eq!(shown["session_id"], id.as_str());
+    assert_eq!(shown["status"], "ended");
+    assert_eq!(shown["outcome"], "completed");
+    assert_eq!(shown["turns"][0]["status"], "completed");
+    assert_eq!(shown["calls"][0]["tool_name"], "read");
+    assert_eq!(shown["calls"][0]["status"], "ok");
+    assert_eq!(shown["calls"][0]["code"], "ok");
+    assert_eq!(shown["artifact_count"], 1);
+    assert_eq!(shown["pending_actions"], serde_json::json!([]));
+
+    let text = agent(&project, &["sessions", "show", "last"])
+        .finish()
+        .expect_code(0)
+        .stdout();
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert!(
+        text.contains("what is in the file?") && text.contains("read"),
+        "{text}"
+    );
+}
+
+#[test]
+fn show_of_a_damaged_session_says_so() {
+    let project = TestProject::new();
+    let id = sample::session(&project, 1, "broken");
+    let log = format!(".agent/sessions/{id}/events.jsonl");
+    let text = project.read(&log).replacen("notes.txt", "other.txt", 1);
+    project.write(&log, text);
+    let run = agent(&project, &["sessions", "show", "--json"])
+        .finish()
+        .expect_code(0);
+    assert_eq!(run.json()["damaged_lines"], 1);
+    assert!(run.stderr().contains("agent audit"), "{}", run.stderr());
+}
+
+#[test]
+fn prune_asks_what_and_needs_a_yes() {
+    let project = TestProject::new();
+    let id = sample::session(&project, 1, "sample");
+    let artifacts = project
+        .root()
+        .join(format!(".agent/sessions/{id}/artifacts"));
+    let count = || std::fs::read_dir(&artifacts).unwrap().count();
+
+    let run = agent(&project, &["sessions", "prune"])
+        .finish()
+        .expect_code(2);
+    assert!(
+        run.stderr().contains("nothing says what may go"),
+        "{}",
+        run.stderr()
+    );
+
+    let dry = ["sessions", "prune", "--max-size", "1B", "--json"];
+    let report = agent(&project, &dry).finish().expect_code(0).json();
+    assert_schema("sessions-prune", &report);
+    assert_eq!((&report["removed"], count()), (&Value::Bool(false), 1));
+    assert_eq!(report["bytes"], 420);
+
+    let run = agent(
+        &project,
+        &["sessions", "prune", "--max-size", "1B", "--yes"],
+    );
+    let run = run.finish().expect_code(0);
+    assert!(run.stdout().contains("420 B removed"), "{}", run.stdout());
+    assert_eq!(count(), 0);
+    // The record says what went and why, and is still whole.
+    let log = project.read(format!(".agent/sessions/{id}/events.jsonl"));
+    assert!(log.contains("\"output.expired\""), "{log}");
+    agent(&project, &["audit", "last"]).finish().expect_code(0);
+}
+
+#[test]
+fn prune_follows_the_settings_and_leaves_young_sessions() {
+    let project = TestProject::new();
+    sample::session(&project, 1, "young");
+    project.write_home("config.toml", "[retention]\nmax_age = \"30d\"\n");
+    let report = agent(&project, &["sessions", "prune", "--json"])
+        .finish()
+        .expect_code(0)
+        .json();
+    assert_eq!(report["sessions"], serde_json::json!([]));
+}
+
+#[test]
+fn prune_refuses_a_session_that_is_being_written() {
+    let project = TestProject::new();
+    let writer = sample::begin(&project, 1, "open");
+    sample::turn(&writer);
+    let run = agent(
+        &project,
+        &["sessions", "prune", "--max-size", "1B", "--yes"],
+    );
+    let run = run.finish().expect_code(1);
+    assert!(
+        run.stderr().contains("nothing was removed"),
+        "{}",
+        run.stderr()
+    );
+}

@@ -1,12 +1,16 @@
 //! What every command gets: the machine, the project and a way to speak.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use agent_session::{SessionDirectory, SessionStore};
+use agent_session::{
+    AnchorStore, Holder, RedactionRules, Redactor, Rim, SessionDirectory, SessionStore,
+};
 use anyhow::Context as _;
 
 use crate::arguments::GlobalArgs;
-use crate::config::Config;
+use crate::config::{self, Config, Setting, SettingArgs};
+use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::host::Host;
 use crate::output::Output;
@@ -55,6 +59,45 @@ impl App {
                 .or_fail();
         }
         asked.iter().map(|asked| self.session(asked)).collect()
+    }
+
+    /// What the session crate needs to write, for a command that calls itself `program`.
+    pub(crate) fn rim(&self, program: &str) -> Result<Rim, Failure> {
+        let config = config::load(&self.host, &self.project, &SettingArgs::default())?;
+        let runtime_id = self.host.runtime_id().or_usage()?;
+        Ok(Rim {
+            clock: Arc::clone(&self.host.clock),
+            mint: Arc::clone(&self.host.ids),
+            runtime_id,
+            redactor: Arc::new(self.redactor(&config)?),
+            anchors: Some(AnchorStore::new(&self.host.directories.state)),
+            holder: Holder {
+                pid: std::process::id(),
+                host: self.host.name.clone(),
+                program: program.to_owned(),
+                since: Some(self.host.clock.now()),
+            },
+        })
+    }
+
+    /// What masks secrets: known shapes, secret-looking variables, and the settings.
+    fn redactor(&self, config: &Config) -> Result<Redactor, Failure> {
+        let texts = |list: &[Setting<String>]| -> Vec<String> {
+            list.iter().map(|setting| setting.value.clone()).collect()
+        };
+        let patterns = texts(&config.redaction.patterns).into_iter().enumerate();
+        let rules = RedactionRules {
+            patterns: patterns
+                .map(|(index, pattern)| (format!("pattern-{}", index + 1), pattern))
+                .collect(),
+            exceptions: texts(&config.redaction.exceptions),
+            ..RedactionRules::default()
+        };
+        let rules = rules.with_environment(self.host.environment.texts());
+        let key = self.host.redaction_key().or_usage()?;
+        Redactor::new(rules, &key)
+            .map_err(|error| Failure::from(anyhow::Error::from(error)).exit(Exit::Usage))
+            .map_err(|failure| failure.hint("see `[redaction] patterns` in your settings"))
     }
 
     /// A path as people like to read it: relative to the project, or to the home directory.

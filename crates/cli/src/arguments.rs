@@ -52,6 +52,8 @@ pub(crate) enum ColorChoice {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Sessions(commands::sessions::SessionsArgs),
+    Audit(commands::audit::AuditArgs),
+    Export(commands::export::ExportArgs),
     Doctor(commands::doctor::DoctorArgs),
     Config(commands::config::ConfigArgs),
     Completions(commands::completions::CompletionsArgs),

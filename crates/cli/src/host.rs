@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::hash::{BuildHasher as _, RandomState};
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,6 +27,8 @@ pub(crate) struct Host {
     pub(crate) directories: Directories,
     /// Where the command was started, or where `--cwd` points.
     pub(crate) cwd: PathBuf,
+    /// What the machine calls itself.
+    pub(crate) name: String,
     /// For what is thrown away again.
     pub(crate) temporary: PathBuf,
 }
@@ -52,6 +53,14 @@ impl Environment {
             .get(OsStr::new(name))
             .map(OsString::as_os_str)
             .filter(|value| !value.is_empty())
+    }
+}
+
+impl Environment {
+    /// The variables that are text, for whoever has to look at all of them.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        let variables = self.0.iter();
+        variables.filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
     }
 }
 
@@ -93,14 +102,16 @@ impl Host {
         };
         let directories = Directories::find(&environment)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        // The standard library keys its hashers from the system's random source.
-        let seed = RandomState::new().hash_one(std::process::id());
+        let seed = u64::from_le_bytes(random().context("cannot read the system's randomness")?);
         Ok(Self {
             ids: Arc::new(IdMint::new(Arc::clone(&clock), seed)),
             clock,
             environment,
             directories,
             cwd,
+            name: nix::unistd::gethostname()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default(),
             temporary: std::env::temp_dir(),
         })
     }
@@ -110,26 +121,40 @@ impl Host {
         let file = self.directories.state.join("runtime_id");
         let doing = || {
             format!(
-                "cannot read the id of this installation in `{}`",
+                "cannot use the id of this installation in `{}`",
                 file.display()
             )
         };
-        match fs::read_to_string(&file) {
-            Ok(text) => return text.trim().parse().with_context(doing),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(doing),
-        }
-        let id: RuntimeId = self.ids.mint();
-        private::write_once(&file, format!("{id}\n").as_bytes()).with_context(|| {
-            format!(
-                "cannot keep the id of this installation in `{}`",
-                file.display()
-            )
-        })?;
-        // Another process may have been first; what is in the file counts.
-        let text = fs::read_to_string(&file).with_context(doing)?;
-        text.trim().parse().with_context(doing)
+        let text = self.kept(&file, || Ok(self.ids.mint::<RuntimeId>().to_string()));
+        text.with_context(doing)?.trim().parse().with_context(doing)
     }
+
+    /// A secret of this installation, made on first use. Placeholders for masked values are made
+    /// with it, so that nobody else can guess a value from its placeholder.
+    pub(crate) fn redaction_key(&self) -> anyhow::Result<Vec<u8>> {
+        let file = self.directories.state.join("redaction_key");
+        let doing = || format!("cannot use the redaction key in `{}`", file.display());
+        let make = || Ok(random::<32>()?.map(|byte| format!("{byte:02x}")).concat());
+        Ok(self.kept(&file, make).with_context(doing)?.into_bytes())
+    }
+
+    /// The text of a file of user state, which is made when there is none.
+    fn kept(&self, file: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String> {
+        match fs::read_to_string(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+        private::write_once(file, format!("{}\n", make()?).as_bytes())?;
+        // Another process may have been first; what is in the file counts.
+        fs::read_to_string(file)
+    }
+}
+
+/// Bytes from the system's random source.
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl Directories {

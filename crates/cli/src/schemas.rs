@@ -6,16 +6,19 @@ use std::path::Path;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 
-use crate::commands::{config, doctor, sessions};
+use crate::commands::{audit, config, doctor, sessions};
 
 /// File name under `docs/schemas/`, without `.schema.json`, and the schema.
 fn all() -> Vec<(&'static str, serde_json::Value)> {
     vec![
+        ("audit", of::<audit::AuditOutput>()),
         ("config-path", of::<config::ConfigPath>()),
         ("config-show", of::<config::ConfigShow>()),
         ("config-trust", of::<config::ConfigTrust>()),
         ("doctor", of::<doctor::DoctorReport>()),
         ("sessions-list", of::<sessions::list::SessionList>()),
+        ("sessions-prune", of::<sessions::prune::PruneReport>()),
+        ("sessions-show", of::<sessions::show::SessionShow>()),
         ("sessions-size", of::<sessions::size::SessionSizes>()),
     ]
 }

@@ -1,8 +1,10 @@
 //! One file per command. A command gets the [`App`] and its own arguments, and says how it ended.
 
+pub(crate) mod audit;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod man;
 pub(crate) mod sessions;
 
@@ -15,6 +17,8 @@ use crate::failure::Failure;
 pub(crate) fn run(command: Command, app: &App) -> Result<Exit, Failure> {
     match command {
         Command::Sessions(arguments) => sessions::run(&arguments, app),
+        Command::Audit(arguments) => audit::run(&arguments, app),
+        Command::Export(arguments) => export::run(&arguments, app),
         Command::Doctor(arguments) => doctor::run(&arguments, app),
         Command::Config(arguments) => config::run(&arguments, app),
         Command::Completions(arguments) => completions::run(&arguments, app),

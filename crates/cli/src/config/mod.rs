@@ -30,9 +30,10 @@ use crate::host::Host;
 use crate::project::Project;
 
 pub(crate) use file::{LayerValues, Source};
-pub(crate) use origin::{Layer, Origin, Place};
+pub(crate) use origin::{Layer, Origin, Place, Setting};
 pub(crate) use overrides::SettingArgs;
 pub(crate) use section::{Note, Shown};
+pub(crate) use units::{Size, Span};
 
 use providers::ProviderSettings;
 use section::Resolver;

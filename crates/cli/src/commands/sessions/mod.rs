@@ -1,6 +1,8 @@
 //! `agent sessions`: what is recorded in this project, and how much room it takes.
 
 pub(crate) mod list;
+pub(crate) mod prune;
+pub(crate) mod show;
 pub(crate) mod size;
 
 use clap::{Args, Subcommand};
@@ -22,13 +24,17 @@ pub(crate) struct SessionsArgs {
 #[derive(Debug, Subcommand)]
 enum SessionsCommand {
     List(list::ListArgs),
+    Show(show::ShowArgs),
     Size(size::SizeArgs),
+    Prune(prune::PruneArgs),
 }
 
 pub(crate) fn run(arguments: &SessionsArgs, app: &App) -> Result<Exit, Failure> {
     match &arguments.command {
         None => list::run(&list::ListArgs::default(), app),
         Some(SessionsCommand::List(arguments)) => list::run(arguments, app),
+        Some(SessionsCommand::Show(arguments)) => show::run(arguments, app),
+        Some(SessionsCommand::Prune(arguments)) => prune::run(arguments, app),
         Some(SessionsCommand::Size(arguments)) => size::run(arguments, app),
     }
 }

@@ -1,0 +1,165 @@
+//! `agent sessions prune`: removes old artifacts, and says so in the log before the bytes go.
+
+use agent_protocol::Timestamp;
+use agent_protocol::id::{ArtifactId, SessionId};
+use agent_protocol::payload::conversation::ArtifactKind;
+use agent_session::{PrunePlan, PrunePolicy, plan_prune, prune};
+use anyhow::Context as _;
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::config::{self, SettingArgs, Size, Span};
+use crate::exit::Exit;
+use crate::failure::{Failure, OrFail as _};
+use crate::output::{Table, Tone, human_bytes};
+
+/// Remove artifacts of old or large sessions
+///
+/// Without `--yes` it only says what would go. Logs are never removed: each removal is an event in
+/// its session's log, so that the record stays whole. What is not said on the command line comes
+/// from the settings `retention.max_age` and `retention.max_size`.
+#[derive(Args, Debug)]
+pub(crate) struct PruneArgs {
+    /// Only these sessions
+    #[arg(value_name = "SESSION")]
+    sessions: Vec<String>,
+    /// Artifacts of sessions that were last written longer ago than this: `30d`, `12h`
+    #[arg(long, value_name = "AGE")]
+    older_than: Option<Span>,
+    /// The oldest artifacts of each session, until the rest takes no more than this: `100MB`
+    #[arg(long, value_name = "SIZE")]
+    max_size: Option<Size>,
+    /// Also the images of files before they were changed, which undo needs
+    #[arg(long)]
+    before_images: bool,
+    /// Remove them
+    #[arg(long)]
+    yes: bool,
+    /// Print one JSON object (docs/schemas/sessions-prune.schema.json)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `agent sessions prune --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PruneReport {
+    /// Whether anything was removed, or only would be.
+    removed: bool,
+    /// The size of what was or would be removed.
+    bytes: u64,
+    sessions: Vec<PrunedSession>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct PrunedSession {
+    session_id: SessionId,
+    bytes: u64,
+    artifacts: Vec<PrunedArtifact>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct PrunedArtifact {
+    artifact_id: ArtifactId,
+    kind: ArtifactKind,
+    bytes: u64,
+    /// Why it goes, as the log says it.
+    rule: String,
+}
+
+pub(super) fn run(arguments: &PruneArgs, app: &App) -> Result<Exit, Failure> {
+    let policy = policy(arguments, app)?;
+    let mut report = PruneReport {
+        removed: arguments.yes,
+        bytes: 0,
+        sessions: Vec::new(),
+    };
+    for session in app.chosen_sessions(&arguments.sessions)? {
+        let doing = || format!("cannot prune session {}", session.id());
+        let plan = plan_prune(&session, &policy)
+            .with_context(doing)
+            .or_fail()?;
+        if plan.expiring.is_empty() {
+            continue;
+        }
+        if arguments.yes {
+            let rim = app.rim("agent sessions prune")?;
+            prune(&session, &plan, rim).with_context(doing).or_fail()?;
+        }
+        report.bytes += plan.bytes();
+        report.sessions.push(PrunedSession::of(plan));
+    }
+    let doing = "cannot print what was removed";
+    if arguments.json {
+        app.output.json(&report).context(doing)?;
+        return Ok(Exit::Done);
+    }
+    if report.sessions.is_empty() {
+        app.output.note("nothing to remove");
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(&["session", ">artifacts", ">bytes"]);
+    for session in &report.sessions {
+        table.row([
+            session.session_id.to_string(),
+            session.artifacts.len().to_string(),
+            human_bytes(session.bytes),
+        ]);
+    }
+    app.output.table(&table, Tone::Heading).context(doing)?;
+    let size = human_bytes(report.bytes);
+    let sum = if arguments.yes {
+        format!("{size} removed; the logs say what and why")
+    } else {
+        format!("{size} would be removed; nothing was, `--yes` does it")
+    };
+    app.output.print(&sum).context(doing)?;
+    Ok(Exit::Done)
+}
+
+fn policy(arguments: &PruneArgs, app: &App) -> Result<PrunePolicy, Failure> {
+    let settings = config::load(&app.host, &app.project, &SettingArgs::default())?;
+    let retention = settings.retention;
+    let age = arguments
+        .older_than
+        .clone()
+        .or(retention.max_age.map(|age| age.value));
+    let size = arguments
+        .max_size
+        .clone()
+        .or(retention.max_size.map(|size| size.value));
+    if age.is_none() && size.is_none() {
+        return Err(Failure::usage("nothing says what may go")
+            .hint("use `--older-than 30d` or `--max-size 100MB`, or set `[retention]`"));
+    }
+    let now = app.host.clock.now().unix_millis();
+    let before = |age: &Span| {
+        let millis = i64::try_from(age.duration().as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_unix_millis(now.saturating_sub(millis))
+    };
+    Ok(PrunePolicy {
+        older_than: age.as_ref().map(before),
+        keep_bytes: size.map(|size| size.bytes()),
+        include_before_images: arguments.before_images,
+    })
+}
+
+impl PrunedSession {
+    fn of(plan: PrunePlan) -> Self {
+        Self {
+            bytes: plan.bytes(),
+            session_id: plan.session_id,
+            artifacts: plan
+                .expiring
+                .into_iter()
+                .map(|expiring| PrunedArtifact {
+                    artifact_id: expiring.artifact_id,
+                    kind: expiring.kind,
+                    bytes: expiring.bytes,
+                    rule: expiring.rule,
+                })
+                .collect(),
+        }
+    }
+}
