@@ -30,10 +30,6 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// The lines, the headings first.
     pub(crate) fn lines(&self, width: usize) -> Vec<String> {
         let headings: Vec<String> = self.headings.iter().map(ToString::to_string).collect();

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use agent_protocol::id::{ActionId, ArtifactId, SessionId, ToolCallId, TurnId};
-use agent_protocol::payload::conversation::{SideEffectKind, TurnSource, Verification};
+use agent_protocol::payload::SideEffectKind;
+use agent_protocol::payload::conversation::{TurnSource, Verification};
 use agent_protocol::payload::permission::{DecisionSource, Effect};
 use agent_protocol::status::{Mode, Status};
 use agent_protocol::{Code, Timestamp};

@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &SizeArgs, app: &App) -> Result<Exit, Failure> {
             cache_bytes: size.cache_bytes,
         });
     }
-    sessions.sort_by(|a, b| b.total_bytes.cmp(&a.total_bytes));
+    sessions.sort_by_key(|session| std::cmp::Reverse(session.total_bytes));
     let sizes = SessionSizes {
         total_bytes: sessions.iter().map(|session| session.total_bytes).sum(),
         sessions,
