@@ -77,6 +77,13 @@ impl Place {
         self.child(name)
     }
 
+    /// Makes a new directory; an existing one is an error.
+    pub(crate) fn create_child(&self, name: &str) -> Result<Self, PlaceError> {
+        rustix::fs::mkdirat(&self.directory, name, Mode::RWXU)
+            .map_err(|error| self.error("create", name, error))?;
+        self.child(name)
+    }
+
     /// Opens a regular file for reading.
     pub(crate) fn read(&self, name: &str) -> Result<File, PlaceError> {
         self.open_file(name, OFlags::RDONLY, "open")

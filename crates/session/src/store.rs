@@ -100,7 +100,7 @@ impl SessionStore {
     pub fn create(&self, created: SessionCreated, rim: Rim) -> Result<SessionWriter, OpenError> {
         let sessions = self.prepare()?;
         let session_id: SessionId = rim.mint.mint();
-        let place = sessions.child_or_create(session_id.as_str())?;
+        let place = sessions.create_child(session_id.as_str())?;
         sessions.sync()?;
         open::create(&place, session_id, created, rim)
     }

@@ -57,92 +57,86 @@ pub enum LeaseError {
 #[derive(Debug)]
 pub(crate) struct Lease {
     file: File,
-    path: PathBuf,
 }
 
 impl Lease {
+    /// How often the lock is tried: whoever merely looks at a lease holds it for a moment.
+    const TRIES: u32 = 5;
+
     /// Takes the lease. Also returns who had it last and died without giving it back.
     pub(crate) fn take(
         place: &Place,
         session: &str,
         holder: &Holder,
     ) -> Result<(Self, Option<Holder>), LeaseError> {
-        let path = place.path().join(LEASE);
         let file = place.read_write(LEASE)?;
-        let mut lease = Self { file, path };
-        let found = lease.read();
-        match rustix::fs::flock(&lease.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(LeaseError::Held {
-                    session: session.to_owned(),
-                    holder: found.unwrap_or_default(),
-                });
-            }
-            Err(error) => {
-                return Err(LeaseError::Lock {
-                    path: lease.path.clone(),
-                    source: error.into(),
-                });
+        let lock_error = |source| LeaseError::Lock {
+            path: place.path().join(LEASE),
+            source,
+        };
+        for attempt in 1.. {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(rustix::io::Errno::WOULDBLOCK) if attempt < Self::TRIES => {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    return Err(LeaseError::Held {
+                        session: session.to_owned(),
+                        holder: read_holder(&file).unwrap_or_default(),
+                    });
+                }
+                Err(error) => return Err(lock_error(error.into())),
             }
         }
-        // What was read before the lock may have been given back since.
-        let stale = lease.read();
-        lease.write(Some(holder))?;
-        Ok((lease, stale))
+        let stale = read_holder(&file);
+        write_holder(&file, Some(holder)).map_err(lock_error)?;
+        Ok((Self { file }, stale))
     }
 
     /// Says whether somebody holds the lease now, without taking it.
     pub(crate) fn holder(place: &Place) -> Option<Holder> {
-        let mut lease = Self {
-            file: place.read(LEASE).ok()?,
-            path: place.path().join(LEASE),
-        };
-        match rustix::fs::flock(&lease.file, FlockOperation::NonBlockingLockShared) {
-            Err(rustix::io::Errno::WOULDBLOCK) => Some(lease.read().unwrap_or_default()),
+        let file = place.read(LEASE).ok()?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(rustix::io::Errno::WOULDBLOCK) => Some(read_holder(&file).unwrap_or_default()),
             _ => None,
         }
-    }
-
-    fn read(&mut self) -> Option<Holder> {
-        let mut text = String::new();
-        self.file.seek(SeekFrom::Start(0)).ok()?;
-        (&self.file).take(4096).read_to_string(&mut text).ok()?;
-        let value: Value = serde_json::from_str(&text).ok()?;
-        let word = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-        Some(Holder {
-            pid: u32::try_from(value["pid"].as_u64()?).ok()?,
-            host: word("host"),
-            program: word("program"),
-            since: Timestamp::parse(&word("since")),
-        })
-    }
-
-    fn write(&mut self, holder: Option<&Holder>) -> Result<(), LeaseError> {
-        let text = match holder {
-            None => String::new(),
-            Some(holder) => json!({
-                "pid": holder.pid,
-                "host": holder.host,
-                "program": holder.program,
-                "since": holder.since.map(|since| since.to_string()),
-            })
-            .to_string(),
-        };
-        let path = self.path.clone();
-        let io_error = |source| LeaseError::Lock { path, source };
-        let mut rewrite = || {
-            self.file.set_len(0)?;
-            self.file.seek(SeekFrom::Start(0))?;
-            self.file.write_all(text.as_bytes())
-        };
-        rewrite().map_err(io_error)
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         // An empty file says that the holder left in good order; the lock ends with the handle.
-        let _ = self.write(None);
+        let _ = write_holder(&self.file, None);
     }
+}
+
+fn read_holder(mut file: &File) -> Option<Holder> {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    file.take(4096).read_to_string(&mut text).ok()?;
+    let value: Value = serde_json::from_str(&text).ok()?;
+    let word = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+    Some(Holder {
+        pid: u32::try_from(value["pid"].as_u64()?).ok()?,
+        host: word("host"),
+        program: word("program"),
+        since: Timestamp::parse(&word("since")),
+    })
+}
+
+fn write_holder(mut file: &File, holder: Option<&Holder>) -> io::Result<()> {
+    let text = match holder {
+        None => String::new(),
+        Some(holder) => json!({
+            "pid": holder.pid,
+            "host": holder.host,
+            "program": holder.program,
+            "since": holder.since.map(|since| since.to_string()),
+        })
+        .to_string(),
+    };
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(text.as_bytes())
 }

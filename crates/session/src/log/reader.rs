@@ -175,13 +175,20 @@ impl Head {
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     head: Head,
-    /// The hash of the line before the head, to tell a repeated line from a swapped one.
-    before: Option<Hash>,
+    /// The hashes of the latest lines, to tell a repeated line from a swapped one.
+    latest: [Hash; Chain::REMEMBERED],
+    position: usize,
 }
 
 impl Chain {
+    const REMEMBERED: usize = 64;
+
     pub(crate) fn new(head: Head) -> Self {
-        Self { head, before: None }
+        Self {
+            head,
+            latest: [[0; 32]; Self::REMEMBERED],
+            position: 0,
+        }
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -217,7 +224,8 @@ impl Chain {
             self.head.bytes = line.offset + line.length + 1;
             return found;
         }
-        self.before = Some(self.head.hash);
+        self.position = (self.position + 1) % Self::REMEMBERED;
+        self.latest[self.position] = line.hash;
         self.head = Head {
             next_sequence: found
                 .as_ref()
@@ -240,7 +248,7 @@ impl Chain {
         }
         Some(if found > expected {
             DamageKind::MissingSequence { expected, found }
-        } else if *hash == self.head.hash || self.before == Some(link.prev) {
+        } else if self.latest.contains(hash) {
             DamageKind::RepeatedSequence { expected, found }
         } else {
             DamageKind::OutOfOrder { expected, found }

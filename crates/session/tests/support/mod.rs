@@ -1,5 +1,7 @@
 //! A throw-away project with a clock and ids that are the same in every run.
 
+pub mod story;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -28,12 +30,15 @@ impl Clock for StepClock {
 
 pub struct Project {
     pub directory: tempfile::TempDir,
+    /// Writers so far; each is a later process with ids of its own.
+    writers: AtomicI64,
 }
 
 impl Project {
     pub fn new() -> Self {
         Self {
             directory: tempfile::tempdir().unwrap(),
+            writers: AtomicI64::new(0),
         }
     }
 
@@ -50,9 +55,10 @@ impl Project {
     }
 
     pub fn rim_with(&self, redactor: Redactor) -> Rim {
-        let clock = StepClock::starting_at(1_794_799_680_000);
+        let writer = self.writers.fetch_add(1, Ordering::Relaxed);
+        let clock = StepClock::starting_at(1_794_799_680_000 + writer * 1_000_000);
         Rim {
-            mint: Arc::new(IdMint::new(clock.clone(), 7)),
+            mint: Arc::new(IdMint::new(clock.clone(), writer.unsigned_abs())),
             clock,
             runtime_id: "rt_test".parse().unwrap(),
             redactor: Arc::new(redactor),
