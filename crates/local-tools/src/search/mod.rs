@@ -14,3 +14,4 @@ pub(crate) mod walk;
 
 pub use glob::GlobTool;
 pub use grep::GrepTool;
+pub(crate) use scope::denied_globs;

@@ -1,7 +1,7 @@
 //! Where a search looks: a place in the project, narrowed by globs and file types.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use agent_protocol::Code;
 use agent_tool_runtime::{Confinement, ValidationFailure};
@@ -117,12 +117,17 @@ fn compile_type(name: &str) -> Result<Types, ValidationFailure> {
 /// What deny rules hide. A pattern is matched against the path in the project and the absolute one.
 pub(crate) struct Denied {
     globs: GlobSet,
-    base: ProjectPath,
+    relative: PathBuf,
+    absolute: PathBuf,
 }
 
 impl Denied {
-    /// The reading rules of this call.
+    /// The reading rules of this call, for a walk that starts at `base`.
     pub(crate) fn new(confinement: &Confinement, base: &ProjectPath) -> Self {
+        Self::at(confinement, base.relative(), base.absolute())
+    }
+
+    fn at(confinement: &Confinement, relative: &Path, absolute: &Path) -> Self {
         let mut builder = GlobSetBuilder::new();
         for pattern in &confinement.deny_read {
             for form in [
@@ -135,10 +140,10 @@ impl Denied {
                 }
             }
         }
-        let globs = builder.build().unwrap_or_else(|_| GlobSet::empty());
         Self {
-            globs,
-            base: base.clone(),
+            globs: builder.build().unwrap_or_else(|_| GlobSet::empty()),
+            relative: relative.to_owned(),
+            absolute: absolute.to_owned(),
         }
     }
 
@@ -148,7 +153,12 @@ impl Denied {
             return false;
         }
         let relative = super::walk::as_path(relative);
-        self.globs.is_match(self.base.relative().join(relative))
-            || self.globs.is_match(self.base.absolute().join(relative))
+        self.globs.is_match(self.relative.join(relative))
+            || self.globs.is_match(self.absolute.join(relative))
     }
+}
+
+/// The same for a walk over the whole project.
+pub(crate) fn denied_globs(confinement: &Confinement, project: &Path) -> Denied {
+    Denied::at(confinement, Path::new(""), project)
 }

@@ -1,0 +1,93 @@
+//! How a command ended, as facts in the log. Foreground and background commands share this.
+
+use agent_protocol::Payload;
+use agent_protocol::id::ProcessId;
+use agent_protocol::payload::process::{
+    ProcessCompleted, ProcessTerminated, SandboxSummary, TerminatedBy,
+};
+use agent_sandbox::{ExitStatus, Finished, KilledBy};
+use agent_tool_runtime::JournalError;
+use agent_tool_runtime::policy::CollectedOutput;
+
+use super::launch::violation;
+
+/// Exit code and signal, one of them.
+pub(super) fn status(finished: &Finished) -> (Option<i32>, Option<i32>) {
+    match finished.status {
+        ExitStatus::Code(code) => (Some(code), None),
+        ExitStatus::Signal(signal) => (None, Some(signal)),
+    }
+}
+
+/// Why we ended it, in words.
+pub(super) fn reason(killed_by: KilledBy) -> &'static str {
+    match killed_by {
+        KilledBy::Deadline => "its time was over",
+        KilledBy::Cancelled => "it was cancelled",
+        KilledBy::SessionEnd => "the session ended",
+        KilledBy::MemoryLimit => "it used more memory than allowed",
+        KilledBy::DiskLimit => "the disk was nearly full",
+        KilledBy::Outside => "somebody outside ended the sandbox",
+    }
+}
+
+/// Records the refusals and the end.
+pub(super) fn record(
+    emit: &dyn Fn(Payload) -> Result<(), JournalError>,
+    process_id: &ProcessId,
+    finished: &Finished,
+    output: Option<&CollectedOutput>,
+) -> Result<(), JournalError> {
+    for group in finished.violations.iter().filter(|group| !group.expected) {
+        emit(violation(group, process_id).into())?;
+    }
+    let output_ref = output
+        .and_then(|output| output.artifact.as_ref())
+        .map(|artifact| artifact.artifact_id.clone());
+    let output_index_ref = output
+        .and_then(|output| output.index.as_ref())
+        .map(|artifact| artifact.artifact_id.clone());
+    let duration_ms = u64::try_from(finished.duration.as_millis()).unwrap_or(u64::MAX);
+    let (exit_code, signal) = status(finished);
+    let Some(killed_by) = finished.killed_by else {
+        return emit(
+            ProcessCompleted {
+                process_id: process_id.clone(),
+                exit_code,
+                signal,
+                duration_ms,
+                output_ref,
+                output_index_ref,
+                stdout_bytes: finished.stdout_bytes,
+                stderr_bytes: finished.stderr_bytes,
+                cwd_after: None,
+                sandbox: SandboxSummary {
+                    violations: finished.violations.iter().map(|group| group.count).sum(),
+                    quarantined: finished
+                        .quarantined
+                        .iter()
+                        .map(|item| item.path.display().to_string())
+                        .collect(),
+                },
+            }
+            .into(),
+        );
+    };
+    emit(
+        ProcessTerminated {
+            process_id: process_id.clone(),
+            by: match killed_by {
+                KilledBy::Cancelled => TerminatedBy::User,
+                KilledBy::SessionEnd | KilledBy::Outside => TerminatedBy::Shutdown,
+                _ => TerminatedBy::Policy,
+            },
+            // Which signal it was that reached the first process is not told; both were sent.
+            signal: signal.unwrap_or(15),
+            reason: reason(killed_by).to_owned(),
+            output_ref,
+            output_index_ref,
+            duration_ms: Some(duration_ms),
+        }
+        .into(),
+    )
+}

@@ -1,0 +1,217 @@
+//! From a call's reach to a sandbox policy, and from the sandbox's words to the log's.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use agent_protocol::Code;
+use agent_protocol::id::ProcessId;
+use agent_protocol::payload::process::{
+    Detection, ProcessFailureCategory, ProcessLimits, SandboxApplied, SandboxLayer, SandboxStatus,
+    SandboxViolation, ViolationKind,
+};
+use agent_sandbox::{
+    Capabilities, Command, EnforcementReport, LaunchError, Level, Limits, Mode, Network, Policy,
+    Violation, WriteAccess,
+};
+use agent_tool_runtime::Confinement;
+
+use super::scan::ScanLimits;
+
+/// What commands are started with, decided once for the session.
+#[derive(Clone, Debug)]
+pub struct CommandSettings {
+    /// What this machine can enforce.
+    pub capabilities: Capabilities,
+    /// Whether a command may run when it cannot be confined.
+    pub mode: Mode,
+    /// The whole environment of commands; see `agent_sandbox::environment::build`.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The user's home directory, hidden from commands.
+    pub home: Option<PathBuf>,
+    /// More directories and files that must look empty.
+    pub hidden: Vec<PathBuf>,
+    /// Directories bound back read-only over hidden ones.
+    pub readable: Vec<PathBuf>,
+    /// Directories besides the project that commands may write.
+    pub writable: Vec<PathBuf>,
+    /// Ceilings for one command.
+    pub limits: Limits,
+    /// Holds the log.
+    pub session_dir: PathBuf,
+    /// Where the private temporary directory of each command and the images of files are made.
+    pub temporary: PathBuf,
+    /// How changes to project files are looked for.
+    pub scan: ScanLimits,
+    /// A command that prints more is ended.
+    pub max_output_bytes: u64,
+}
+
+/// The policy of one command.
+pub(super) fn policy(
+    settings: &CommandSettings,
+    workspace: &std::path::Path,
+    cwd: &std::path::Path,
+    private: &std::path::Path,
+    command: &str,
+    confinement: &Confinement,
+    hidden: Vec<PathBuf>,
+) -> Policy {
+    let command = Command::Shell(command.as_bytes().to_vec());
+    let mut policy = Policy::new(workspace, &settings.session_dir, private, command);
+    cwd.clone_into(&mut policy.cwd);
+    policy.environment.clone_from(&settings.environment);
+    policy.home.clone_from(&settings.home);
+    policy.hidden = [settings.hidden.clone(), hidden].concat();
+    policy.readable = [settings.readable.clone(), confinement.read_roots.clone()].concat();
+    policy.writable = [settings.writable.clone(), confinement.write_roots.clone()].concat();
+    policy.protected = confinement
+        .deny_write
+        .iter()
+        .filter_map(|glob| plain_prefix(glob))
+        .collect();
+    policy.write_access = if !confinement.project_writable {
+        WriteAccess::ReadOnly
+    } else if confinement.profile.contains("+git") {
+        WriteAccess::WorkspaceWithGit
+    } else {
+        WriteAccess::Workspace
+    };
+    policy.network = if confinement.network {
+        Network::Host
+    } else {
+        Network::Off
+    };
+    policy.limits = settings.limits.clone();
+    policy.mode = if confinement.unconfined {
+        Mode::Off {
+            reason: "this call was allowed to leave the sandbox".to_owned(),
+        }
+    } else {
+        settings.mode.clone()
+    };
+    policy
+}
+
+/// A deny rule as a path the sandbox can bind: `docs/**` is `docs`. Rules with stars elsewhere hold
+/// for the file tools alone; git's own data is protected by the sandbox itself.
+fn plain_prefix(glob: &str) -> Option<PathBuf> {
+    let plain = glob.strip_suffix("/**").unwrap_or(glob);
+    let is_plain = !plain.contains(['*', '?', '[', '{']) && !plain.is_empty();
+    (is_plain && !plain.starts_with(".git")).then(|| PathBuf::from(plain))
+}
+
+/// What was established, as a fact.
+pub(super) fn applied(
+    report: &EnforcementReport,
+    profile: &str,
+    timeout_ms: Option<u64>,
+) -> SandboxApplied {
+    let texts = |paths: &[PathBuf]| {
+        paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect::<Vec<_>>()
+    };
+    let limit = |name: &str| {
+        report
+            .limits
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| *value)
+    };
+    SandboxApplied {
+        profile_id: profile.to_owned(),
+        mechanism: mechanism(report.level).to_owned(),
+        abi: report.landlock_abi,
+        status: match report.level {
+            Level::Full | Level::NoLandlock | Level::Bubblewrap => SandboxStatus::Full,
+            Level::Partial => SandboxStatus::Partial,
+            Level::None => SandboxStatus::Off,
+        },
+        layers: report
+            .layers
+            .iter()
+            .map(|layer| SandboxLayer {
+                name: layer.name().to_owned(),
+                holds: true,
+                detail: None,
+            })
+            .collect(),
+        read_roots: texts(&report.readable),
+        write_roots: texts(&report.writable),
+        hidden: texts(&report.hidden),
+        protected: texts(&report.protected),
+        network: if report.network == Network::Host {
+            "host"
+        } else {
+            "off"
+        }
+        .to_owned(),
+        env_keys: report.environment_names.clone(),
+        process_limits: ProcessLimits {
+            processes: limit("processes"),
+            open_files: limit("open_files"),
+            file_bytes: limit("file_size"),
+            data_bytes: limit("data"),
+            output_bytes: None,
+            timeout_ms,
+        },
+        cwd: report.cwd.display().to_string(),
+        reason: (!report.notes.is_empty()).then(|| report.notes.join("; ")),
+        report_hash: Some(report.hash()),
+    }
+}
+
+/// What holds commands at a level.
+pub(super) fn mechanism(level: Level) -> &'static str {
+    match level {
+        Level::Full => "namespaces+landlock+seccomp",
+        Level::NoLandlock => "namespaces+seccomp",
+        Level::Bubblewrap => "bubblewrap+landlock+seccomp",
+        Level::Partial => "landlock+seccomp",
+        Level::None => "none",
+    }
+}
+
+/// A group of refusals, as a fact.
+pub(super) fn violation(violation: &Violation, process_id: &ProcessId) -> SandboxViolation {
+    SandboxViolation {
+        kind: match violation.kind {
+            agent_sandbox::Kind::Read => ViolationKind::Read,
+            agent_sandbox::Kind::Write => ViolationKind::Write,
+            agent_sandbox::Kind::Network => ViolationKind::Network,
+            agent_sandbox::Kind::Privilege => ViolationKind::Syscall,
+        },
+        target: Some(violation.target.clone()),
+        count: violation.count,
+        detection: match violation.detection {
+            agent_sandbox::Detection::SeccompNotification => Detection::SeccompNotification,
+            agent_sandbox::Detection::BeforeAfterComparison => Detection::BeforeAfterComparison,
+            agent_sandbox::Detection::InferredFromErrnoText => Detection::InferredFromOutput,
+        },
+        process_id: Some(process_id.clone()),
+        permitted_by: Some(violation.permitted_by.name().to_owned()),
+        ..SandboxViolation::default()
+    }
+}
+
+/// How a launch that did not come about is called.
+pub(super) fn failure(error: &LaunchError) -> (Code, ProcessFailureCategory) {
+    match error {
+        LaunchError::Unavailable { .. } | LaunchError::Step { .. } | LaunchError::Policy { .. } => {
+            (Code::SandboxUnavailable, ProcessFailureCategory::Sandbox)
+        }
+        _ => (Code::SpawnFailed, ProcessFailureCategory::Spawn),
+    }
+}
+
+/// An error with its causes.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}

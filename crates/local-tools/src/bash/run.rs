@@ -1,0 +1,486 @@
+//! One command from its launch to its result.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent_protocol::id::ProcessId;
+use agent_protocol::payload::process::{ProcessFailed, ProcessOutput, ProcessStarted, StreamName};
+use agent_protocol::payload::tool::ToolData;
+use agent_protocol::{ActionHappened, Code, Payload, Refs};
+use agent_sandbox::{Confined, Detection, Finished, KilledBy, Level, Running};
+use agent_tool_runtime::policy::CollectedOutput;
+use agent_tool_runtime::{
+    Body, CancelReason, Confinement, ExecutionContext, ExecutionFailure, JournalError,
+    ProgressUpdate, RawResult,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::ending::{self, reason};
+use super::launch::{applied, chain, failure, mechanism, policy};
+use super::output::{Output, Trouble};
+use super::scan::{Changes, Look};
+use super::{BashTool, PreparedCommand};
+use crate::search::denied_globs;
+use crate::support::count;
+
+/// How often a running command is looked after.
+const TICK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 250_000_000,
+};
+/// A background command that fails at once is better reported at once.
+const EARLY: Duration = Duration::from_millis(400);
+/// How much of the first output of a background command is shown.
+const EARLY_BYTES: usize = 8 << 10;
+
+/// One call in progress.
+pub(super) struct Call<'a> {
+    pub(super) tool: &'a BashTool,
+    pub(super) command: &'a PreparedCommand,
+    pub(super) confinement: &'a Confinement,
+    pub(super) timeout: Option<Duration>,
+    pub(super) context: &'a ExecutionContext,
+}
+
+impl Call<'_> {
+    pub(super) fn run(&self) -> Result<RawResult, ExecutionFailure> {
+        let settings = &self.tool.settings;
+        let nothing = |what: &str, error: std::io::Error| {
+            ExecutionFailure::new(
+                Code::IoError,
+                format!("cannot {what}: {error}; nothing was run"),
+            )
+            .having(ActionHappened::No)
+        };
+        let private = tempfile::Builder::new()
+            .prefix("command-")
+            .tempdir_in(&settings.temporary)
+            .map_err(|error| nothing("make a temporary directory", error))?;
+        let before = self
+            .look(true)
+            .map_err(|error| nothing("look at the project", error))?;
+        let root = self.tool.roots.root();
+        let hidden: Vec<PathBuf> = before
+            .iter()
+            .flat_map(|look| &look.denied)
+            .map(|path| root.join(crate::search::walk::as_path(path)))
+            .collect();
+        let policy = policy(
+            settings,
+            root,
+            &self.command.cwd,
+            private.path(),
+            &self.command.command,
+            self.confinement,
+            hidden,
+        );
+        let process_id: ProcessId = self.context.ids().mint();
+        let confined = match agent_sandbox::prepare(&policy, &settings.capabilities) {
+            Ok(confined) => confined,
+            Err(error) => return Err(self.not_started(&process_id, &error)),
+        };
+        let sandbox_ref = self.record_sandbox(&process_id, &confined)?;
+        let copy = if self.command.background {
+            Some(
+                tempfile::tempfile_in(&settings.temporary)
+                    .map_err(|error| nothing("keep the output", error))?,
+            )
+        } else {
+            None
+        };
+        let output = Output::start(self.context, settings.max_output_bytes, copy)?;
+        // From here on something may happen; what is said so far must survive.
+        self.context.sync()?;
+        let environment: Vec<String> = confined
+            .report()
+            .map(|report| report.environment_names.clone())
+            .unwrap_or_default();
+        let running = match confined.start(output.sink()) {
+            Ok(running) => running,
+            Err(error) => {
+                let _ = output.finish();
+                return Err(self.not_started(&process_id, &error));
+            }
+        };
+        self.record_start(&process_id, sandbox_ref, environment, running.pid())?;
+        if self.command.background {
+            return self.leave_running(process_id, running, output, private);
+        }
+        let finished = self.follow(&process_id, &running, &output)?;
+        self.finish(&process_id, &running, &finished, &output, before)
+    }
+
+    /// Looks at the project, unless the command cannot write it and nothing is hidden from it.
+    fn look(&self, keep: bool) -> std::io::Result<Option<Look>> {
+        let denied = denied_globs(self.confinement, self.tool.roots.root());
+        if !self.confinement.project_writable && self.confinement.deny_read.is_empty() {
+            return Ok(None);
+        }
+        let keep = keep && self.confinement.project_writable;
+        let look = self.tool.watch.look(
+            self.tool.roots.root(),
+            self.context.cancel(),
+            keep,
+            &|path| denied.hides(path),
+        )?;
+        Ok(Some(look))
+    }
+
+    fn not_started(
+        &self,
+        process_id: &ProcessId,
+        error: &agent_sandbox::LaunchError,
+    ) -> ExecutionFailure {
+        let (code, category) = failure(error);
+        let message = chain(error);
+        let recorded = self.context.emit_with(
+            Some(process_id),
+            ProcessFailed {
+                process_id: Some(process_id.clone()),
+                category,
+                message: message.clone(),
+            },
+            Refs::default(),
+        );
+        match recorded {
+            Ok(_) => ExecutionFailure::new(code, message).having(ActionHappened::No),
+            Err(error) => ExecutionFailure::from(error).having(ActionHappened::No),
+        }
+    }
+
+    fn record_sandbox(
+        &self,
+        process_id: &ProcessId,
+        confined: &Confined,
+    ) -> Result<String, ExecutionFailure> {
+        let report = confined.report().ok_or_else(|| {
+            ExecutionFailure::new(
+                Code::InternalError,
+                "the sandbox has no report; nothing was run",
+            )
+            .having(ActionHappened::No)
+        })?;
+        let timeout_ms = self
+            .timeout
+            .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        let fact = applied(report, &self.confinement.profile, timeout_ms);
+        let recorded = self
+            .context
+            .emit_with(Some(process_id), fact, Refs::default())?;
+        Ok(recorded.event_id.to_string())
+    }
+
+    fn record_start(
+        &self,
+        process_id: &ProcessId,
+        sandbox_ref: String,
+        env_keys: Vec<String>,
+        pid: u32,
+    ) -> Result<(), JournalError> {
+        let fact = ProcessStarted {
+            process_id: process_id.clone(),
+            command_summary: agent_tool_runtime::escape::visible_line(&self.command.command, 200),
+            argv0: "bash".to_owned(),
+            cwd: self.command.cwd.display().to_string(),
+            sandbox_ref,
+            tty: false,
+            env_keys,
+            network: self.confinement.network,
+            os_pid: Some(pid),
+            background: self.command.background,
+        };
+        self.context
+            .emit_with(Some(process_id), fact, Refs::default())
+            .map(|_| ())
+    }
+
+    /// Waits for the end, reports progress, and passes a cancellation on.
+    fn follow(
+        &self,
+        process_id: &ProcessId,
+        running: &Running,
+        output: &Output,
+    ) -> Result<Finished, ExecutionFailure> {
+        let cancel: OwnedFd = self.context.cancel().descriptor().map_err(|error| {
+            ExecutionFailure::new(
+                Code::IoError,
+                format!("cannot watch for cancellation: {error}"),
+            )
+        })?;
+        let mut asked = false;
+        let mut told = 0;
+        loop {
+            let done = running.done();
+            let mut polled = vec![PollFd::from_borrowed_fd(done, PollFlags::IN)];
+            if !asked {
+                polled.push(PollFd::from_borrowed_fd(cancel.as_fd(), PollFlags::IN));
+            }
+            let _ = poll(&mut polled, Some(&TICK));
+            if !polled[0].revents().is_empty() {
+                return Ok(running.wait(None, None));
+            }
+            if !asked && (polled[1].revents() != PollFlags::empty() || output.is_troubled()) {
+                running.terminate(match self.context.cancel().reason() {
+                    Some(CancelReason::Timeout) => KilledBy::Deadline,
+                    _ => KilledBy::Cancelled,
+                });
+                asked = true;
+            }
+            // A log that refuses progress must not leave a command behind: ask it to end.
+            if let Err(error) = self.tell(process_id, output, &mut told) {
+                running.terminate(KilledBy::Cancelled);
+                running.wait(None, None);
+                return Err(error.into());
+            }
+        }
+    }
+
+    fn tell(
+        &self,
+        process_id: &ProcessId,
+        output: &Output,
+        told: &mut u64,
+    ) -> Result<(), JournalError> {
+        let progress = output.progress();
+        if progress.bytes == *told {
+            return Ok(());
+        }
+        let preview = agent_tool_runtime::escape::visible_line(&progress.last_line, 200);
+        let fact = ProcessOutput {
+            process_id: process_id.clone(),
+            stream: StreamName::Mixed,
+            offset: *told,
+            bytes: progress.bytes - *told,
+            preview: Some(preview),
+        };
+        self.context
+            .emit_with(Some(process_id), fact, Refs::default())?;
+        *told = progress.bytes;
+        self.context.progress(ProgressUpdate {
+            bytes: Some(progress.bytes),
+            lines: Some(progress.lines),
+            percent: None,
+            preview: Some(progress.last_line),
+        })
+    }
+
+    fn finish(
+        &self,
+        process_id: &ProcessId,
+        running: &Running,
+        finished: &Finished,
+        output: &Output,
+        before: Option<Look>,
+    ) -> Result<RawResult, ExecutionFailure> {
+        let trouble = output.take_trouble();
+        let collected = output.finish()?;
+        let emit = |payload: Payload| {
+            self.context
+                .emit_with(Some(process_id), payload, Refs::default())
+                .map(|_| ())
+        };
+        ending::record(&emit, process_id, finished, collected.as_ref())?;
+        let changes = self.changes(before)?;
+        let (exit_code, signal) = ending::status(finished);
+        let data = ToolData {
+            exit_code,
+            signal,
+            process_id: Some(process_id.to_string()),
+            lines: collected.as_ref().map(|output| output.lines),
+            note: note(finished, changes.note),
+            ..ToolData::default()
+        };
+        let mut result = RawResult {
+            code: if exit_code == Some(0) {
+                Code::Ok
+            } else {
+                Code::ExitNonzero
+            },
+            action_happened: ActionHappened::Yes,
+            data,
+            side_effects: changes.effects,
+            artifacts: changes.artifacts,
+            sandbox: Some(held_by(running)),
+            ..RawResult::default()
+        };
+        if exit_code != Some(0) && finished.violations.iter().any(is_certain) {
+            result.code = Code::SandboxViolation;
+        }
+        result.bodies.extend(body(collected));
+        let failed = match (trouble, finished.killed_by) {
+            (Some(Trouble::Limit), _) => Some((
+                Code::OutputLimit,
+                format!(
+                    "the command was ended: it printed more than {}",
+                    count(self.tool.settings.max_output_bytes, "byte")
+                ),
+            )),
+            (Some(Trouble::Write(error)), _) => Some((
+                Code::IoError,
+                format!("the command was ended: {}", chain(&error)),
+            )),
+            (None, Some(KilledBy::Deadline)) => {
+                let limit = self.timeout.map_or(0, |timeout| timeout.as_millis());
+                Some((
+                    Code::Timeout,
+                    format!("the command was ended after {limit} ms"),
+                ))
+            }
+            (None, Some(KilledBy::Cancelled)) => {
+                Some((Code::Cancelled, "the command was cancelled".to_owned()))
+            }
+            (None, Some(other)) => Some((
+                Code::SandboxViolation,
+                format!("the command was ended: {}", reason(other)),
+            )),
+            (None, None) => None,
+        };
+        match failed {
+            None => Ok(result),
+            Some((code, message)) => Err(ExecutionFailure {
+                code,
+                message,
+                action_happened: ActionHappened::Yes,
+                data: result.data,
+                bodies: result.bodies,
+                side_effects: result.side_effects,
+                artifacts: result.artifacts,
+                sandbox: result.sandbox,
+            }),
+        }
+    }
+
+    fn changes(&self, before: Option<Look>) -> Result<Changes, ExecutionFailure> {
+        let Some(before) = before.filter(|_| self.confinement.project_writable) else {
+            return Ok(Changes::default());
+        };
+        // The command is over: what it did is looked at also when its call was cancelled.
+        let denied = denied_globs(self.confinement, self.tool.roots.root());
+        let root = self.tool.roots.root();
+        let after =
+            self.tool
+                .watch
+                .look(root, &agent_tool_runtime::Cancel::new(), false, &|path| {
+                    denied.hides(path)
+                });
+        match after {
+            Ok(after) => Ok(self
+                .tool
+                .watch
+                .compare(root, &before, &after, self.context)?),
+            Err(error) => Ok(Changes {
+                note: Some(format!(
+                    "Changes to project files could not be looked for: {error}."
+                )),
+                ..Changes::default()
+            }),
+        }
+    }
+
+    fn leave_running(
+        &self,
+        process_id: ProcessId,
+        running: Running,
+        output: Output,
+        private: tempfile::TempDir,
+    ) -> Result<RawResult, ExecutionFailure> {
+        let sandbox = held_by(&running);
+        let process = self
+            .tool
+            .processes
+            .adopt(
+                process_id.clone(),
+                running,
+                output,
+                private,
+                self.context.journal(),
+                self.context.scope().clone(),
+            )
+            .map_err(|error| {
+                ExecutionFailure::new(
+                    Code::IoError,
+                    format!("cannot watch the background command: {error}; it was ended"),
+                )
+            })?;
+        let ended = process.wait(EARLY, &|| self.context.cancel().is_raised());
+        let status = if ended.is_some() { "ended" } else { "running" };
+        let mut result = RawResult {
+            data: ToolData {
+                process_id: Some(process_id.to_string()),
+                process_status: Some(status.to_owned()),
+                background: Some(true),
+                exit_code: ended.as_ref().and_then(|ended| ended.exit_code),
+                signal: ended.as_ref().and_then(|ended| ended.signal),
+                note: Some(if ended.is_some() {
+                    "It has already ended.".to_owned()
+                } else {
+                    "It is running. Changes it makes to project files are not followed.".to_owned()
+                }),
+                ..ToolData::default()
+            },
+            sandbox: Some(sandbox),
+            ..RawResult::ok(ActionHappened::Yes)
+        };
+        if let Ok((_, early)) = process.read(None, EARLY_BYTES)
+            && !early.is_empty()
+        {
+            result
+                .bodies
+                .push(Body::text(format!("output of {process_id}"), early));
+        }
+        Ok(result)
+    }
+}
+
+fn body(collected: Option<CollectedOutput>) -> Option<Body> {
+    let output = collected.filter(|output| output.total_bytes > 0)?;
+    Some(Body::Collected {
+        source: "command output".to_owned(),
+        output,
+    })
+}
+
+fn held_by(running: &Running) -> String {
+    let level = running.report().level;
+    match level {
+        Level::None => "none".to_owned(),
+        level => format!("{} {}", mechanism(level), level.name()),
+    }
+}
+
+/// Whether the refusal is known and not guessed from the output.
+fn is_certain(violation: &agent_sandbox::Violation) -> bool {
+    !violation.expected && violation.detection != Detection::InferredFromErrnoText
+}
+
+/// What the sandbox noticed, and what is not known of the changes.
+fn note(finished: &Finished, changes: Option<String>) -> Option<String> {
+    let mut notes: Vec<String> = finished
+        .violations
+        .iter()
+        .filter(|violation| !violation.expected)
+        .take(8)
+        .map(|violation| {
+            let sure = if is_certain(violation) {
+                "The sandbox refused"
+            } else {
+                "The sandbox may have refused"
+            };
+            format!(
+                "{sure}: {} {}; permitted by {}.",
+                violation.kind.name(),
+                violation.target,
+                violation.permitted_by.name()
+            )
+        })
+        .collect();
+    for item in &finished.quarantined {
+        notes.push(format!(
+            "`{}` is protected; what the command put there was taken away.",
+            item.path.display()
+        ));
+    }
+    notes.extend(changes);
+    (!notes.is_empty()).then(|| notes.join(" "))
+}

@@ -1,0 +1,314 @@
+//! `process_output` and `process_kill`: what goes on in the background.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_protocol::payload::permission::ActionClass;
+use agent_protocol::payload::tool::ReadMore;
+use agent_protocol::payload::tool::{Capability, Risk, ToolData};
+use agent_protocol::{ActionHappened, Code};
+use agent_tool_runtime::{
+    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission,
+    PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition,
+    ToolInvocation, ValidationFailure, Visibility, VisibilityContext,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::bash::{Background, Processes};
+use crate::support::{count, flags, parse, prepared, reading_definition};
+
+const DEFAULT_BYTES: usize = 16_000;
+const MAX_BYTES: usize = 27_000;
+/// TERM, then KILL after two seconds, then a moment for the record.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What `process_output` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OutputInput {
+    /// The id that bash gave for a background command.
+    process_id: String,
+    /// The first byte to show; where the last reading ended when not given.
+    #[serde(default)]
+    offset: Option<u64>,
+    /// Bytes to show; 16000 when not given.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 27000))]
+    limit: Option<usize>,
+    /// How long to wait for the command to end, in milliseconds; not at all when not given.
+    #[serde(default)]
+    #[schemars(range(max = 600_000))]
+    wait_ms: Option<u64>,
+}
+
+/// What `process_kill` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct KillInput {
+    /// The id that bash gave for a background command.
+    process_id: String,
+}
+
+struct Wanted {
+    process: Arc<Background>,
+    offset: Option<u64>,
+    limit: usize,
+    wait: Duration,
+}
+
+fn find(processes: &Processes, process_id: &str) -> Result<Arc<Background>, ValidationFailure> {
+    processes.get(process_id).ok_or_else(|| {
+        let known = processes.known();
+        let known = if known.is_empty() {
+            "there are none".to_owned()
+        } else {
+            format!("known: {}", known.join(", "))
+        };
+        let message = format!("there is no background command `{process_id}` ({known})");
+        ValidationFailure::new(Code::RuntimePreconditionFailed, message.clone())
+            .at("/process_id", message)
+    })
+}
+
+fn ready(definition: &ToolDefinition, class: ActionClass, wanted: Wanted) -> Prepared {
+    Prepared {
+        normalised_paths: Vec::new(),
+        semantics: PermissionSemantics {
+            action_class: class,
+            ..PermissionSemantics::default()
+        },
+        plan: Plan::default(),
+        flags: flags(definition),
+        baselines: Vec::new(),
+        preview: None,
+        input: Box::new(wanted),
+    }
+}
+
+fn state_of(process: &Background) -> ToolData {
+    let ended = process.ended();
+    ToolData {
+        process_id: Some(process.process_id().to_string()),
+        process_status: Some(if ended.is_some() { "ended" } else { "running" }.to_owned()),
+        exit_code: ended.as_ref().and_then(|ended| ended.exit_code),
+        signal: ended.as_ref().and_then(|ended| ended.signal),
+        background: Some(true),
+        note: ended
+            .as_ref()
+            .and_then(|ended| ended.output.as_ref())
+            .map(|output| format!("The whole output is artifact {output}.")),
+        ..ToolData::default()
+    }
+}
+
+fn state_words(data: &ToolData) -> String {
+    let id = data.process_id.as_deref().unwrap_or_default();
+    match (data.process_status.as_deref(), data.exit_code, data.signal) {
+        (Some("running"), ..) => format!("{id} is running."),
+        (_, Some(code), _) => format!("{id} ended with exit code {code}."),
+        (_, _, Some(signal)) => format!("{id} was ended by signal {signal}."),
+        _ => format!("{id} ended."),
+    }
+}
+
+/// Shows what a background command printed.
+pub struct ProcessOutputTool {
+    processes: Arc<Processes>,
+    definition: ToolDefinition,
+}
+
+impl ProcessOutputTool {
+    /// For the commands in `processes`.
+    pub fn new(processes: Arc<Processes>) -> Self {
+        let mut definition = reading_definition::<OutputInput>(
+            "process_output",
+            "Shows new output of a background command and whether it still runs. Each call goes on where the last one \
+             ended, unless an offset is given.",
+            "Output bytes as text, the status, and the exit code once there is one.",
+        );
+        definition.capabilities = vec![Capability::Read, Capability::Shell];
+        Self {
+            processes,
+            definition,
+        }
+    }
+}
+
+impl Tool for ProcessOutputTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn validate(
+        &self,
+        input: &Value,
+        _: &RuntimeContext<'_>,
+    ) -> Result<Prepared, ValidationFailure> {
+        let input: OutputInput = parse(input)?;
+        let process = find(&self.processes, &input.process_id)?;
+        let wanted = Wanted {
+            process,
+            offset: input.offset,
+            limit: input.limit.unwrap_or(DEFAULT_BYTES).min(MAX_BYTES),
+            wait: Duration::from_millis(input.wait_ms.unwrap_or(0)),
+        };
+        Ok(ready(&self.definition, ActionClass::Observe, wanted))
+    }
+
+    fn execute(
+        &self,
+        invocation: ToolInvocation,
+        context: &ExecutionContext,
+    ) -> Result<RawResult, ExecutionFailure> {
+        let wanted = prepared::<Wanted>(invocation)?;
+        let process = &wanted.process;
+        if !wanted.wait.is_zero() {
+            process.wait(wanted.wait, &|| context.cancel().is_raised());
+        }
+        let (from, bytes) = process.read(wanted.offset, wanted.limit).map_err(|error| {
+            ExecutionFailure::new(Code::IoError, format!("cannot read the output: {error}"))
+                .having(ActionHappened::No)
+        })?;
+        let next = from + bytes.len() as u64;
+        let left = process.total().saturating_sub(next);
+        let mut result = RawResult {
+            data: ToolData {
+                offset: Some(from),
+                returned: Some(bytes.len() as u64),
+                ..state_of(process)
+            },
+            ..RawResult::ok(ActionHappened::No)
+        };
+        if left > 0 {
+            result.omission = Some(Omission {
+                bytes: left,
+                read_more: Some(ReadMore {
+                    tool: "process_output".to_owned(),
+                    input_hint: json!({"process_id": process.process_id().as_str(), "offset": next}),
+                }),
+            });
+        }
+        if !bytes.is_empty() {
+            result.bodies.push(Body::text(
+                format!("output of {}", process.process_id()),
+                bytes,
+            ));
+        }
+        Ok(result)
+    }
+
+    fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
+        let data = &raw.data;
+        let shown = count(data.returned.unwrap_or(0), "byte");
+        Normalized {
+            title: "process_output".to_owned(),
+            summary: format!(
+                "{} {shown} from offset {}.",
+                state_words(data),
+                data.offset.unwrap_or(0)
+            ),
+            detail: data.note.clone().unwrap_or_default(),
+            user_text: None,
+        }
+    }
+}
+
+/// Ends a background command.
+pub struct ProcessKillTool {
+    processes: Arc<Processes>,
+    definition: ToolDefinition,
+}
+
+impl ProcessKillTool {
+    /// For the commands in `processes`.
+    pub fn new(processes: Arc<Processes>) -> Self {
+        let mut definition = reading_definition::<KillInput>(
+            "process_kill",
+            "Ends a background command and everything it started.",
+            "How it ended, and its last output.",
+        );
+        definition.capabilities = vec![Capability::Shell];
+        definition.risk = vec![Risk::Execute];
+        definition.is_read_only = false;
+        Self {
+            processes,
+            definition,
+        }
+    }
+}
+
+impl Tool for ProcessKillTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    /// It ends only what this session started, so no mode hides it.
+    fn visibility(&self, _: &VisibilityContext) -> Visibility {
+        Visibility::Visible
+    }
+
+    fn validate(
+        &self,
+        input: &Value,
+        _: &RuntimeContext<'_>,
+    ) -> Result<Prepared, ValidationFailure> {
+        let input: KillInput = parse(input)?;
+        let process = find(&self.processes, &input.process_id)?;
+        if process.ended().is_some() {
+            let message = state_words(&state_of(&process));
+            return Err(
+                ValidationFailure::new(Code::NoChange, message.clone()).at("/process_id", message)
+            );
+        }
+        let wanted = Wanted {
+            process,
+            offset: None,
+            limit: DEFAULT_BYTES,
+            wait: KILL_PATIENCE,
+        };
+        Ok(ready(&self.definition, ActionClass::Observe, wanted))
+    }
+
+    fn execute(
+        &self,
+        invocation: ToolInvocation,
+        _: &ExecutionContext,
+    ) -> Result<RawResult, ExecutionFailure> {
+        let wanted = prepared::<Wanted>(invocation)?;
+        let process = &wanted.process;
+        process.kill();
+        if process.wait(wanted.wait, &|| false).is_none() {
+            return Err(ExecutionFailure::new(
+                Code::Timeout,
+                format!(
+                    "{} was asked to end but is still there",
+                    process.process_id()
+                ),
+            ));
+        }
+        let mut result = RawResult {
+            data: state_of(process),
+            ..RawResult::ok(ActionHappened::Yes)
+        };
+        if let Ok((_, last)) = process.read(None, wanted.limit)
+            && !last.is_empty()
+        {
+            result.bodies.push(Body::text(
+                format!("output of {}", process.process_id()),
+                last,
+            ));
+        }
+        Ok(result)
+    }
+
+    fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
+        Normalized {
+            title: "process_kill".to_owned(),
+            summary: state_words(&raw.data),
+            detail: raw.data.note.clone().unwrap_or_default(),
+            user_text: None,
+        }
+    }
+}
