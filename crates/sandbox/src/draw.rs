@@ -108,7 +108,6 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         &found.paths,
     );
 
-    let (hidden_directories, hidden_files) = hidden(policy, &workspace, uid);
     let mut readable = readable(policy, &workspace);
     match (&git_link, policy.write_access) {
         (Some(link), WriteAccess::WorkspaceWithGit) if link.points_back => {
@@ -117,6 +116,13 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         (Some(link), _) => readable.push((link.common.clone(), link.common.clone())),
         (None, _) => {}
     }
+    let put_back: Vec<PathBuf> = readable
+        .iter()
+        .map(|(_, target)| target.clone())
+        .chain([workspace.clone()])
+        .chain(writable.iter().cloned())
+        .collect();
+    let hidden = hidden(policy, &workspace, &put_back, uid);
     let namespaces = matches!(level, Level::Full | Level::NoLandlock | Level::Bubblewrap);
     let network_namespace = namespaces && policy.network == Network::Off;
     let writable_roots: Vec<PathBuf> = (policy.write_access != WriteAccess::ReadOnly)
@@ -136,7 +142,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
             readable: if namespaces {
                 vec!["/".into()]
             } else {
-                readable_without_mounts(&hidden_directories, &readable, &workspace)
+                readable_without_mounts(&hidden.directories, &readable, &workspace)
             },
             writable: writable_roots
                 .iter()
@@ -177,8 +183,9 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         bubblewrap: capabilities.bubblewrap.clone().unwrap_or_default(),
         mounts: if namespaces {
             MountPlan {
-                hidden_directories,
-                hidden_files,
+                hidden_directories: hidden.directories,
+                hidden_inside: hidden.inside,
+                hidden_files: hidden.files,
                 readable,
                 private_tmp,
                 workspace: workspace.clone(),
@@ -210,6 +217,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
             .mounts
             .hidden_directories
             .iter()
+            .chain(&plan.mounts.hidden_inside)
             .chain(&plan.mounts.hidden_files)
             .cloned()
             .collect(),
@@ -354,8 +362,15 @@ fn carve(
     }
 }
 
-/// Directories and files that have to look empty, resolved, without those below others.
-fn hidden(policy: &Policy, workspace: &Path, uid: u32) -> (Vec<PathBuf>, Vec<PathBuf>) {
+/// What has to look empty, resolved, without what lies below others.
+struct Hidden {
+    directories: Vec<PathBuf>,
+    /// Inside something that is put back.
+    inside: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+fn hidden(policy: &Policy, workspace: &Path, put_back: &[PathBuf], uid: u32) -> Hidden {
     let always = ALWAYS_HIDDEN
         .iter()
         .map(PathBuf::from)
@@ -378,19 +393,43 @@ fn hidden(policy: &Policy, workspace: &Path, uid: u32) -> (Vec<PathBuf>, Vec<Pat
     if uid == 0 {
         wanted.extend(secrets::of_root().iter().cloned());
     }
-    let covered = |path: &Path| {
-        let above = path
-            .ancestors()
+    // The nearest of the directories above decides whether a path is still to be seen.
+    let shown_by = |path: &Path| {
+        path.ancestors()
             .skip(1)
-            .any(|parent| wanted.contains(parent));
-        // Something above is hidden, but the workspace in between is not.
-        above && !(path.starts_with(workspace) && path != workspace)
+            .find(|above| put_back.iter().any(|back| back == above))
+            .map(Path::to_owned)
     };
-    wanted
-        .iter()
-        .filter(|path| !covered(path) && *path != workspace)
-        .cloned()
-        .partition(|path| path.is_dir())
+    let hidden_by = |path: &Path| {
+        path.ancestors()
+            .skip(1)
+            .find(|above| wanted.contains(*above))
+            .map(Path::to_owned)
+    };
+    let mut hidden = Hidden {
+        directories: Vec::new(),
+        inside: Vec::new(),
+        files: Vec::new(),
+    };
+    for path in &wanted {
+        let (shown, covered) = (shown_by(path), hidden_by(path));
+        let visible = match (&shown, &covered) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(shown), Some(covered)) => {
+                shown.components().count() >= covered.components().count()
+            }
+        };
+        if !visible || path == workspace {
+            continue;
+        }
+        match (path.is_dir(), shown) {
+            (true, Some(_)) => hidden.inside.push(path.clone()),
+            (true, None) => hidden.directories.push(path.clone()),
+            (false, _) => hidden.files.push(path.clone()),
+        }
+    }
+    hidden
 }
 
 /// Existing directories to put back, under the name by which programs look for them.

@@ -160,8 +160,10 @@ fn launch(
         .stderr(Stdio::from(OwnedFd::from(their_stderr)))
         .spawn()
         .map_err(helper)?;
-    match handshake(plan, &control) {
+    let mut pidfd = None;
+    match handshake(plan, &control, &mut pidfd) {
         Ok(met) => {
+            let pidfd = pidfd.ok_or(LaunchError::HelperGone)?;
             let mut report = report;
             report.layers = met.layers;
             if !met.processes_limited && report.level != Level::None {
@@ -180,7 +182,7 @@ fn launch(
                     report,
                     pid: met.pid,
                     launcher,
-                    pidfd: met.pidfd,
+                    pidfd,
                     control,
                     listener: met.listener,
                     watch,
@@ -192,7 +194,7 @@ fn launch(
         }
         Err(error) => {
             drop(control);
-            end_launcher(&mut launcher);
+            end(&mut launcher, pidfd.as_ref());
             Err(error)
         }
     }
@@ -201,13 +203,17 @@ fn launch(
 /// What the helper told before it was ready.
 struct Met {
     pid: u32,
-    pidfd: OwnedFd,
     listener: Option<Listener>,
     layers: Vec<Layer>,
     processes_limited: bool,
 }
 
-fn handshake(plan: &Plan, control: &OwnedFd) -> Result<Met, LaunchError> {
+/// Leaves the descriptor of the first process in `first`, also when a later step fails.
+fn handshake(
+    plan: &Plan,
+    control: &OwnedFd,
+    first: &mut Option<OwnedFd>,
+) -> Result<Met, LaunchError> {
     let send = |plan: &Plan| {
         plan.encode()
             .send(control, &[])
@@ -224,11 +230,8 @@ fn handshake(plan: &Plan, control: &OwnedFd) -> Result<Met, LaunchError> {
     }
     let mut listener = None;
     let mut born = hear(control, &mut listener, message::BORN)?;
-    let mut pid = born.number().unwrap_or(0) as u32;
-    let pidfd = born.fds.pop().ok_or(LaunchError::HelperGone)?;
-    if plan.containment == Containment::Bubblewrap {
-        pid = pid_of(&pidfd).unwrap_or(0);
-    }
+    let pidfd = first.insert(born.fds.pop().ok_or(LaunchError::HelperGone)?);
+    let pid = pid_of(pidfd).unwrap_or(0);
     if let Some(seccomp) = plan.seccomp {
         let mut filtered = hear(control, &mut listener, message::LISTENER)?;
         listener = filtered
@@ -251,7 +254,6 @@ fn handshake(plan: &Plan, control: &OwnedFd) -> Result<Met, LaunchError> {
     }
     Ok(Met {
         pid,
-        pidfd,
         listener,
         layers,
         processes_limited,
@@ -316,12 +318,15 @@ fn hear(
 /// Ends a sandbox in which nothing was run.
 fn abandon(mut parts: Parts) {
     drop(parts.control);
-    let _ = pidfd_send_signal(&parts.pidfd, Signal::KILL);
-    end_launcher(&mut parts.launcher);
-    let _ = waitid(WaitId::PidFd(parts.pidfd.as_fd()), WaitIdOptions::EXITED);
+    end(&mut parts.launcher, Some(&parts.pidfd));
 }
 
-fn end_launcher(launcher: &mut Child) {
+/// Kills and reaps. The first process is our child too, unless bubblewrap is in between.
+fn end(launcher: &mut Child, first: Option<&OwnedFd>) {
+    if let Some(first) = first {
+        let _ = pidfd_send_signal(first, Signal::KILL);
+        let _ = waitid(WaitId::PidFd(first.as_fd()), WaitIdOptions::EXITED);
+    }
     let _ = launcher.kill();
     let _ = launcher.wait();
 }

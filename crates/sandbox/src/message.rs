@@ -2,7 +2,7 @@
 
 /// Agent to helper: the plan.
 pub(crate) const PLAN: u8 = 1;
-/// Helper to agent: the first process exists; its pid, and a descriptor of it.
+/// Helper to agent: the first process exists; a descriptor of it.
 pub(crate) const BORN: u8 = 2;
 /// Helper to agent: the system call filter is on; with a descriptor that hears of refusals
 /// unless an outer sandbox already listens.

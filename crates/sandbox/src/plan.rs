@@ -41,7 +41,10 @@ pub(crate) struct Plan {
 /// Absolute paths, in the order in which they are mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct MountPlan {
+    /// Covered before anything is put back.
     pub(crate) hidden_directories: Vec<PathBuf>,
+    /// Inside what is put back, so covered after it.
+    pub(crate) hidden_inside: Vec<PathBuf>,
     pub(crate) hidden_files: Vec<PathBuf>,
     /// What is put back read-only, and where.
     pub(crate) readable: Vec<(PathBuf, PathBuf)>,
@@ -91,6 +94,7 @@ impl Plan {
         out.path(&self.bubblewrap);
         let mounts = &self.mounts;
         out.paths(&mounts.hidden_directories)
+            .paths(&mounts.hidden_inside)
             .paths(&mounts.hidden_files);
         out.list(&mounts.readable, |out, (source, target)| {
             out.path(source).path(target);
@@ -140,6 +144,7 @@ impl Plan {
             bubblewrap: frame.path()?,
             mounts: MountPlan {
                 hidden_directories: frame.paths()?,
+                hidden_inside: frame.paths()?,
                 hidden_files: frame.paths()?,
                 readable: frame.list(|frame| Ok((frame.path()?, frame.path()?)))?,
                 private_tmp: frame.path()?,

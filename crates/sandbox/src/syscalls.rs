@@ -43,6 +43,8 @@ pub(crate) const REFUSED: &[(c_long, &str, Answer)] = &[
     (libc::SYS_setns, "setns", Refuse),
     // Its flags are in memory, where a filter cannot look; C libraries fall back to clone.
     (libc::SYS_clone3, "clone3", SilentlyMissing),
+    // Its mode is in memory too; the few programs that know the call also know `openat`.
+    (libc::SYS_openat2, "openat2", SilentlyMissing),
     // Ways round the filter.
     (libc::SYS_io_uring_setup, "io_uring_setup", RefuseAsMissing),
     (libc::SYS_io_uring_enter, "io_uring_enter", RefuseAsMissing),
@@ -91,6 +93,34 @@ pub(crate) const REFUSED: &[(c_long, &str, Answer)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_uselib, "uselib", Refuse),
 ];
+
+/// Calls that open a file: where their flags are, and the mode that counts when they create.
+pub(crate) const OPENING: &[(c_long, u32, u32)] = &[
+    (libc::SYS_openat, 2, 3),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+];
+
+/// `O_CREAT`, and the bit of `O_TMPFILE` that is its own.
+pub(crate) const CREATING: u32 = (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u32;
+
+/// Calls that give a file its mode, and which argument that is.
+pub(crate) const FILE_MODES: &[(c_long, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+
+pub(crate) const RUNS_AS_OWNER: u32 = libc::S_ISUID | libc::S_ISGID;
+
+const FCHMODAT2: c_long = 452;
 
 /// Newer than the constants of the C library; the same number on every architecture.
 const OPEN_TREE_ATTR: c_long = 467;

@@ -13,7 +13,9 @@ use crate::protected;
 use crate::violation::{Detection, Kind, Permit, Quarantined, Violation};
 
 /// Below `.git`, where git follows what it finds; watched when git's data is writable.
-const GIT_FOLLOWS: [&str; 6] = [
+const GIT_FOLLOWS: [&str; 8] = [
+    "modules",
+    "worktrees",
     "hooks",
     "config",
     "commondir",
@@ -68,16 +70,11 @@ impl Watch {
             paths.extend(GIT_FOLLOWS.iter().map(|name| git.join(name)));
             for (holder, names) in [("modules", &GIT_FOLLOWS[..]), ("worktrees", &[][..])] {
                 let holder = git.join(holder);
-                for entry in std::fs::read_dir(self.workspace.join(&holder))
-                    .into_iter()
-                    .flatten()
-                    .flatten()
-                {
+                let entries = std::fs::read_dir(self.workspace.join(&holder));
+                for entry in entries.into_iter().flatten().flatten() {
                     let one = holder.join(entry.file_name());
                     paths.extend(names.iter().map(|name| one.join(name)));
-                    if names.is_empty() {
-                        paths.push(one);
-                    }
+                    paths.push(one);
                 }
             }
         }
@@ -130,6 +127,9 @@ impl Watch {
         };
         for (path, state) in &after {
             match self.before.get(path) {
+                None if quarantined
+                    .iter()
+                    .any(|done: &Quarantined| path.starts_with(&done.path)) => {}
                 None => {
                     report(path, "was created");
                     quarantined.push(self.move_away(path));

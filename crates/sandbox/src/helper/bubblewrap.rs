@@ -53,7 +53,6 @@ fn arguments(plan: &Plan, itself: &Path) -> Vec<OsString> {
         text("/"),
         text("/"),
     ]);
-    let inside = |path: &Path| path.starts_with(&mounts.workspace) && path != mounts.workspace;
     add(&[text("--bind"), mounts.private_tmp.as_ref(), text("/tmp")]);
     add(&[
         text("--bind"),
@@ -66,7 +65,7 @@ fn arguments(plan: &Plan, itself: &Path) -> Vec<OsString> {
         .hidden_directories
         .iter()
         .map(|path| &**path)
-        .filter(|path| !inside(path) && !covered(path))
+        .filter(|path| !covered(path))
         .collect();
     for path in &outside {
         add(&[text("--tmpfs"), path.as_ref()]);
@@ -92,7 +91,7 @@ fn arguments(plan: &Plan, itself: &Path) -> Vec<OsString> {
     for path in &mounts.protected {
         add(&[text("--ro-bind"), path.as_ref(), path.as_ref()]);
     }
-    for path in mounts.hidden_directories.iter().filter(|path| inside(path)) {
+    for path in &mounts.hidden_inside {
         add(&[
             text("--tmpfs"),
             path.as_ref(),

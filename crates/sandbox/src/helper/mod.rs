@@ -109,13 +109,16 @@ fn contain(plan: &Plan, control: &OwnedFd) -> Result<(), Failure> {
     match plan.containment {
         Containment::Namespaces => namespaces::enter(plan, control),
         Containment::Bubblewrap => bubblewrap::become_bubblewrap(plan, control),
-        Containment::InsideBubblewrap | Containment::Subreaper => {
-            let own = pidfd_open(getpid(), PidfdFlags::empty()).at("open a pid descriptor", "")?;
-            let mut born = Writer::with_tag(message::BORN);
-            born.number(getpid().as_raw_nonzero().get() as u64);
-            born.send(control, &[own.as_fd()]).at("report", "the agent")
-        }
+        Containment::InsideBubblewrap | Containment::Subreaper => announce(control),
     }
+}
+
+/// Hands the agent a descriptor of this process, which everything dies with.
+fn announce(control: &OwnedFd) -> Result<(), Failure> {
+    let own = pidfd_open(getpid(), PidfdFlags::empty()).at("open a pid descriptor", "")?;
+    Writer::with_tag(message::BORN)
+        .send(control, &[own.as_fd()])
+        .at("report", "the agent")
 }
 
 fn tell(failure: &Failure, control: &OwnedFd) {

@@ -64,17 +64,13 @@ pub(super) fn arrange(plan: &MountPlan, network_namespace: bool) -> Result<(), F
 
     set_attributes(CWD, "/", READ_ONLY | NO_SET_USER_ID).at("make read-only", "/")?;
 
-    let (inside, outside): (Vec<&PathBuf>, Vec<&PathBuf>) = plan
-        .hidden_directories
-        .iter()
-        .partition(|path| path.starts_with(&plan.workspace) && **path != plan.workspace);
     let mut covers = Vec::new();
     let [temporary, variable_temporary] = temporary;
     attach(&temporary, Path::new("/tmp"))?;
     if std::fs::symlink_metadata("/var/tmp").is_ok_and(|data| data.is_dir()) {
         attach(&variable_temporary, Path::new("/var/tmp"))?;
     }
-    for path in outside {
+    for path in &plan.hidden_directories {
         covers.extend(cover(path)?);
     }
     devices_of_its_own(&devices)?;
@@ -96,7 +92,7 @@ pub(super) fn arrange(plan: &MountPlan, network_namespace: bool) -> Result<(), F
     for path in &plan.protected {
         bind_onto_itself(path, READ_ONLY)?;
     }
-    for path in inside {
+    for path in &plan.hidden_inside {
         covers.extend(cover(path)?);
     }
     for path in &plan.hidden_files {

@@ -2,15 +2,13 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use rustix::process::{Gid, Pid, PidfdFlags, Uid, getgid, getuid, pidfd_open};
+use rustix::process::{Gid, Uid, getgid, getuid};
 
 use super::{Context, Failure};
-use crate::message;
 use crate::plan::Plan;
 use crate::report::Layer;
-use crate::wire::Writer;
 
 const KINDS: [(&str, Layer, libc::c_int); 7] = [
     ("user", Layer::UserNamespace, libc::CLONE_NEWUSER),
@@ -59,7 +57,7 @@ pub(super) fn become_user(uid: u32, gid: u32) -> Result<(), Failure> {
 }
 
 /// Splits off the first process of the new namespaces and returns in it alone; this process
-/// tells the agent and ends. The agent becomes the parent, so nothing else has to stay.
+/// ends. The agent becomes the parent, so nothing else has to stay.
 pub(super) fn enter(plan: &Plan, control: &OwnedFd) -> Result<(), Failure> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     let mut flags = libc::CLONE_PARENT | libc::SIGCHLD;
@@ -73,18 +71,8 @@ pub(super) fn enter(plan: &Plan, control: &OwnedFd) -> Result<(), Failure> {
     // thread, so no lock can be held by a thread that the child does not have.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     match pid {
-        0 => {}
-        1.. => {
-            let told = Pid::from_raw(pid as i32)
-                .ok_or(io::Error::from(io::ErrorKind::Other))
-                .and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?))
-                .and_then(|pidfd| {
-                    Writer::with_tag(message::BORN)
-                        .number(pid as u64)
-                        .send(control, &[pidfd.as_fd()])
-                });
-            std::process::exit(i32::from(told.is_err()));
-        }
+        0 => super::announce(control)?,
+        1.. => std::process::exit(0),
         _ => return Err(io::Error::last_os_error()).at("enter namespaces", ""),
     }
     // The same numbers inside as outside: files keep their owners.

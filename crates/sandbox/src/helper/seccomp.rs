@@ -9,7 +9,9 @@ use libc::{
 
 use super::{Context, Failure};
 use crate::plan::SeccompPlan;
-use crate::syscalls::{Answer, NAMESPACE_FLAGS, REFUSED, REFUSED_IOCTLS};
+use crate::syscalls::{
+    Answer, CREATING, FILE_MODES, NAMESPACE_FLAGS, OPENING, REFUSED, REFUSED_IOCTLS, RUNS_AS_OWNER,
+};
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xC000_003E;
@@ -86,6 +88,18 @@ fn program(plan: SeccompPlan, refuse: u32) -> Vec<libc::sock_filter> {
     code.when(BPF_JGE, X32, |code| {
         code.answer(libc::SECCOMP_RET_KILL_PROCESS)
     });
+    // First, because these are the only frequent calls whose arguments matter: the kernel
+    // remembers the answer for calls that are allowed whatever their arguments.
+    for (number, flags, mode) in OPENING {
+        code.when(BPF_JEQ, *number as u32, |code| {
+            code.load(argument(*flags));
+            code.when(BPF_JSET, CREATING, |code| {
+                code.load(argument(*mode));
+                code.when(BPF_JSET, RUNS_AS_OWNER, |code| code.answer(refuse));
+            });
+            code.answer(libc::SECCOMP_RET_ALLOW);
+        });
+    }
     for (number, _, answer) in REFUSED {
         let answer = if *answer == Answer::SilentlyMissing {
             missing
@@ -141,6 +155,14 @@ fn program(plan: SeccompPlan, refuse: u32) -> Vec<libc::sock_filter> {
         });
         code.answer(libc::SECCOMP_RET_ALLOW);
     });
+    // A file that runs as its owner would outlast the sandbox; for root, that owner is root.
+    for (number, mode) in FILE_MODES {
+        code.when(BPF_JEQ, *number as u32, |code| {
+            code.load(argument(*mode));
+            code.when(BPF_JSET, RUNS_AS_OWNER, |code| code.answer(refuse));
+            code.answer(libc::SECCOMP_RET_ALLOW);
+        });
+    }
     code.answer(libc::SECCOMP_RET_ALLOW);
     code.0
 }
