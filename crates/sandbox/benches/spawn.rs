@@ -1,2 +1,258 @@
-//! What confinement costs, measured against a direct spawn in the same run.
-fn main() {}
+//! What confinement costs, measured against a direct spawn in the same run: the alternatives
+//! take turns, and minimum and median are printed. `cargo bench -p agent-sandbox`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a measurement that cannot set itself up should stop, and prints its table"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use agent_sandbox::{
+    Capabilities, Command, ExitStatus, Feature, Policy, environment, probe, spawn,
+};
+
+fn main() {
+    // `cargo test --benches` only wants to know that this runs.
+    let short = !std::env::args().any(|argument| argument == "--bench");
+    let place = Place::new();
+    let capabilities = probe(place.folder.path());
+    println!("level here: {}", capabilities.level().name());
+    launches(&place, &capabilities, if short { 3 } else { 400 });
+    builds(&place, &capabilities, if short { 1 } else { 9 });
+    residue(&place, &capabilities, if short { 10 } else { 1000 });
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "home/work/.git/hooks",
+            "home/work/vendor/lib/.git",
+            "home/work/.vscode",
+            "session",
+            "tmp",
+        ] {
+            std::fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn policy(&self, command: Command) -> Policy {
+        let mut policy = Policy::new(
+            &self.at("home/work"),
+            &self.at("session"),
+            &self.at("tmp"),
+            command,
+        );
+        policy.environment = environment::build(&[], &[], &[]);
+        policy.home = Some(self.at("home"));
+        policy
+    }
+
+    fn run(&self, policy: &Policy, capabilities: &Capabilities) {
+        let running = spawn(policy, capabilities, Box::new(|_, _| {})).unwrap();
+        assert_eq!(running.wait(None, None).status, ExitStatus::Code(0));
+    }
+}
+
+/// Lets the alternatives take turns and prints what each took.
+fn compare(rounds: usize, alternatives: &mut [(&str, &mut dyn FnMut())]) -> Vec<Duration> {
+    let mut times = vec![Vec::with_capacity(rounds); alternatives.len()];
+    for (_, run) in alternatives.iter_mut() {
+        run();
+    }
+    for _ in 0..rounds {
+        for (times, (_, run)) in times.iter_mut().zip(alternatives.iter_mut()) {
+            let begun = Instant::now();
+            run();
+            times.push(begun.elapsed());
+        }
+    }
+    let mut least = Vec::new();
+    for (times, (name, _)) in times.iter_mut().zip(alternatives.iter()) {
+        times.sort();
+        let (minimum, median) = (times[0], times[times.len() / 2]);
+        let base = *least.first().unwrap_or(&minimum);
+        let ratio = minimum.as_secs_f64() / base.as_secs_f64();
+        println!("  {name:<34} min {minimum:>10.3?}  median {median:>10.3?}  {ratio:.2}x");
+        least.push(minimum);
+    }
+    least
+}
+
+fn launches(place: &Place, capabilities: &Capabilities, rounds: usize) {
+    println!("launch of /bin/true, {rounds} rounds");
+    let command = Command::Program {
+        program: "/bin/true".into(),
+        arguments: Vec::new(),
+    };
+    let policy = place.policy(command.clone());
+    let mut off = policy.clone();
+    off.mode = agent_sandbox::Mode::Off {
+        reason: "measurement".into(),
+    };
+    let without_landlock = capabilities.clone().without(Feature::Landlock);
+    let mut host = policy.clone();
+    host.network = agent_sandbox::Network::Host;
+    let bubblewrap = Path::new("/usr/bin/bwrap").exists();
+    let mut direct = || {
+        let status = std::process::Command::new("/bin/true")
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        assert!(status.status.success());
+    };
+    let mut full = || place.run(&policy, capabilities);
+    let mut helper = || place.run(&off, capabilities);
+    let mut less = || place.run(&policy, &without_landlock);
+    let mut shared = || place.run(&host, capabilities);
+    let mut wrapped = || bwrap(place);
+    let mut alternatives: Vec<(&str, &mut dyn FnMut())> = vec![
+        ("direct", &mut direct),
+        ("full profile", &mut full),
+        ("full profile, host network", &mut shared),
+        ("full profile without Landlock", &mut less),
+        ("helper and supervisor only", &mut helper),
+    ];
+    if bubblewrap {
+        alternatives.push(("bubblewrap, comparable mounts", &mut wrapped));
+    }
+    compare(rounds, &mut alternatives);
+    if !bubblewrap {
+        println!("  bubblewrap: absent");
+    }
+}
+
+/// The mounts of the full profile, without Landlock and seccomp.
+fn bwrap(place: &Place) {
+    let work = place.at("home/work");
+    let status = std::process::Command::new("/usr/bin/bwrap")
+        .env_clear()
+        .args([
+            "--unshare-all",
+            "--die-with-parent",
+            "--new-session",
+            "--cap-drop",
+            "ALL",
+            "--ro-bind",
+            "/",
+            "/",
+        ])
+        .args([
+            "--tmpfs", "/home", "--tmpfs", "/root", "--tmpfs", "/run", "--dev", "/dev", "--proc",
+            "/proc",
+        ])
+        .arg("--bind")
+        .args([&place.at("tmp"), Path::new("/tmp")])
+        .arg("--bind")
+        .args([&work, &work])
+        .arg("--ro-bind")
+        .args([work.join(".git"), work.join(".git")])
+        .arg("--ro-bind")
+        .args([work.join(".vscode"), work.join(".vscode")])
+        .arg("--ro-bind")
+        .args([work.join("vendor/lib/.git"), work.join("vendor/lib/.git")])
+        .args(["--", "/bin/true"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(
+        status.status.success(),
+        "{}",
+        String::from_utf8_lossy(&status.stderr)
+    );
+}
+
+/// A small project of C files, because a compiler's system calls are what a build is made of.
+fn builds(place: &Place, capabilities: &Capabilities, rounds: usize) {
+    println!("make of 12 small C files, {rounds} rounds");
+    let work = place.at("home/work");
+    let mut objects = String::new();
+    for number in 0..12 {
+        let text = format!(
+            "#include <stdio.h>\n#include <stdlib.h>\nint f{number}(int x) {{ printf(\"%d\", x); return x + {number}; }}\n"
+        );
+        std::fs::write(work.join(format!("f{number}.c")), text).unwrap();
+        objects.push_str(&format!(" f{number}.o"));
+    }
+    std::fs::write(
+        work.join("Makefile"),
+        format!("all:{objects}\n%.o: %.c\n\tcc -O1 -c $< -o $@\n"),
+    )
+    .unwrap();
+    let script = "rm -f *.o; make -s";
+    let policy = place.policy(Command::Shell(script.into()));
+    let mut outside = || {
+        let output = std::process::Command::new("bash")
+            .args(["-c", script])
+            .current_dir(&work)
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+    };
+    let mut inside = || place.run(&policy, capabilities);
+    let least = compare(
+        rounds,
+        &mut [("outside", &mut outside), ("inside", &mut inside)],
+    );
+    let more = least[1].as_secs_f64() / least[0].as_secs_f64() * 100.0 - 100.0;
+    println!("  inside costs {more:+.1} % at the minimum");
+}
+
+/// Runs many commands and counts what is left.
+fn residue(place: &Place, capabilities: &Capabilities, count: usize) {
+    let count_of = |path: &str| std::fs::read_dir(path).map(Iterator::count).unwrap_or(0);
+    let children = || {
+        std::fs::read_to_string(format!("/proc/self/task/{}/children", std::process::id()))
+            .unwrap_or_default()
+    };
+    let mounts = || {
+        std::fs::read_to_string("/proc/self/mounts")
+            .unwrap()
+            .lines()
+            .count()
+    };
+    let entries = || count_of("/proc/self/fd") + count_of("/proc/self/task");
+    let folders = || count_of(place.folder.path().parent().unwrap().to_str().unwrap());
+    let policy = place.policy(Command::Shell(
+        b"sleep 99 & (setsid sleep 99 &); mktemp > /dev/null; rm -rf /tmp/*".to_vec(),
+    ));
+    place.run(&policy, capabilities);
+    let before = (children(), mounts(), entries(), folders());
+    let begun = Instant::now();
+    for _ in 0..count {
+        place.run(&policy, capabilities);
+    }
+    let after = (children(), mounts(), entries(), folders());
+    println!(
+        "{count} commands that leave two processes and a file each: {:.1?}",
+        begun.elapsed()
+    );
+    println!(
+        "  children {:?} -> {:?}, mounts {} -> {}",
+        before.0, after.0, before.1, after.1
+    );
+    println!(
+        "  descriptors and threads {} -> {}, temporary folders {} -> {}",
+        before.2, after.2, before.3, after.3
+    );
+    assert_eq!(
+        (&before.0, before.1, before.2),
+        (&after.0, after.1, after.2)
+    );
+}

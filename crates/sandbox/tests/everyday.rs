@@ -1,0 +1,361 @@
+//! Ordinary work that has to go on inside as if nothing were there.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot set itself up should stop there"
+)]
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use agent_sandbox::{
+    Command, Detection, ExitStatus, Finished, Network, Policy, WriteAccess, environment, probe,
+    spawn, tool_dirs,
+};
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["work", "session", "tmp"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.at("work").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// As the agent would set it up: the real home hidden, its tools put back.
+    fn policy(&self, script: &str) -> Policy {
+        let command = Command::Shell(script.as_bytes().to_vec());
+        let mut policy = Policy::new(
+            &self.at("work"),
+            &self.at("session"),
+            &self.at("tmp"),
+            command,
+        );
+        let host: Vec<_> = std::env::vars_os().collect();
+        let variable = |name: &str| {
+            host.iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value.clone())
+        };
+        let mut set = Vec::new();
+        if let Some(home) = variable("HOME").map(PathBuf::from) {
+            let tools = tool_dirs::find(&home, &variable("PATH").unwrap_or_default(), &[]);
+            policy.readable = tools.readable;
+            policy.hidden = tools.hidden;
+            set = tools.environment;
+            policy.home = Some(home);
+        }
+        for name in [
+            "GIT_AUTHOR_NAME",
+            "GIT_AUTHOR_EMAIL",
+            "GIT_COMMITTER_NAME",
+            "GIT_COMMITTER_EMAIL",
+        ] {
+            set.push((name.into(), "a@example.org".into()));
+        }
+        policy.environment = environment::build(&host, &[], &set);
+        policy.limits.free_disk = None;
+        policy
+    }
+
+    fn run(&self, policy: &Policy) -> (Finished, String) {
+        let output = Arc::new(Mutex::new(Vec::new()));
+        let copy = Arc::clone(&output);
+        let sink = move |_, bytes: &[u8]| {
+            let mut kept = copy.lock().unwrap();
+            if kept.len() < 1 << 20 {
+                kept.extend_from_slice(bytes);
+            }
+        };
+        let capabilities = probe(self.folder.path());
+        let finished = spawn(policy, &capabilities, Box::new(sink))
+            .unwrap()
+            .wait(None, None);
+        let text = String::from_utf8_lossy(&output.lock().unwrap()).into_owned();
+        (finished, text)
+    }
+
+    #[track_caller]
+    fn check(&self, script: &str, expected: &str) {
+        let (finished, text) = self.run(&self.policy(script));
+        assert_eq!(finished.status, ExitStatus::Code(0), "{script}\n{text}");
+        assert!(text.contains(expected), "{script}\n{text}");
+    }
+
+    /// Runs outside, to prepare a place.
+    fn outside(&self, script: &str) {
+        let done = std::process::Command::new("bash")
+            .args(["-c", script])
+            .current_dir(self.at("work"))
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .status()
+            .unwrap();
+        assert!(done.success(), "{script}");
+    }
+}
+
+#[test]
+fn shells_pipes_and_temporary_files() {
+    let place = Place::new();
+    place.check("printf 'b\\na\\n' | sort | tr a-z A-Z", "A\nB\n");
+    place.check(
+        "(cd /tmp && pwd); x=$(mktemp) && echo hello > $x && cat $x",
+        "hello",
+    );
+    place.check("cat <(echo one) <(echo two)", "one\ntwo");
+    place.check(
+        "echo to-null > /dev/null; head -c 4 /dev/zero | od -An -tx1; test -r /dev/urandom",
+        "00 00 00 00",
+    );
+    place.check(
+        "mkdir -p a/b && echo x > a/b/c && mv a d && find d -type f",
+        "d/b/c",
+    );
+    place.check("cd; pwd; test -w . && echo own home", "own home");
+    place.check("ulimit -a > /dev/null; id > /dev/null; date > /dev/null; nproc > /dev/null; df . > /dev/null; echo fine", "fine");
+    assert!(place.at("work/d/b/c").exists());
+}
+
+#[test]
+fn files_keep_their_owner() {
+    let place = Place::new();
+    place.check("touch new; mkdir folder", "");
+    let owner = std::fs::metadata(place.at("work")).unwrap().uid();
+    assert_eq!(
+        std::fs::metadata(place.at("work/new")).unwrap().uid(),
+        owner
+    );
+}
+
+#[test]
+fn python_node_and_make() {
+    let place = Place::new();
+    place.write("Makefile", "all: out\nout: in\n\tcp in out\n");
+    place.write("in", "made\n");
+    place.check("make -j2 && cat out", "made");
+    place.check("python3 -c 'import subprocess,threading,tempfile,multiprocessing as m; print(sum(m.Pool(2).map(abs,[-1,-2])))'", "3");
+    place.check(
+        "python3 -m venv --without-pip v && v/bin/python -c 'print(40+2)'",
+        "42",
+    );
+    place.check(
+        "python3 -c 'import pty; pty.spawn([\"echo\",\"terminal\"])'",
+        "terminal",
+    );
+    if Path::new("/usr/bin/node").exists() {
+        place.check("node -e 'require(\"child_process\").exec(\"echo child\",(e,o)=>console.log(o,require(\"fs\").readdirSync(\".\").length>0))'", "child");
+        place.check("node -e 'const w=require(\"worker_threads\"); if(w.isMainThread){new w.Worker(process.argv[1]||\"console.log(7)\",{eval:true})}'", "7");
+    }
+}
+
+#[test]
+fn a_server_and_its_client_in_one_command() {
+    let place = Place::new();
+    let script = "python3 - <<'E'\nimport http.server,threading,urllib.request\n\
+        s=http.server.HTTPServer((\"127.0.0.1\",0),http.server.SimpleHTTPRequestHandler)\n\
+        threading.Thread(target=s.serve_forever,daemon=True).start()\n\
+        print(urllib.request.urlopen(\"http://localhost:%d/\"%s.server_port).status)\nE";
+    place.check(script, "200");
+}
+
+#[test]
+fn reading_a_repository() {
+    let place = Place::new();
+    place.write("file", "one\n");
+    place.outside("git init -q . && git add . && git -c user.name=a -c user.email=a@b commit -qm first && echo two >> file");
+    place.check("git status --short && git diff --stat && git log --oneline && git blame file && git show --stat", "first");
+}
+
+#[test]
+fn a_commit_works_when_it_is_granted_and_hooks_stay() {
+    let place = Place::new();
+    place.write("file", "one\n");
+    place.outside(
+        "git init -q . && git add . && git -c user.name=a -c user.email=a@b commit -qm first",
+    );
+    let script = "echo two >> file && git add file && git commit -qm second && git checkout -q -b other && git tag t && git log --oneline";
+    let (refused, _) = place.run(&place.policy(script));
+    assert_ne!(refused.status, ExitStatus::Code(0));
+    let mut policy = place.policy(script);
+    policy.write_access = WriteAccess::WorkspaceWithGit;
+    let (finished, text) = place.run(&policy);
+    assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+    assert!(text.contains("second"), "{text}");
+    assert!(
+        finished.quarantined.is_empty(),
+        "{:?}",
+        finished.quarantined
+    );
+    assert!(
+        !finished
+            .violations
+            .iter()
+            .any(|v| v.detection == Detection::BeforeAfterComparison)
+    );
+}
+
+#[test]
+fn a_linked_worktree_can_be_read_and_committed_to() {
+    let place = Place::new();
+    place.write("main/file", "one\n");
+    place.outside(
+        "cd main && git init -q . && git add . && git -c user.name=a -c user.email=a@b commit -qm first && git worktree add -q ../../linked",
+    );
+    let linked = place.at("linked");
+    let mut policy =
+        place.policy("git log --oneline && git status --short && git rev-parse --git-dir");
+    (policy.workspace, policy.cwd) = (linked.clone(), linked.clone());
+    // As if the repository lay in a home of its own, out of sight.
+    policy.home = Some(place.at("work"));
+    let (finished, text) = place.run(&policy);
+    assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+    let script = "echo two >> file && git commit -qam second && git log --oneline; echo x > $(git rev-parse --git-common-dir)/hooks/post-commit; true";
+    let mut policy = Policy {
+        command: Command::Shell(script.into()),
+        ..policy
+    };
+    policy.write_access = WriteAccess::WorkspaceWithGit;
+    let (finished, text) = place.run(&policy);
+    assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+    assert!(text.contains("second"), "{text}");
+    assert!(!place.at("work/main/.git/hooks/post-commit").exists());
+}
+
+#[test]
+fn a_rust_project_is_tested_offline() {
+    let place = Place::new();
+    place.write(
+        "Cargo.toml",
+        "[package]\nname = \"small\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n",
+    );
+    place.write(
+        "src/lib.rs",
+        "#[test]\nfn loopback() {\n    use std::io::{Read, Write};\n    let l = std::net::TcpListener::bind(\"127.0.0.1:0\").unwrap();\n    let a = l.local_addr().unwrap();\n    let t = std::thread::spawn(move || std::net::TcpStream::connect(a).unwrap().write_all(b\"hi\").unwrap());\n    let mut s = String::new();\n    l.accept().unwrap().0.read_to_string(&mut s).unwrap();\n    t.join().unwrap();\n    assert_eq!(s, \"hi\");\n    std::fs::write(std::env::temp_dir().join(\"t\"), s).unwrap();\n}\n",
+    );
+    place.check("cargo test --offline 2>&1", "1 passed");
+}
+
+#[test]
+fn a_gigabyte_of_output_is_counted_and_not_kept() {
+    let place = Place::new();
+    let (finished, _) = place.run(&place.policy("head -c 1000000000 /dev/zero"));
+    assert_eq!(
+        (finished.status, finished.stdout_bytes),
+        (ExitStatus::Code(0), 1_000_000_000)
+    );
+}
+
+#[test]
+fn read_only_still_reads_and_has_room_for_temporary_files() {
+    let place = Place::new();
+    place.write("file", "text\n");
+    let mut policy = place.policy("cat file && echo x > $TMPDIR/y && cat $TMPDIR/y");
+    policy.write_access = WriteAccess::ReadOnly;
+    let (finished, text) = place.run(&policy);
+    assert_eq!(
+        (finished.status, text.as_str()),
+        (ExitStatus::Code(0), "text\nx\n")
+    );
+}
+
+#[test]
+fn the_network_of_the_host_is_there_when_granted() {
+    let place = Place::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let script = format!("echo hello > /dev/tcp/127.0.0.1/{port} && echo connected");
+    let mut policy = place.policy(&script);
+    policy.network = Network::Host;
+    let (finished, text) = place.run(&policy);
+    assert_eq!(
+        (finished.status, text.as_str()),
+        (ExitStatus::Code(0), "connected\n")
+    );
+}
+
+#[test]
+fn what_is_refused_becomes_a_fact_with_the_way_to_permit_it() {
+    let place = Place::new();
+    let script = "python3 -c 'import socket\nfor i in range(3):\n try: socket.socket(40,1)\n except OSError: pass'; unshare -U true; git init -q new";
+    let (finished, text) = place.run(&place.policy(script));
+    let facts: Vec<(String, u64, &str, &str)> = finished
+        .violations
+        .iter()
+        .filter(|violation| !violation.expected)
+        .map(|v| {
+            (
+                v.target.clone(),
+                v.count,
+                v.detection.name(),
+                v.permitted_by.name(),
+            )
+        })
+        .collect();
+    let seccomp = "seccomp_notification";
+    assert!(
+        facts.contains(&("socket(AF_VSOCK)".into(), 3, seccomp, "sandbox = \"off\"")),
+        "{facts:?} {text}"
+    );
+    assert!(
+        facts.contains(&("unshare".into(), 1, seccomp, "sandbox = \"off\"")),
+        "{facts:?} {text}"
+    );
+    let created = (
+        "new/.git was created".into(),
+        1,
+        "before_after_comparison",
+        "sandbox = \"off\"",
+    );
+    assert!(facts.contains(&created), "{facts:?}");
+    assert_eq!(finished.quarantined.len(), 1);
+    assert!(place.at("session/quarantine/000-new%.git/HEAD").exists());
+}
+
+/// Only root can have a workspace of somebody else's that it may still use.
+#[test]
+fn a_workspace_of_another_user_is_worked_on_as_that_user() {
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let place = Place::new();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(place.folder.path(), open).unwrap();
+    place.write("theirs", "text\n");
+    for path in ["work", "work/theirs"] {
+        std::os::unix::fs::chown(place.at(path), Some(54_321), Some(54_321)).unwrap();
+    }
+    let mut policy = place
+        .policy("id -u; echo more >> theirs; touch new; cat /etc/shadow; echo $TMPDIR; mktemp");
+    policy.readable.clear();
+    policy.hidden.clear();
+    let (finished, text) = place.run(&policy);
+    assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+    assert!(
+        text.starts_with("54321\n") && text.contains("Permission denied"),
+        "{text}"
+    );
+    assert_eq!(
+        std::fs::metadata(place.at("work/new")).unwrap().uid(),
+        54_321
+    );
+    assert_eq!(
+        std::fs::read_to_string(place.at("work/theirs")).unwrap(),
+        "text\nmore\n"
+    );
+}

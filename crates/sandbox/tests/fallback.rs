@@ -1,0 +1,279 @@
+//! What happens where a layer is missing: the table in docs/SECURITY.md, row by row, with the
+//! layer masked and once with user namespaces really gone.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot set itself up should stop there"
+)]
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use agent_sandbox::{
+    Capabilities, Command, EnforcementReport, ExitStatus, Feature, Finished, LaunchError, Layer,
+    Level, Mode, Policy, prepare, probe,
+};
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["home/work/.git/hooks", "session", "tmp", "outside"] {
+            std::fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        std::fs::write(folder.path().join("home/key"), "secret").unwrap();
+        std::fs::write(folder.path().join("home/work/.git/config"), "[core]\n").unwrap();
+        Self { folder }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn policy(&self, script: &str) -> Policy {
+        let command = Command::Shell(script.as_bytes().to_vec());
+        let mut policy = Policy::new(
+            &self.at("home/work"),
+            &self.at("session"),
+            &self.at("tmp"),
+            command,
+        );
+        policy.environment = vec![
+            ("PATH".into(), "/usr/bin:/bin".into()),
+            ("BASE".into(), self.folder.path().into()),
+        ];
+        policy.home = Some(self.at("home"));
+        policy
+    }
+
+    fn run(
+        &self,
+        script: &str,
+        capabilities: &Capabilities,
+    ) -> (EnforcementReport, Finished, String) {
+        let confined = prepare(&self.policy(script), capabilities).unwrap();
+        let report = confined.report().unwrap().clone();
+        let output = Arc::new(Mutex::new(Vec::new()));
+        let copy = Arc::clone(&output);
+        let sink = move |_, bytes: &[u8]| copy.lock().unwrap().extend_from_slice(bytes);
+        let finished = confined.start(Box::new(sink)).unwrap().wait(None, None);
+        let text = String::from_utf8_lossy(&output.lock().unwrap()).into_owned();
+        (report, finished, text)
+    }
+}
+
+/// Leaves nothing outside, reads no secret, opens no UNIX socket, works inside.
+const ATTEMPT: &str = "echo x > $BASE/outside/new; cat $BASE/home/key; \
+    python3 -c 'import socket; socket.socket(socket.AF_UNIX); print(\"socket\")'; echo fine > file; exit 0";
+
+fn check(level: Level, capabilities: &Capabilities) -> EnforcementReport {
+    assert_eq!(capabilities.level(), level, "{:?}", capabilities.reasons());
+    let place = Place::new();
+    let (report, finished, text) = place.run(ATTEMPT, capabilities);
+    assert_eq!(report.level, level);
+    assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+    assert!(!place.at("outside/new").exists(), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+    assert!(!text.contains("socket\n"), "{text}");
+    assert_eq!(
+        std::fs::read_to_string(place.at("home/work/file")).unwrap(),
+        "fine\n",
+        "{text}"
+    );
+    report
+}
+
+fn here() -> Capabilities {
+    let scratch = tempfile::tempdir().unwrap();
+    probe(scratch.path())
+}
+
+#[test]
+fn everything_there_is_the_full_profile() {
+    let report = check(Level::Full, &here());
+    assert!(report.notes.is_empty(), "{:?}", report.notes);
+    for layer in [
+        Layer::UserNamespace,
+        Layer::NetworkNamespace,
+        Layer::Landlock,
+        Layer::Seccomp,
+    ] {
+        assert!(report.layers.contains(&layer), "{layer:?}");
+    }
+}
+
+#[test]
+fn without_landlock_the_rest_holds_and_the_report_says_so() {
+    let report = check(Level::NoLandlock, &here().without(Feature::Landlock));
+    assert!(!report.layers.contains(&Layer::Landlock));
+    assert_eq!(report.landlock_abi, None);
+    assert_eq!(report.notes, ["Landlock: switched off"]);
+    assert!(report.level.may_run_unasked());
+}
+
+#[test]
+fn without_user_namespaces_an_installed_bubblewrap_is_used() {
+    let capabilities = here().without(Feature::UserNamespaces);
+    if capabilities.bubblewrap.is_err() {
+        // Then the next row of the table applies, and its test covers this machine.
+        assert_eq!(capabilities.level(), Level::Partial);
+        return;
+    }
+    let report = check(Level::Bubblewrap, &capabilities);
+    assert!(report.layers.contains(&Layer::MountNamespace));
+    assert!(report.layers.contains(&Layer::Landlock));
+    let place = Place::new();
+    let (_, _, text) = place.run(
+        "echo x >> .git/config; mv .git old; kill -9 $PPID; sleep 0.1; echo on",
+        &capabilities,
+    );
+    assert_eq!(
+        std::fs::read_to_string(place.at("home/work/.git/config")).unwrap(),
+        "[core]\n",
+        "{text}"
+    );
+    assert!(text.contains("on\n"), "{text}");
+}
+
+fn partial() -> Capabilities {
+    here()
+        .without(Feature::UserNamespaces)
+        .without(Feature::Bubblewrap)
+}
+
+#[test]
+fn without_both_confinement_is_partial_and_must_be_asked_about() {
+    let report = check(Level::Partial, &partial());
+    assert!(!report.level.may_run_unasked());
+    assert_eq!(
+        report.notes[..2],
+        ["user namespaces: switched off", "bubblewrap: switched off"]
+    );
+    assert!(!report.layers.contains(&Layer::MountNamespace));
+    assert!(report.layers.contains(&Layer::Landlock) && report.layers.contains(&Layer::Seccomp));
+}
+
+#[test]
+fn partial_confinement_compares_what_it_cannot_protect() {
+    let place = Place::new();
+    let (_, finished, text) = place.run(
+        "echo evil >> .git/config; mkdir .cursor; echo > .cursor/x",
+        &partial(),
+    );
+    let targets: Vec<&str> = finished
+        .violations
+        .iter()
+        .filter(|violation| !violation.expected)
+        .map(|violation| violation.target.as_str())
+        .collect();
+    assert_eq!(
+        targets,
+        [".cursor was created", ".git was changed"],
+        "{text}"
+    );
+    assert!(!place.at("home/work/.cursor").exists());
+    assert!(place.at("session/quarantine/000-.cursor/x").exists());
+}
+
+#[test]
+fn partial_confinement_closes_the_internet_and_keeps_its_watcher() {
+    let place = Place::new();
+    let script = "kill -9 $PPID; sleep 0.1; echo x > /dev/udp/127.0.0.1/9 && echo sent; sleep 77777 & echo on";
+    let (_, finished, text) = place.run(script, &partial());
+    assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+    assert!(text.contains("on\n") && !text.contains("sent"), "{text}");
+    assert!(
+        finished
+            .violations
+            .iter()
+            .any(|violation| violation.target == "socket(AF_INET)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn less_than_that_runs_nothing_and_says_why() {
+    let place = Place::new();
+    for missing in [
+        partial().without(Feature::Landlock),
+        here().without(Feature::Seccomp),
+        here()
+            .without(Feature::UserNamespaces)
+            .without(Feature::Landlock),
+    ] {
+        assert_eq!(missing.level(), Level::None);
+        let error = prepare(&place.policy("touch ran"), &missing).unwrap_err();
+        assert!(
+            matches!(&error, LaunchError::Unavailable { reason } if reason.contains("switched off")),
+            "{error}"
+        );
+        assert!(!place.at("home/work/ran").exists());
+    }
+}
+
+#[test]
+fn switched_off_is_reported_as_nothing_at_all() {
+    let place = Place::new();
+    let mut policy = place.policy("touch ran");
+    policy.mode = Mode::Off {
+        reason: "user configuration".into(),
+    };
+    let nothing = partial().without(Feature::Landlock);
+    let confined = prepare(&policy, &nothing).unwrap();
+    let report = confined.report().unwrap().clone();
+    assert_eq!(
+        (report.level, report.layers.as_slice()),
+        (Level::None, &[][..])
+    );
+    assert_eq!(report.notes, ["switched off: user configuration"]);
+    assert_eq!(
+        confined
+            .start(Box::new(|_, _| {}))
+            .unwrap()
+            .wait(None, None)
+            .status,
+        ExitStatus::Code(0)
+    );
+    assert!(place.at("home/work/ran").exists());
+}
+
+/// Set for the run of the test below that has no user namespaces.
+const INSIDE: &str = "SANDBOX_TEST_NO_USER_NAMESPACES";
+
+#[test]
+fn user_namespaces_that_are_really_gone_are_noticed() {
+    if std::env::var_os(INSIDE).is_some() {
+        let capabilities = here();
+        let reason = capabilities.user_namespaces.clone().unwrap_err();
+        assert!(reason.contains("enter namespaces"), "{reason}");
+        // Bubblewrap cannot make any either, and trying showed it.
+        assert_eq!(
+            capabilities.level(),
+            Level::Partial,
+            "{:?}",
+            capabilities.reasons()
+        );
+        check(Level::Partial, &capabilities);
+        return;
+    }
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" --exact user_namespaces_that_are_really_gone_are_noticed --nocapture";
+    let output = std::process::Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "bash", "-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .env(INSIDE, "1")
+        .output()
+        .unwrap();
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+}
