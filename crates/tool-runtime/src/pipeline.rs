@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use agent_protocol::id::{IntentId, InvocationId, ToolCallId};
+use agent_protocol::id::{ActionId, IntentId, InvocationId, ToolCallId};
 use agent_protocol::payload::tool::{
     CatalogEntry, PermissionFacts, ToolCatalogResolved, ToolExit, ToolFailed, ToolMetrics,
     ToolResult, ToolValidation, ValidationError, ValidationLayer,
@@ -220,6 +220,10 @@ pub(crate) struct StartFacts {
 }
 
 /// How a call ended, before it is recorded.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one per call, and it is moved twice"
+)]
 pub(crate) enum Ending {
     Refused(Refusal),
     Executed {
@@ -227,7 +231,7 @@ pub(crate) enum Ending {
         result: Result<RawResult, ExecutionFailure>,
         ended_at: Timestamp,
     },
-    LeftOpen(agent_protocol::id::ActionId),
+    LeftOpen(ActionId),
 }
 
 impl Shared {

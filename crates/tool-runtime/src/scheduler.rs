@@ -432,10 +432,14 @@ impl Coordinator {
         let Some(definition) = definition else {
             return Ok(());
         };
+        let lock_key = (definition.concurrency == Concurrency::Keyed)
+            .then(|| admit.plan.lock_key.clone())
+            .flatten();
         let clashes = !admit.flags.is_read_only
-            || self.running.values().any(|running| {
-                running.lock_key.is_some() && running.lock_key == admit.plan.lock_key
-            });
+            || self
+                .running
+                .values()
+                .any(|running| lock_key.is_some() && running.lock_key == lock_key);
         if clashes && !self.running.is_empty() {
             call.held = true;
             self.drain()?;
@@ -447,7 +451,7 @@ impl Coordinator {
                 status: ProgressStatus::Queued,
                 elapsed_ms: waited,
                 waited_ms: Some(waited),
-                lock_key: admit.plan.lock_key.clone(),
+                lock_key: lock_key.clone(),
                 ..ToolProgress::default()
             };
             self.shared
@@ -488,7 +492,7 @@ impl Coordinator {
             flags: admit.flags.clone(),
             plan: ExecutionPlanFacts {
                 concurrency: definition.concurrency,
-                lock_key: admit.plan.lock_key.clone(),
+                lock_key: lock_key.clone(),
                 waited_ms: waited,
                 background: admit.plan.background,
                 cancellable: definition.cancellable,
@@ -500,16 +504,19 @@ impl Coordinator {
         if !admit.flags.is_read_only {
             self.shared.journal.sync()?;
         }
-        self.execute(
-            number,
-            call,
-            admit,
-            definition.concurrency == Concurrency::Exclusive,
-        );
+        let is_exclusive = definition.concurrency == Concurrency::Exclusive;
+        self.execute(number, call, admit, is_exclusive, lock_key);
         Ok(())
     }
 
-    fn execute(&mut self, number: usize, call: Call, admit: Admit, is_exclusive: bool) {
+    fn execute(
+        &mut self,
+        number: usize,
+        call: Call,
+        admit: Admit,
+        is_exclusive: bool,
+        lock_key: Option<String>,
+    ) {
         let cancel = self.cancel.child();
         let given_up = Arc::new(AtomicBool::new(false));
         let deadline = admit
@@ -535,7 +542,7 @@ impl Coordinator {
             },
             is_read_only: admit.flags.is_read_only,
             is_exclusive,
-            lock_key: admit.plan.lock_key,
+            lock_key,
             cancel,
             deadline,
             give_up_at: None,

@@ -286,7 +286,12 @@ fn select(segments: Vec<Segment>, budget: usize) -> Vec<Segment> {
         let piece = if count == 1 {
             cut_end(segment, left)
         } else if at == 0 {
-            cut_end(segment, for_ends * 45 / 100)
+            let piece = cut_end(segment, for_ends * 45 / 100);
+            clipped(
+                &piece,
+                0,
+                whole_lines_before(&piece.bytes, piece.bytes.len()),
+            )
         } else if at == count - 1 {
             cut_start(segment, left.saturating_sub(for_windows))
         } else {
@@ -349,8 +354,12 @@ fn cut_start(segment: &Segment, budget: usize) -> Segment {
         }
         start = at;
     }
-    if start > 0
-        && bytes[start - 1] != b'\n'
+    // What is before the piece is not known; it hardly ever ends a line.
+    let starts_a_line = match start.checked_sub(1) {
+        Some(before) => bytes[before] == b'\n',
+        None => segment.offset == 0,
+    };
+    if !starts_a_line
         && let Some(newline) = memchr::memchr(b'\n', &bytes[start..])
         && newline < (bytes.len() - start) / 2
     {
