@@ -104,6 +104,7 @@ impl Authority for Told {
                 ..Confinement::default()
             },
             ask_timeout: Some(Duration::from_secs(60)),
+            approval_key: None,
         }
     }
 
