@@ -87,7 +87,8 @@ fn a_damaged_log_is_not_exported_silently() {
     let run = agent(&project, &["export", "last", "--format", "portable"]);
     let run = run.finish().expect_code(1);
     assert!(
-        run.stderr().contains("1 lines of the log are not events"),
+        run.stderr()
+            .contains("1 line of the log could not be exported"),
         "{}",
         run.stderr()
     );

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::{Tone, visible};
+use crate::output::{Tone, counted, visible};
 
 /// Check that a session's record is whole and makes sense
 ///
@@ -121,8 +121,12 @@ fn as_text(report: &AuditOutput, app: &App) -> String {
         app.output.paint(Tone::Bad, "NOT INTACT")
     };
     let mut text = format!(
-        "{} {verdict}\n{} events, {} turns, {} calls, {} artifacts\n",
-        report.session_id, report.events, report.turns, report.calls, report.artifacts
+        "{} {verdict}\n{}, {}, {}, {}\n",
+        report.session_id,
+        counted(report.events, "event"),
+        counted(report.turns, "turn"),
+        counted(report.calls, "call"),
+        counted(report.artifacts, "artifact"),
     );
     for finding in &report.findings {
         let mark = match finding.severity {

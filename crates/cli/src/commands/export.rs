@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
+use crate::output::counted;
 
 /// Write a session's events as JSON lines
 ///
@@ -47,14 +48,14 @@ pub(crate) fn run(arguments: &ExportArgs, app: &App) -> Result<Exit, Failure> {
         }
     };
     if exported.left_out > 0 {
-        let count = exported.left_out;
+        let events = counted(exported.left_out, "event");
         app.output.note(&format!(
-            "{count} events are of classes the portable form does not have"
+            "left out, because the portable form has no class for it: {events}"
         ));
     }
     if exported.unreadable > 0 {
-        let count = exported.unreadable;
-        let failure = anyhow::anyhow!("{count} lines of the log are not events and are left out");
+        let lines = counted(exported.unreadable, "line");
+        let failure = anyhow::anyhow!("{lines} of the log could not be exported: no event");
         return Err(
             Failure::from(failure).hint(format!("`agent audit {}` names them", session.id()))
         );

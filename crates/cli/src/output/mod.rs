@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::host::{self, Environment};
 
 pub(crate) use table::Table;
-pub(crate) use text::{clip, human_bytes, visible};
+pub(crate) use text::{clip, counted, human_bytes, visible};
 pub(crate) use time::{local_minute, local_second};
 
 /// Width where nothing tells us better.

@@ -2,31 +2,20 @@
 
 use std::fmt::Write as _;
 
+use agent_tool_runtime::escape::{is_hidden, visible_line};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// `text` with everything made visible that could move a cursor, hide or reorder text, as
-/// `\u{1b}`; line breaks too, so the result is one line.
+/// `text` in one line, with everything made visible that could move a cursor, hide or reorder
+/// text, as `\x1b`.
 pub(crate) fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\t' => shown.push(' '),
-            '\n' => shown.push_str("\\n"),
-            '\r' => shown.push_str("\\r"),
-            _ if is_risky(character) => {
-                let _ = write!(shown, "\\u{{{:x}}}", u32::from(character));
-            }
-            _ => shown.push(character),
-        }
-    }
-    shown
+    visible_line(text, usize::MAX)
 }
 
 /// JSON text with the same characters as JSON escapes.
 pub(super) fn json_safe(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for character in json.chars() {
-        if character != '\n' && is_risky(character) {
+        if is_hidden(character) {
             for unit in character.encode_utf16(&mut [0; 2]) {
                 let _ = write!(shown, "\\u{unit:04x}");
             }
@@ -35,15 +24,6 @@ pub(super) fn json_safe(json: &str) -> String {
         }
     }
     shown
-}
-
-/// Control characters, and the format characters that hide or reorder what stands beside them.
-fn is_risky(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Breaks `text` at spaces so that no line is wider than `width`, where words allow it.
@@ -83,6 +63,12 @@ pub(crate) fn clip(text: &str, width: usize) -> String {
     clipped
 }
 
+/// `1 turn`, `2 turns`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
 /// A number of bytes with two or three digits.
 pub(crate) fn human_bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
@@ -107,7 +93,7 @@ mod tests {
 
     #[test]
     fn nothing_reaches_the_terminal_unescaped() {
-        assert_eq!(visible("a\u{1b}[31mb\u{9b}2J"), "a\\u{1b}[31mb\\u{9b}2J");
+        assert_eq!(visible("a\u{1b}[31mb\u{9b}2J"), "a\\x1b[31mb\\u{9b}2J");
         assert_eq!(
             visible("safe.txt\u{202e}gpj.exe"),
             "safe.txt\\u{202e}gpj.exe"
@@ -139,7 +125,7 @@ mod tests {
     fn json_stays_the_same_json() {
         let value = serde_json::json!({"a": "\u{7f}\u{202e}\u{e0041}\n\u{1b}"});
         let shown = json_safe(&serde_json::to_string_pretty(&value).unwrap());
-        assert!(!shown.chars().any(|c| c != '\n' && is_risky(c)), "{shown}");
+        assert!(!shown.chars().any(is_hidden), "{shown}");
         assert_eq!(
             serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
             value

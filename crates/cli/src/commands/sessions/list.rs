@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::{Table, Tone, human_bytes, local_minute, visible};
+use crate::output::{Table, Tone, local_minute, visible};
 
 /// List the sessions of this project, the one written last first
 #[derive(Args, Debug, Default)]
@@ -75,7 +75,7 @@ pub(super) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
         app.output.note("there is no session in this project yet");
         return Ok(Exit::Done);
     }
-    let mut table = Table::new(&["session", "last event", ">events", ">log", "title"]);
+    let mut table = Table::new(&["session", "last event", ">events", "title"]);
     for session in &list.sessions {
         table.row(session.cells());
     }
@@ -106,7 +106,7 @@ impl SessionEntry {
         }
     }
 
-    fn cells(&self) -> [String; 5] {
+    fn cells(&self) -> [String; 4] {
         let title = match (&self.problem, &self.writer, &self.title) {
             (Some(problem), _, _) => format!("(unreadable: {problem})"),
             (None, Some(writer), _) => format!("(open in pid {})", writer.pid),
@@ -119,7 +119,6 @@ impl SessionEntry {
             self.events
                 .map(|events| events.to_string())
                 .unwrap_or_default(),
-            human_bytes(self.log_bytes),
             visible(&title),
         ]
     }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::{Output, Table, Tone, clip, local_second, visible};
+use crate::output::{Output, Table, Tone, clip, counted, local_second, visible};
 
 /// Show what the log says about one session
 #[derive(Args, Debug)]
@@ -388,13 +388,8 @@ fn as_text(show: &SessionShow, output: &Output) -> String {
     fact("last event", show.last_event_at.map(local_second));
     fact("model", show.model.clone());
     fact("mode", show.mode.map(|mode| mode.to_string()));
-    fact(
-        "events",
-        Some(format!(
-            "{}, {} artifacts",
-            show.events, show.artifact_count
-        )),
-    );
+    let artifacts = counted(show.artifact_count, "artifact");
+    fact("events", Some(format!("{}, {artifacts}", show.events)));
     fact("tokens", usage_text(show));
     fact("cost", cost_text(show));
     for turn in &show.turns {
