@@ -13,7 +13,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use agent_provider::quirks::GENERIC;
-use agent_provider::{Decoder, Dialect, ModelEvent};
+use agent_provider::{
+    Decoder, Dialect, Found, HttpProvider, ModelEvent, ProviderConfig, resolve_endpoint,
+};
 use serde_json::{Value, json};
 
 const SIZE: usize = 50 * 1024 * 1024;
@@ -48,6 +50,7 @@ fn main() {
         );
     }
     latency();
+    client();
 }
 
 fn best(times: usize, mut run: impl FnMut() -> usize) -> (f64, usize) {
@@ -194,4 +197,21 @@ fn latency() {
         "\nlast bytes of a 10 KB tool call to its completed event: median {} µs",
         times[times.len() / 2] / 1_000
     );
+}
+
+/// What building the HTTP client costs: nothing is read for plain HTTP, the system's certificates
+/// for HTTPS.
+fn client() {
+    for url in ["http://127.0.0.1:1/v1", "https://127.0.0.1:1/v1"] {
+        let config = ProviderConfig {
+            base_url: Some(url.to_owned()),
+            ..ProviderConfig::default()
+        };
+        let time = best(3, || {
+            let endpoint = resolve_endpoint("bench", Some(&config), Found::default()).unwrap();
+            HttpProvider::new(endpoint).unwrap().prepare();
+            0
+        });
+        println!("client for {url}: {:.2} ms", time.0 * 1e3);
+    }
 }

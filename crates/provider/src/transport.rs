@@ -439,16 +439,7 @@ fn interrupted(error: &reqwest::Error) -> ModelError {
 /// Sorts failures before the status line: the network, its protection, or a peer that speaks
 /// something else.
 fn connection_error(error: &reqwest::Error) -> ModelError {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = error.source();
-    let mut tls = false;
-    while let Some(cause) = source {
-        let inner = cause
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref);
-        tls |=
-            cause.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>());
-        source = cause.source();
-    }
+    let tls = error.source().is_some_and(is_tls);
     let kind = if tls {
         ErrorKind::Tls
     } else if error.is_timeout() {
@@ -457,6 +448,16 @@ fn connection_error(error: &reqwest::Error) -> ModelError {
         ErrorKind::Network
     };
     ModelError::new(kind, chain(error))
+}
+
+/// Whether TLS is among the causes. I/O errors hide what they wrap from `source`.
+fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    let wrapped = error
+        .downcast_ref::<std::io::Error>()
+        .and_then(std::io::Error::get_ref);
+    error.is::<rustls::Error>()
+        || wrapped.is_some_and(|inner| is_tls(inner))
+        || error.source().is_some_and(is_tls)
 }
 
 /// The causes of an error in one line. The address is ours and is left out: it may carry a secret.

@@ -8,6 +8,7 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use agent_provider::{
@@ -448,4 +449,25 @@ fn addresses_and_headers_are_checked_before_anything_is_sent() {
     let mut broken = endpoint(Wire::Chat, "http://127.0.0.1:1".to_owned());
     broken.headers = vec![("x y".to_owned(), "z".into())];
     assert!(HttpProvider::new(broken).is_err());
+}
+
+/// A peer that does not secure the connection as it should is told apart from one that is away.
+#[test]
+fn a_connection_that_cannot_be_secured_is_named() {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("https://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut hello = [0; 4_096];
+            let _ = stream.read(&mut hello);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            let _ = stream.read(&mut hello);
+        }
+    });
+    let mut endpoint = endpoint(Wire::Chat, url);
+    endpoint.retry.max_attempts = 3;
+    let told = exchange(&HttpProvider::new(endpoint).unwrap(), &request("x"));
+    assert_eq!(told.failures(), [("tls", false)], "{:?}", told.outcome);
+    let hint = told.outcome.unwrap_err().hint.unwrap();
+    assert!(hint.contains("SSL_CERT_FILE"), "{hint}");
 }
