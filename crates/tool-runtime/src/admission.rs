@@ -163,12 +163,23 @@ impl Shared {
                 grant,
             ))));
         }
+        let reason = format!(
+            "what the call rests on changed {MAX_ROUNDS} times while it waited for an approval"
+        );
+        let evaluated = PermissionEvaluated {
+            decision: Effect::Deny,
+            decision_source: DecisionSource::Timeout,
+            reason: reason.clone(),
+            mode: self.authority.mode(),
+            ..PermissionEvaluated::default()
+        };
+        let recorded = self.record(&mut call.scope, evaluated.clone(), Refs::default())?;
         Ok(Admission::Refused(Refusal {
             phase: Phase::Permission,
             code: Code::ApprovalExpired,
-            message: format!(
-                "what the call rests on changed {MAX_ROUNDS} times while it waited for an approval"
-            ),
+            message: reason,
+            permission: Some(permission_facts(&evaluated)),
+            decided_by: Some(recorded.event_id.to_string()),
             ..Refusal::default()
         }))
     }

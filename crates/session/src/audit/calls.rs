@@ -35,6 +35,15 @@ struct OpenCall {
 }
 
 impl OpenCall {
+    fn begin_again(&mut self) {
+        self.has_args = false;
+        self.decision = None;
+        self.is_requested = false;
+        self.is_asked = false;
+        self.is_answered = false;
+        self.resolution = None;
+    }
+
     fn is_allowed(&self) -> bool {
         match self.decision {
             Some(Effect::Allow) => self.resolution != Some(Effect::Deny),
@@ -142,6 +151,11 @@ fn step(call: &mut OpenCall, event: &Event) -> Problems {
             call.has_intent = true;
         }
         Payload::ToolValidation(validation) => {
+            // An answer may bring another input, or come when the world has moved on: then the call
+            // is checked and decided once more, and the earlier answer alone lets nothing through.
+            if call.is_answered && !has_started {
+                call.begin_again();
+            }
             if call.decision.is_some() || has_started {
                 wrong(
                     "validation_too_late",

@@ -107,6 +107,7 @@ fn a_world_that_never_stands_still_ends_the_asking() {
     let observation = stage.one("change", json!({"gate": "ask"}));
     assert_eq!(observation.fact().code, Code::ApprovalExpired);
     assert!(!stage.spy.calls().contains(&"execute change".to_owned()));
+    assert_eq!(stage.findings(), Vec::<String>::new());
 }
 
 #[test]
@@ -144,6 +145,7 @@ fn an_edited_input_is_checked_like_any_other() {
             code
         );
     }
+    assert_eq!(stage.findings(), Vec::<String>::new());
 }
 
 #[test]

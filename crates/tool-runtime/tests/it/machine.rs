@@ -42,11 +42,13 @@ fn check_machine(events: &[Event]) {
                 }
             }
             (Payload::ToolArgs(_), Some(State::Valid)) => State::Valid,
-            (Payload::PermissionEvaluated(p), Some(State::Valid)) => match p.decision {
-                Effect::Allow => State::Allowed,
-                Effect::Deny => State::Denied,
-                Effect::Ask => State::Asked,
-            },
+            (Payload::PermissionEvaluated(p), Some(State::Valid | State::Allowed)) => {
+                match p.decision {
+                    Effect::Allow => State::Allowed,
+                    Effect::Deny => State::Denied,
+                    Effect::Ask => State::Asked,
+                }
+            }
             (
                 Payload::PermissionRequested(_)
                 | Payload::ActionRequired(_)
@@ -173,6 +175,7 @@ proptest! {
         prop_assert_eq!(report.outcomes.len(), intents.len());
         let events = stage.events();
         check_machine(&events);
+        prop_assert_eq!(stage.findings(), Vec::<String>::new());
         let observed = events.iter().filter(|event| matches!(event.payload, Payload::ToolObservation(_))).count();
         let open = report.outcomes.iter().filter(|outcome| outcome.observation().is_none()).count();
         prop_assert_eq!(observed + open, intents.len());

@@ -36,6 +36,7 @@ pub(crate) struct Stage {
     pub(crate) authority: Arc<Told>,
     pub(crate) spy: Arc<Spy>,
     pub(crate) writer: SessionWriter,
+    store: SessionStore,
     /// Removed with the stage.
     _directory: tempfile::TempDir,
     pub(crate) journal: Arc<dyn Journal>,
@@ -416,6 +417,7 @@ impl Stage {
             authority,
             spy,
             writer,
+            store,
             _directory: directory,
             journal,
         }
@@ -464,6 +466,22 @@ impl Stage {
                 assert_eq!(item.damage, None);
                 item.event.unwrap()
             })
+            .collect()
+    }
+
+    /// What the session's own audit has against the log.
+    pub(crate) fn findings(&self) -> Vec<String> {
+        let session = self
+            .store
+            .resolve(self.writer.session_id().as_str())
+            .unwrap();
+        let report = agent_session::audit::audit(&session, None).unwrap();
+        let errors = report
+            .findings
+            .iter()
+            .filter(|finding| finding.severity == agent_session::audit::Severity::Error);
+        errors
+            .map(|finding| format!("{}: {}", finding.code, finding.message))
             .collect()
     }
 
