@@ -217,7 +217,7 @@ fn windows_1252_byte(character: char) -> Option<u8> {
 
 /// Finds the encoding of content that comes in pieces.
 #[derive(Debug, Default)]
-pub struct Detector {
+pub(crate) struct Detector {
     head: Vec<u8>,
     /// The start of a character that the last piece cut in two.
     cut: Vec<u8>,
@@ -227,7 +227,7 @@ pub struct Detector {
 
 impl Detector {
     /// Looks at the next piece.
-    pub fn feed(&mut self, piece: &[u8]) {
+    pub(crate) fn feed(&mut self, piece: &[u8]) {
         let missing = 3 - self.head.len().min(3);
         self.head
             .extend_from_slice(&piece[..missing.min(piece.len())]);
@@ -270,7 +270,7 @@ impl Detector {
     }
 
     /// The verdict.
-    pub fn finish(mut self) -> Encoding {
+    pub(crate) fn finish(mut self) -> Encoding {
         if !self.cut.is_empty() {
             self.invalid += 1;
         }

@@ -35,7 +35,7 @@ use agent_tool_runtime::Tool;
 pub use bash::{BashTool, CommandSettings, Processes, ScanLimits};
 pub use edit::EditTool;
 pub use encoding::{Encoding, LineEndings};
-pub use path::Roots;
+pub use path::{Access, Found, PathProblem, ProjectPath, Roots};
 pub use process::{ProcessKillTool, ProcessOutputTool};
 pub use read::ReadTool;
 pub use read_artifact::ReadArtifactTool;

@@ -9,46 +9,46 @@ use crate::encoding::{Detector, Encoding};
 use crate::file::{MAX_WHOLE_FILE, Stamp, hex};
 
 /// A line is clipped after this many characters.
-pub const MAX_LINE_CHARACTERS: usize = 2_000;
+pub(crate) const MAX_LINE_CHARACTERS: usize = 2_000;
 /// The most bytes one character has in any encoding we read.
 const WIDEST: usize = 4;
 const CHUNK: usize = 256 << 10;
 
 /// Which lines are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub(crate) struct Window {
     /// Lines to skip.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Lines to show.
-    pub limit: u64,
+    pub(crate) limit: u64,
     /// Characters to show, line numbers included.
-    pub characters: usize,
+    pub(crate) characters: usize,
 }
 
 /// What was read.
 #[derive(Debug)]
-pub struct Page {
+pub(crate) struct Page {
     /// `number<tab>text`, one per line.
-    pub text: String,
+    pub(crate) text: String,
     /// Lines shown.
-    pub shown: u64,
+    pub(crate) shown: u64,
     /// Lines of the file; unknown when it was not read to its end.
-    pub total: Option<u64>,
+    pub(crate) total: Option<u64>,
     /// Bytes of the file behind the page, and of clipped lines.
-    pub omitted: u64,
+    pub(crate) omitted: u64,
     /// Lines that were clipped.
-    pub clipped: u64,
+    pub(crate) clipped: u64,
     /// The hash of the whole content; unknown when it was not read to its end.
-    pub sha256: Option<String>,
+    pub(crate) sha256: Option<String>,
     /// Bytes read, which is the size unless the file was too large.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Of the file when it was opened.
-    pub stamp: Stamp,
-    pub encoding: Encoding,
+    pub(crate) stamp: Stamp,
+    pub(crate) encoding: Encoding,
     /// `lf`, `crlf`, `mixed` or `none`.
-    pub line_ending: &'static str,
+    pub(crate) line_ending: &'static str,
     /// Whether the last line has a line break.
-    pub ends_with_break: bool,
+    pub(crate) ends_with_break: bool,
 }
 
 /// A kept line, as raw bytes without its line feed.
@@ -61,7 +61,7 @@ struct Kept {
 }
 
 /// Reads a page. A file that is too large to be read whole is read only as far as the page needs.
-pub fn read_page(mut file: &File, window: Window) -> io::Result<Page> {
+pub(crate) fn read_page(mut file: &File, window: Window) -> io::Result<Page> {
     let stamp = Stamp::of(&file.metadata()?);
     let whole = stamp.size <= MAX_WHOLE_FILE;
     file.seek(SeekFrom::Start(0))?;

@@ -524,7 +524,7 @@ fn slips(left: &str, right: &str) -> usize {
 }
 
 /// Opens `path` for reading if it is a regular file. A pipe or device answers at once.
-pub fn open_file(roots: &Roots, path: &ProjectPath) -> Result<File, OpenProblem> {
+pub(crate) fn open_file(roots: &Roots, path: &ProjectPath) -> Result<File, OpenProblem> {
     let name = path.name();
     match path.found {
         Found::File => {}
@@ -565,7 +565,7 @@ pub fn open_file(roots: &Roots, path: &ProjectPath) -> Result<File, OpenProblem>
 
 /// Why a file could not be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenProblem {
+pub(crate) enum OpenProblem {
     /// Something else than a regular file.
     #[error("`{name}` is {what}, not a regular file")]
     NotAFile {
@@ -594,7 +594,7 @@ pub enum OpenProblem {
 
 impl OpenProblem {
     /// The code of the call that named this file.
-    pub fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> Code {
         match self {
             Self::NotAFile { .. } => Code::NotAFile,
             Self::Missing { .. } => Code::FileNotFound,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent_protocol::payload::permission::ActionClass;
 use agent_protocol::payload::tool::ReadMore;
-use agent_protocol::payload::tool::{Capability, Risk, ToolData};
+use agent_protocol::payload::tool::{Capability, Concurrency, Risk, ToolData};
 use agent_protocol::{ActionHappened, Code};
 use agent_tool_runtime::{
     Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission,
@@ -232,6 +232,7 @@ impl ProcessKillTool {
         definition.capabilities = vec![Capability::Shell];
         definition.risk = vec![Risk::Execute];
         definition.is_read_only = false;
+        definition.concurrency = Concurrency::Exclusive;
         Self {
             processes,
             definition,

@@ -16,6 +16,8 @@ use crate::encoding::Encoding;
 pub(crate) struct Haystack<'a> {
     pub(crate) content: &'a [u8],
     pub(crate) encoding: Encoding,
+    /// Where text begins: behind the mark.
+    start: usize,
     /// The content with `\r\n` as `\n`, made when the first text with a line feed is searched.
     joined: Option<Joined>,
 }
@@ -51,6 +53,7 @@ impl<'a> Haystack<'a> {
         Self {
             content,
             encoding,
+            start: encoding.mark_length(),
             joined: None,
         }
     }
@@ -64,7 +67,7 @@ impl<'a> Haystack<'a> {
         mut found: impl FnMut(Range<usize>) -> bool,
     ) {
         let encoding = self.encoding;
-        let start = encoding.mark_length();
+        let start = self.start;
         let has_feed = encoding.line_end(needle, 0).is_some();
         if breaks == Breaks::Literal || !has_feed || !holds_pair(self.content, encoding) {
             aligned(self.content, needle, start, encoding.unit(), found);
@@ -87,30 +90,30 @@ impl<'a> Haystack<'a> {
         first: &Range<usize>,
     ) -> bool {
         let unit = self.encoding.unit();
-        let mut again = false;
-        let rest = Haystack::new(self.content, self.encoding);
-        // Only the bytes a second, overlapping match could cover are looked at.
-        let until = (first.end + (first.end - first.start)).min(rest.content.len());
-        let window = &rest.content[first.start + unit..until];
-        let mut inner = Haystack {
-            content: window,
-            encoding: plain(self.encoding),
+        // Only the bytes a second, overlapping match could cover are looked at: at most twice as
+        // many, when its line breaks are the longer ones.
+        let until = (first.end + 2 * first.len()).min(self.content.len());
+        let mut from = first.start + unit;
+        let after_return = self.content[first.start..].starts_with(self.encoding.carriage_return());
+        if breaks == Breaks::Either
+            && after_return
+            && self.content[from..].starts_with(self.encoding.line_feed())
+        {
+            // The second half of a line break is not a line break of its own.
+            from += unit;
+        }
+        let mut window = Haystack {
+            content: &self.content[from.min(until)..until],
+            encoding: self.encoding,
+            start: 0,
             joined: None,
         };
-        inner.each(needle, breaks, |_| {
+        let mut again = false;
+        window.each(needle, breaks, |_| {
             again = true;
             false
         });
         again
-    }
-}
-
-/// The same units without a byte-order mark in front.
-fn plain(encoding: Encoding) -> Encoding {
-    if encoding == Encoding::Utf8Bom {
-        Encoding::Utf8
-    } else {
-        encoding
     }
 }
 

@@ -99,12 +99,23 @@ proptest! {
     fn random_edits_equal_the_oracle(
         content in text(),
         old in text(),
+        part: Option<(prop::sample::Index, prop::sample::Index)>,
         new in text(),
         replace_all: bool,
         encoding in proptest::sample::select(vec![Encoding::Utf8, Encoding::Utf8Bom, Encoding::Utf16Le, Encoding::Utf16Be, Encoding::Windows1252]),
     ) {
         // Windows-1252 is only recognised by a byte that is not UTF-8.
         let content = if encoding == Encoding::Windows1252 { format!("{content}\u{ff}") } else { content };
+        // Mostly a part of the content, so that it is found.
+        let old = match part {
+            Some((left, right)) => {
+                let letters: Vec<char> = content.chars().collect();
+                let (left, right) = (left.index(letters.len() + 1), right.index(letters.len() + 1));
+                let part: String = letters[left.min(right)..left.max(right)].iter().collect();
+                if replace_all { part } else { part.replace("\r\n", "\n") }
+            }
+            None => old,
+        };
         let mark: &[u8] = match encoding {
             Encoding::Utf8Bom => b"\xEF\xBB\xBF",
             Encoding::Utf16Le => b"\xFF\xFE",

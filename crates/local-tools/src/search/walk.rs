@@ -26,23 +26,23 @@ const MAX_WORKERS: usize = 8;
 
 /// What was left out, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
+pub(crate) struct Skipped {
     /// Files an ignore rule names.
-    pub ignored: u64,
+    pub(crate) ignored: u64,
     /// Directories an ignore rule names; what is in them was not looked at.
-    pub ignored_directories: u64,
+    pub(crate) ignored_directories: u64,
     /// Files and directories a deny rule hides.
-    pub denied: u64,
+    pub(crate) denied: u64,
     /// Symbolic links, which are not followed.
-    pub links: u64,
+    pub(crate) links: u64,
     /// Pipes, sockets and devices.
-    pub special: u64,
+    pub(crate) special: u64,
     /// Files with binary content.
-    pub binary: u64,
+    pub(crate) binary: u64,
     /// Files that are too large to be searched.
-    pub too_large: u64,
+    pub(crate) too_large: u64,
     /// Files and directories that could not be read, or were gone when their turn came.
-    pub unreadable: u64,
+    pub(crate) unreadable: u64,
 }
 
 impl Skipped {

@@ -1,0 +1,16 @@
+//! The local tools through the real pipeline, with a real session on disk: the corpus of edits in
+//! `fixtures/edits/`, searches, commands, and the examples of `docs/tools.md`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout
+)] // a failing test should stop and say why
+
+mod corpus;
+#[allow(unreachable_pub)] // the engine's own file: the real journal, not a copy of it
+#[path = "../../../engine/src/journal.rs"]
+mod journal;
+mod stage;
