@@ -20,13 +20,12 @@ use crate::watch::Watch;
 /// Hidden on every machine: other people's homes, and sockets of running services.
 const ALWAYS_HIDDEN: [&str; 4] = ["/home", "/root", "/run", "/var/run"];
 
-const DEVICES: [&str; 7] = [
+const DEVICES: [&str; 6] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",
     "/dev/random",
     "/dev/urandom",
-    "/dev/tty",
     "/dev/ptmx",
 ];
 

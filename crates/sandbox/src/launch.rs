@@ -248,10 +248,6 @@ fn handshake(
         .filter(|layer| numbers.contains(&(*layer as u64)))
         .collect();
     let processes_limited = confined.flag().unwrap_or(false);
-    // The self-check's own refused call is not the command's.
-    if let Some(listener) = &mut listener {
-        listener.take();
-    }
     Ok(Met {
         pid,
         listener,

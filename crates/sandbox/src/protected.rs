@@ -1,6 +1,7 @@
 //! Names inside a workspace that make something run later: git metadata, editor and agent
 //! configuration, shell start-up files. One list for mounts, gate and file tools.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -128,6 +129,12 @@ pub(crate) struct Existing {
     pub(crate) complete: bool,
 }
 
+/// Spares the thousands of plain names in a workspace the full comparison.
+fn may_be_protected(name: &OsStr, parent: &Path) -> bool {
+    let first = name.as_bytes().first().copied().unwrap_or(0);
+    first == b'.' || !first.is_ascii() || parent.as_os_str().as_bytes().first() == Some(&b'.')
+}
+
 /// Searches a workspace. Links are not followed: what they point to has its own name.
 pub(crate) fn existing(workspace: &Path) -> Existing {
     let mut found = Existing {
@@ -148,8 +155,9 @@ pub(crate) fn existing(workspace: &Path) -> Existing {
                     break;
                 }
                 left -= 1;
-                let path = relative.join(entry.file_name());
-                if is_protected(&path).is_some() {
+                let name = entry.file_name();
+                let path = relative.join(&name);
+                if may_be_protected(&name, &relative) && is_protected(&path).is_some() {
                     found.paths.push(path);
                 } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     next.push(path);
@@ -192,7 +200,13 @@ mod tests {
     #[test]
     fn nested_repositories_are_found_to_their_depth() {
         let workspace = tempfile::tempdir().unwrap();
-        for directory in ["a/b/c/.git", "a/b/c/d/.git", ".vscode", "src/.vscode"] {
+        for directory in [
+            "a/b/c/.git",
+            "a/b/c/d/.git",
+            ".vscode",
+            "src/.vscode",
+            ".github/workflows",
+        ] {
             std::fs::create_dir_all(workspace.path().join(directory)).unwrap();
         }
         std::fs::create_dir_all(workspace.path().join("w")).unwrap();
@@ -200,7 +214,7 @@ mod tests {
         let found = existing(workspace.path());
         assert_eq!(
             found.paths,
-            [".vscode", "a/b/c/.git", "w/.git"].map(PathBuf::from)
+            [".github/workflows", ".vscode", "a/b/c/.git", "w/.git"].map(PathBuf::from)
         );
         assert!(found.complete);
     }

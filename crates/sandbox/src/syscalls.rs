@@ -125,6 +125,10 @@ const FCHMODAT2: c_long = 452;
 /// Newer than the constants of the C library; the same number on every architecture.
 const OPEN_TREE_ATTR: c_long = 467;
 
+/// A protocol that no family has. The filter refuses it without telling the agent, so that
+/// the self-check can see the filter at work and need not wait for an answer.
+pub(crate) const SELF_CHECK_PROTOCOL: std::num::NonZeroU32 = std::num::NonZeroU32::MAX;
+
 /// Clone flags that make a namespace.
 pub(crate) const NAMESPACE_FLAGS: u32 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS

@@ -140,14 +140,17 @@ fn terminate(command: Pid, contained: bool) {
 /// forks faster than we look from holding us for ever.
 fn end_descendants() {
     for _ in 0..200 {
-        let found = descendants();
-        if found.is_empty() {
-            return;
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+                // No child at all means no descendant either: orphans would be our children.
+                Err(_) => return,
+                Ok(None) => break,
+            }
         }
-        for pid in found {
+        for pid in descendants() {
             let _ = kill_process(pid, Signal::KILL);
         }
-        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
 }

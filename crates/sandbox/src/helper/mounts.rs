@@ -18,7 +18,7 @@ use super::{Context, Failure};
 use crate::plan::MountPlan;
 
 /// The devices every program may expect. Nothing else of the host's /dev is there.
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
 /// A FIFO that no Landlock rule mentions. A read-only mount lets it be opened for writing, so
 /// the self-check can tell that Landlock is in force. (A device would not do: rules belong to
@@ -26,6 +26,7 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 pub(super) const LANDLOCK_CANARY: &str = "/dev/.landlock-canary";
 
 const EMPTY: &str = "/dev/.empty";
+const COVERS: &str = "/dev/.covers";
 
 const READ_ONLY: u64 = 1;
 const NO_SET_USER_ID: u64 = 2;
@@ -70,10 +71,10 @@ pub(super) fn arrange(plan: &MountPlan, network_namespace: bool) -> Result<(), F
     if std::fs::symlink_metadata("/var/tmp").is_ok_and(|data| data.is_dir()) {
         attach(&variable_temporary, Path::new("/var/tmp"))?;
     }
-    for path in &plan.hidden_directories {
-        covers.extend(cover(path)?);
-    }
     devices_of_its_own(&devices)?;
+    for (number, path) in plan.hidden_directories.iter().enumerate() {
+        covers.extend(cover(path, number)?);
+    }
     let empty = empty_file()?;
 
     for (tree, target) in &readable {
@@ -92,8 +93,8 @@ pub(super) fn arrange(plan: &MountPlan, network_namespace: bool) -> Result<(), F
     for path in &plan.protected {
         bind_onto_itself(path, READ_ONLY)?;
     }
-    for path in &plan.hidden_inside {
-        covers.extend(cover(path)?);
+    for (number, path) in plan.hidden_inside.iter().enumerate() {
+        covers.extend(cover(path, plan.hidden_directories.len() + number)?);
     }
     for path in &plan.hidden_files {
         hide_file(path, &empty)?;
@@ -155,13 +156,18 @@ fn bind_onto_itself(path: &Path, attributes: u64) -> Result<(), Failure> {
     move_mount(&tree, "", place, "", flags).at("protect", path.display())
 }
 
-/// Covers a directory with an empty one. Already out of sight is as good.
-fn cover(path: &Path) -> Result<Option<PathBuf>, Failure> {
+/// Covers a directory with an empty one. Already out of sight is as good. The empty ones are
+/// folders of the file system at `/dev`, because a file system of its own for each costs more
+/// than all the rest of the mounts.
+fn cover(path: &Path, number: usize) -> Result<Option<PathBuf>, Failure> {
     match open_place(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.at("hide", path.display())?,
     };
-    temporary_file_system(path, "mode=0755,size=1m")?;
+    let empty = Path::new(COVERS).join(number.to_string());
+    std::fs::create_dir(&empty).at("hide", path.display())?;
+    let tree = clone_at(&empty, NO_SET_USER_ID)?;
+    attach(&tree, path)?;
     Ok(Some(path.to_owned()))
 }
 
@@ -221,7 +227,7 @@ fn devices_of_its_own(devices: &[(OwnedFd, &str)]) -> Result<(), Failure> {
         0,
     )
     .at(STEP, LANDLOCK_CANARY)?;
-    for name in ["shm", "pts"] {
+    for name in ["shm", "pts", ".covers"] {
         std::fs::create_dir(dev.join(name)).at(STEP, name)?;
     }
     temporary_file_system(&dev.join("shm"), "mode=1777,size=1g")?;

@@ -11,6 +11,7 @@ use super::{Context, Failure};
 use crate::plan::SeccompPlan;
 use crate::syscalls::{
     Answer, CREATING, FILE_MODES, NAMESPACE_FLAGS, OPENING, REFUSED, REFUSED_IOCTLS, RUNS_AS_OWNER,
+    SELF_CHECK_PROTOCOL,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -129,6 +130,14 @@ fn program(plan: SeccompPlan, refuse: u32) -> Vec<libc::sock_filter> {
                 });
             }
         }
+        code.when(BPF_JEQ, libc::AF_VSOCK as u32, |code| {
+            code.load(argument(2));
+            let answer = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+            code.when(BPF_JEQ, SELF_CHECK_PROTOCOL.get(), |code| {
+                code.answer(answer)
+            });
+            code.answer(refuse);
+        });
         // Interface and address lists come by netlink's protocol 0; the others are surface.
         code.when(BPF_JEQ, libc::AF_NETLINK as u32, |code| {
             code.load(argument(2));

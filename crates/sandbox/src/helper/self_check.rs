@@ -3,11 +3,14 @@
 use std::io;
 use std::path::Path;
 
+use rustix::net::{AddressFamily, Protocol, SocketType, socket};
+
 use super::mounts::LANDLOCK_CANARY;
 use super::namespaces::Membership;
 use super::{Context, Failure};
 use crate::plan::{Containment, Plan};
 use crate::report::Layer;
+use crate::syscalls::SELF_CHECK_PROTOCOL;
 
 const STEP: &str = "self-check";
 
@@ -45,11 +48,14 @@ pub(super) fn inspect(plan: &Plan, before: &Membership) -> Result<Vec<Layer>, Fa
         refuse_to_change(path)?;
     }
     if plan.seccomp.is_some() {
-        use rustix::net::{AddressFamily, SocketType, socket};
-        let probe = socket(
+        let (family, protocol) = (
             AddressFamily::from_raw(libc::AF_VSOCK as u16),
+            SELF_CHECK_PROTOCOL,
+        );
+        let probe = socket(
+            family,
             SocketType::STREAM,
-            None,
+            Some(Protocol::from_raw(protocol)),
         );
         match probe {
             Err(rustix::io::Errno::PERM) => layers.push(Layer::Seccomp),
