@@ -83,28 +83,26 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         (level != Level::None && uid == 0 && owner.uid() != 0).then(|| (owner.uid(), owner.gid()));
     let uid = run_as.map_or(uid, |(uid, _)| uid);
 
-    let mut found = protected::existing(&workspace);
+    let found = protected::existing(&workspace);
+    let mut also: Vec<PathBuf> = Vec::new();
     for path in &policy.protected {
         if let Ok(path) = workspace.join(path).strip_prefix(&workspace) {
-            found.paths.push(path.to_owned());
+            also.push(path.to_owned());
         }
     }
     if let Ok(inside) = session_dir.strip_prefix(&workspace) {
-        found.paths.push(inside.to_owned());
+        also.push(inside.to_owned());
     }
+    let every = [&found.paths[..], &also].concat();
     let git_link = GitLink::of(&workspace);
-    let carved = carve(
-        &workspace,
-        &found.paths,
-        policy.write_access,
-        git_link.as_ref(),
-    );
+    let carved = carve(&workspace, &every, policy.write_access, git_link.as_ref());
     let watch = Watch::before(
         &workspace,
         &session_dir,
         policy.write_access,
         level == Level::Partial,
         &found.paths,
+        &also,
     );
 
     let mut readable = readable(policy, &workspace);
@@ -232,11 +230,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
             writable_roots
         },
         protected: if level == Level::Partial {
-            found
-                .paths
-                .iter()
-                .map(|path| workspace.join(path))
-                .collect()
+            every.iter().map(|path| workspace.join(path)).collect()
         } else {
             plan.mounts.protected.clone()
         },

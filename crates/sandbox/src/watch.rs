@@ -31,6 +31,8 @@ pub(crate) struct Watch {
     access: WriteAccess,
     /// Compare content too, because no mount kept it.
     content: bool,
+    /// Protected by this policy besides the names that are searched for.
+    also: Vec<PathBuf>,
     before: BTreeMap<PathBuf, State>,
 }
 
@@ -51,12 +53,14 @@ impl Watch {
         access: WriteAccess,
         content: bool,
         found: &[PathBuf],
+        also: &[PathBuf],
     ) -> Self {
         let mut watch = Self {
             workspace: workspace.to_owned(),
             quarantine: session_dir.join("quarantine"),
             access,
             content,
+            also: also.to_owned(),
             before: BTreeMap::new(),
         };
         watch.before = watch.look(found);
@@ -64,7 +68,7 @@ impl Watch {
     }
 
     fn look(&self, found: &[PathBuf]) -> BTreeMap<PathBuf, State> {
-        let mut paths = found.to_vec();
+        let mut paths = [found, &self.also].concat();
         if self.access == WriteAccess::WorkspaceWithGit {
             let git = Path::new(".git");
             paths.extend(GIT_FOLLOWS.iter().map(|name| git.join(name)));

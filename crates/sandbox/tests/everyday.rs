@@ -327,6 +327,33 @@ fn what_is_refused_becomes_a_fact_with_the_way_to_permit_it() {
     assert!(place.at("session/quarantine/000-new%.git/HEAD").exists());
 }
 
+#[test]
+fn a_harmless_command_is_accused_of_nothing() {
+    let place = Place::new();
+    place.write("docs/page", "text\n");
+    place.outside("git init -q . && mkdir -p .agent/sessions/one");
+    for write_access in [
+        WriteAccess::ReadOnly,
+        WriteAccess::Workspace,
+        WriteAccess::WorkspaceWithGit,
+    ] {
+        let mut policy = place.policy("cat docs/page; echo x > $TMPDIR/y");
+        policy.session_dir = place.at("work/.agent/sessions/one");
+        policy.protected = vec!["docs".into(), "missing".into()];
+        policy.write_access = write_access;
+        let (finished, text) = place.run(&policy);
+        let facts: Vec<_> = finished
+            .violations
+            .iter()
+            .filter(|violation| !violation.expected)
+            .collect();
+        assert!(
+            facts.is_empty() && finished.quarantined.is_empty(),
+            "{facts:?} {text}"
+        );
+    }
+}
+
 /// Only root can have a workspace of somebody else's that it may still use.
 #[test]
 fn a_workspace_of_another_user_is_worked_on_as_that_user() {
