@@ -1,6 +1,6 @@
 //! What every command gets: the machine, the project and a way to speak.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_session::{
@@ -64,12 +64,17 @@ impl App {
     /// What the session crate needs to write, for a command that calls itself `program`.
     pub(crate) fn rim(&self, program: &str) -> Result<Rim, Failure> {
         let config = config::load(&self.host, &self.project, &SettingArgs::default())?;
+        self.rim_with(&config, program)
+    }
+
+    /// The same with settings that were read already.
+    pub(crate) fn rim_with(&self, config: &Config, program: &str) -> Result<Rim, Failure> {
         let runtime_id = self.host.runtime_id().or_usage()?;
         Ok(Rim {
             clock: Arc::clone(&self.host.clock),
             mint: Arc::clone(&self.host.ids),
             runtime_id,
-            redactor: Arc::new(self.redactor(&config)?),
+            redactor: Arc::new(self.redactor(config)?),
             anchors: Some(AnchorStore::new(&self.host.directories.state)),
             holder: Holder {
                 pid: std::process::id(),
@@ -98,6 +103,13 @@ impl App {
         Redactor::new(rules, &key)
             .map_err(|error| Failure::from(anyhow::Error::from(error)).exit(Exit::Usage))
             .map_err(|failure| failure.hint("see `[redaction] patterns` in your settings"))
+    }
+
+    /// The user's home directory, or the root when there is none: nothing is a home then.
+    pub(crate) fn home(&self) -> PathBuf {
+        let home = self.host.environment.get("HOME").map(PathBuf::from);
+        home.filter(|home| home.is_absolute())
+            .unwrap_or_else(|| PathBuf::from("/"))
     }
 
     /// A path as people like to read it: relative to the project, or to the home directory.

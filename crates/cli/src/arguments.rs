@@ -51,6 +51,7 @@ pub(crate) enum ColorChoice {
 /// What can be asked for.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Run(commands::run::RunArgs),
     Sessions(commands::sessions::SessionsArgs),
     Audit(commands::audit::AuditArgs),
     Export(commands::export::ExportArgs),

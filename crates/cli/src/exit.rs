@@ -12,6 +12,18 @@ pub(crate) enum Exit {
     Failed = 1,
     /// Bad usage or configuration, nothing was started; for `audit`: the session is unreadable.
     Usage = 2,
+    /// Something that was needed was refused, or could not be asked.
+    Denied = 3,
+    /// Finished, but not verified although that was required.
+    Unverified = 4,
+    /// A budget or limit ended it.
+    Limit = 5,
+    /// The sandbox could not be enforced; nothing was run.
+    NoSandbox = 6,
+    /// Interrupted by the user.
+    Interrupted = 130,
+    /// Told to end.
+    Terminated = 143,
     /// The reader of our output went away; the number a process killed by SIGPIPE would have.
     OutputClosed = 141,
 }
@@ -28,4 +40,10 @@ Exit codes:
   0    done
   1    it was tried and failed (`audit`: there are findings)
   2    bad usage or configuration, nothing was started (`audit`: unreadable)
-  141  the reader of the output went away";
+  3    something that was needed was denied, or nobody could be asked
+  4    finished, but not verified although --require-verified was given
+  5    a budget or limit ended it
+  6    the sandbox could not be enforced, nothing was run
+  130  interrupted
+  141  the reader of the output went away
+  143  terminated";

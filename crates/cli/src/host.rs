@@ -62,6 +62,13 @@ impl Environment {
         let variables = self.0.iter();
         variables.filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
     }
+
+    /// Every variable.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+    }
 }
 
 impl FromIterator<(OsString, OsString)> for Environment {

@@ -19,12 +19,14 @@ mod commands;
 mod config;
 mod exit;
 mod failure;
+mod headless;
 mod host;
 mod output;
 mod private;
 mod project;
 #[cfg(test)]
 mod schemas;
+mod workbench;
 
 use std::process::ExitCode;
 

@@ -24,11 +24,16 @@ pub(crate) fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
     })
 }
 
+/// A directory for its owner alone, with those above it.
+pub(crate) fn create_directory(directory: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(directory)
+}
+
 /// The content in a file beside its target, on disk.
 fn write_draft(file: &Path, content: &[u8]) -> io::Result<PathBuf> {
     if let Some(directory) = file.parent() {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(directory)?;
+        create_directory(directory)?;
     }
     let draft = file.with_extension(format!("new.{}", std::process::id()));
     let mut options = OpenOptions::new();

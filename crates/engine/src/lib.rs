@@ -12,6 +12,7 @@
 //! Where to start: [`Engine::run_turn`] is the loop, [`conversation`] what the model is told again,
 //! [`verification`] how the end is judged.
 
+mod authority;
 mod compaction;
 pub mod context;
 mod continuation;
@@ -33,6 +34,7 @@ pub mod state;
 mod turn;
 pub mod verification;
 
+pub use authority::{Place as AuthorityPlace, SessionAuthority};
 pub use control::{Control, Queued};
 pub use desk::{Desk, OnAsk};
 pub use engine::{Engine, EngineError, Parts, Settings};

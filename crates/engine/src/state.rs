@@ -8,7 +8,7 @@ use agent_protocol::payload::conversation::EvidenceKind;
 use agent_protocol::payload::model::FileRef;
 use agent_protocol::payload::tool::ToolResult;
 use agent_protocol::payload::{SideEffect, SideEffectKind, Usage};
-use agent_protocol::{Event, Payload, Phase};
+use agent_protocol::{Code, Event, Payload, Phase};
 use agent_tool_runtime::shell::commands_behind_exit;
 
 use crate::conversation::{ArtifactText, Conversation};
@@ -74,6 +74,8 @@ pub struct TurnFacts {
     /// Calls that were refused for permission.
     pub refused: u64,
     pub commands: Vec<CommandRun>,
+    /// A command was not run because no sandbox could be made.
+    pub sandbox_missing: bool,
     files: BTreeMap<String, SideEffect>,
     /// Verifications that ran and are not yet recorded as evidence.
     pending: Vec<VerificationRun>,
@@ -149,6 +151,7 @@ impl SessionState {
                 if failed.phase == Phase::Permission {
                     self.turn.refused += 1;
                 }
+                self.turn.sandbox_missing |= failed.code == Code::SandboxUnavailable;
                 failed
                     .side_effects
                     .iter()

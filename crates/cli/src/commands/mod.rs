@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod man;
+pub(crate) mod run;
 pub(crate) mod sessions;
 
 use crate::app::App;
@@ -16,6 +17,7 @@ use crate::failure::Failure;
 /// Does what was asked for.
 pub(crate) fn run(command: Command, app: &App) -> Result<Exit, Failure> {
     match command {
+        Command::Run(arguments) => run::run(&arguments, app),
         Command::Sessions(arguments) => sessions::run(&arguments, app),
         Command::Audit(arguments) => audit::run(&arguments, app),
         Command::Export(arguments) => export::run(&arguments, app),

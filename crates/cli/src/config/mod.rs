@@ -34,8 +34,9 @@ pub(crate) use origin::{Layer, Origin, Place, Setting};
 pub(crate) use overrides::SettingArgs;
 pub(crate) use section::{Note, Shown};
 pub(crate) use units::{Size, Span};
+pub(crate) use values::SandboxMode;
 
-use providers::ProviderSettings;
+pub(crate) use providers::ProviderSettings;
 use section::Resolver;
 use sections::{
     Context, Limits, Model, Permissions, Redaction, Retention, Sandbox, Ui, Verification,

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::host::{self, Environment};
 
 pub(crate) use table::Table;
-pub(crate) use text::{clip, counted, human_bytes, visible};
+pub(crate) use text::{clip, counted, human_bytes, visible, visible_text};
 pub(crate) use time::{local_minute, local_second};
 
 /// Width where nothing tells us better.
@@ -122,6 +122,16 @@ impl Output {
         // Inside JSON strings the same characters are risky as elsewhere, and all of them can be
         // written as escapes; outside of strings none of them occurs.
         self.print(&text::json_safe(&text))
+    }
+
+    /// Whether only what was asked for is said.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.errors.quiet
+    }
+
+    /// What went wrong with a run that otherwise ended in order.
+    pub(crate) fn problem(&self, text: &str) {
+        self.errors.line("error", Tone::Bad, text);
     }
 
     /// Something the user should know although it was not asked for.

@@ -11,6 +11,12 @@ pub(crate) fn visible(text: &str) -> String {
     visible_line(text, usize::MAX)
 }
 
+/// The same for text of several lines: line breaks and tabs stay.
+pub(crate) fn visible_text(text: &str) -> String {
+    let line = |line: &str| line.split('\t').map(visible).collect::<Vec<_>>().join("\t");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// JSON text with the same characters as JSON escapes.
 pub(super) fn json_safe(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use agent_protocol::Code;
 use agent_protocol::payload::SideEffectKind;
-use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
+use agent_protocol::payload::permission::ActionClass;
 use agent_protocol::payload::tool::{Capability, Concurrency, InterruptBehavior, Risk};
 use agent_tool_runtime::shell::{Start, analyse, prove::prove};
 use agent_tool_runtime::{
@@ -36,7 +36,7 @@ pub use launch::CommandSettings;
 pub use scan::ScanLimits;
 
 use crate::path::{Access, Found, Roots};
-use crate::support::{count, flags, parse, prepared, reading_definition, resource};
+use crate::support::{count, flags, parse, prepared, reading_definition};
 use scan::Watch;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -182,11 +182,6 @@ impl Tool for BashTool {
             normalised_paths: vec![name.clone()],
             semantics: PermissionSemantics {
                 action_class: ActionClass::Execute,
-                resources: vec![resource(
-                    PermissionAccess::Execute,
-                    input.cwd.as_deref().unwrap_or("."),
-                    &cwd,
-                )],
                 command: Some(CommandRequest {
                     text: input.command.clone(),
                     cwd: cwd.absolute().to_owned(),

@@ -1,0 +1,164 @@
+//! `agent run`: one turn without a screen.
+
+use std::io::{self, IsTerminal as _, Read as _};
+
+use agent_engine::OnAsk;
+use clap::{Args, ValueEnum};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
+
+use crate::app::App;
+use crate::config::{self, SettingArgs};
+use crate::exit::Exit;
+use crate::failure::{Failure, OrFail as _};
+use crate::headless::{self, OutputForm, Task};
+use crate::workbench::{self, SessionArgs, Wanted, models};
+
+/// The most bytes taken from standard input.
+const INPUT_LIMIT: u64 = 8 << 20;
+/// How long a pipe may take to say something when it was not asked for by `-`.
+const PIPE_PATIENCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+
+/// Do one thing without a screen: give a prompt, get the answer
+///
+/// The model works on the project through tools until it has no more to say. Nobody can be asked,
+/// so what needs asking is refused unless a rule, the mode or --on-ask says otherwise.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  agent run \"why does the parser test fail?\"
+  agent run --mode accept-edits --require-verified \"fix the failing test\"
+  git diff | agent run \"review this\" -
+  agent run --output json \"list the public types\" | jq .final_text
+  agent run --session last \"now the same for the other module\"")]
+pub(crate) struct RunArgs {
+    /// What to do; `-` reads standard input, alone as the prompt, after a prompt as context
+    #[arg(value_name = "PROMPT")]
+    prompt: Vec<String>,
+    /// What to print
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    output: OutputForm,
+    /// With stream-json: also events that are only shown and not kept
+    #[arg(long)]
+    include_transient: bool,
+    /// What happens to a question nobody is there to answer
+    #[arg(long, value_name = "WHAT", default_value = "deny")]
+    on_ask: OnAskChoice,
+    /// End with code 4 unless the log shows that the changes were verified
+    #[arg(long)]
+    require_verified: bool,
+    #[command(flatten)]
+    settings: SettingArgs,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// What happens to a question.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OnAskChoice {
+    /// Refuse, with its own code
+    Deny,
+    /// Leave it open and end with code 3, to be answered by `agent respond`
+    Wait,
+    /// Say yes to everything that is asked; deny rules and circuit breakers still hold
+    Allow,
+}
+
+/// Runs it.
+pub(crate) fn run(arguments: &RunArgs, app: &App) -> Result<Exit, Failure> {
+    let prompt = prompt(arguments, app)?;
+    if prompt.is_none() && arguments.session.session.is_none() {
+        return Err(Failure::usage(
+            "there is nothing to do: give a prompt, or `-` to read one from standard input",
+        ));
+    }
+    let config = config::load(&app.host, &app.project, &arguments.settings)?;
+    app.note_ignored_settings(&config);
+    let chosen = models::choose(app, &config)?;
+    let wanted = Wanted {
+        program: "agent run",
+        arguments: &arguments.session,
+        on_ask: match arguments.on_ask {
+            OnAskChoice::Deny => OnAsk::Deny,
+            OnAskChoice::Wait => OnAsk::Wait,
+            OnAskChoice::Allow => OnAsk::Allow,
+        },
+    };
+    let bench = workbench::open(app, &config, &wanted)?;
+    let task = Task {
+        prompt,
+        form: arguments.output,
+        include_transient: arguments.include_transient,
+        require_verified: arguments.require_verified || config.verification.required.value,
+        models: chosen.models,
+        facts: chosen.facts,
+    };
+    headless::run(app, &config, bench, task)
+}
+
+/// The prompt, with what standard input brings.
+fn prompt(arguments: &RunArgs, app: &App) -> Result<Option<String>, Failure> {
+    let asked = arguments.prompt.iter().any(|word| word == "-");
+    let words: Vec<&str> = arguments
+        .prompt
+        .iter()
+        .map(String::as_str)
+        .filter(|word| *word != "-")
+        .collect();
+    let text = words.join(" ");
+    let input = if asked {
+        Some(read_input()?)
+    } else {
+        offered_input(app)?
+    };
+    let input = input.filter(|input| !input.trim().is_empty());
+    Ok(match (text.is_empty(), input) {
+        (true, None) => None,
+        (true, Some(input)) => asked.then_some(input),
+        (false, None) => Some(text),
+        (false, Some(input)) => Some(format!("{text}\n\nFrom standard input:\n\n{input}")),
+    })
+}
+
+/// Input that was not asked for by `-`: a redirected file, or a pipe that speaks at once. A pipe that
+/// says nothing is not waited for, because it may be one nobody means.
+fn offered_input(app: &App) -> Result<Option<String>, Failure> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        return Ok(None);
+    }
+    let Ok(status) = fstat(&stdin) else {
+        return Ok(None);
+    };
+    match FileType::from_raw_mode(status.st_mode) {
+        FileType::RegularFile => Ok(Some(read_input()?)),
+        FileType::Fifo => {
+            let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+            let ready = poll(&mut polled, Some(&PIPE_PATIENCE)).unwrap_or(0) > 0;
+            if ready {
+                return Ok(Some(read_input()?));
+            }
+            app.output.note("standard input is a pipe that says nothing; add `-` after the prompt to wait for it");
+            Ok(None)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn read_input() -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    io::stdin()
+        .lock()
+        .take(INPUT_LIMIT + 1)
+        .read_to_end(&mut bytes)
+        .or_usage()?;
+    if bytes.len() as u64 > INPUT_LIMIT {
+        return Err(Failure::usage(
+            "standard input is larger than 8 MB; nothing was started",
+        ));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,192 @@
+//! A session without a screen: one turn (and what is queued behind it), its progress on standard
+//! error, its result on standard output, its exit code from the facts.
+
+mod progress;
+mod report;
+mod signals;
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+
+use agent_engine::live::NobodyWatches;
+use agent_engine::{Interrupt, Model, TurnEnd};
+use agent_protocol::command::SubmitTurn;
+use agent_protocol::payload::conversation::{Budget, TurnSource};
+use agent_protocol::{Payload, Refs, Scope};
+use agent_session::Appended;
+use clap::ValueEnum;
+
+use crate::app::App;
+use crate::config::Config;
+use crate::exit::Exit;
+use crate::failure::{Failure, OrFail as _};
+use crate::workbench::Workbench;
+
+pub(crate) use report::RunReport;
+
+/// What a headless run prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputForm {
+    /// The final answer.
+    #[default]
+    Text,
+    /// One object at the end.
+    Json,
+    /// The log's own events, one per line, as they are written.
+    StreamJson,
+}
+
+/// What a headless run is asked to do.
+pub(crate) struct Task {
+    /// Missing to go on with what is open or queued.
+    pub(crate) prompt: Option<String>,
+    pub(crate) form: OutputForm,
+    pub(crate) include_transient: bool,
+    pub(crate) require_verified: bool,
+    pub(crate) models: Vec<Model>,
+    /// Facts to record before the first turn.
+    pub(crate) facts: Vec<Payload>,
+}
+
+/// Runs turns until nothing is left to do.
+pub(crate) fn run(
+    app: &App,
+    config: &Config,
+    bench: Workbench,
+    task: Task,
+) -> Result<Exit, Failure> {
+    let session_id = bench.writer.session_id().clone();
+    match task.form {
+        OutputForm::StreamJson => stream_events(&bench, task.include_transient),
+        OutputForm::Text | OutputForm::Json => progress::show(app, &bench.writer),
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .or_fail()?;
+    let closer = bench.closer();
+    let ended = runtime.block_on(turns(app, config, bench, &task));
+    closer.close()?;
+    let ended = ended?;
+    // A tool that ignored its cancellation must not keep the process alive.
+    runtime.shutdown_background();
+    let report = RunReport::new(&session_id, ended, task.require_verified);
+    let exit = report.exit();
+    match task.form {
+        OutputForm::Text => report.print(&app.output).or_fail()?,
+        OutputForm::Json => app.output.json(&report).or_fail()?,
+        OutputForm::StreamJson => {}
+    }
+    Ok(exit)
+}
+
+/// How the last turn ended, with the facts a report needs.
+pub(crate) struct Ended {
+    pub(crate) end: Option<TurnEnd>,
+    pub(crate) commands: Vec<agent_engine::state::CommandRun>,
+    pub(crate) sandbox_missing: bool,
+    pub(crate) open_actions: Vec<String>,
+}
+
+async fn turns(
+    app: &App,
+    config: &Config,
+    bench: Workbench,
+    task: &Task,
+) -> Result<Ended, Failure> {
+    let scope = Scope {
+        thread_id: Some(bench.thread_id.clone()),
+        ..Scope::default()
+    };
+    for fact in &task.facts {
+        bench
+            .journal
+            .append(&scope, fact.clone(), Refs::default())
+            .or_fail()?;
+    }
+    let control = Arc::clone(&bench.control);
+    let open_turn = bench.open_turn.clone();
+    let mut engine = bench.engine(app, config, task.models.clone(), Arc::new(NobodyWatches));
+    let mut end = None;
+    let interrupt = Interrupt::new();
+    signals::watch(&interrupt).or_fail()?;
+    if let Some(turn_id) = open_turn {
+        let ended = engine
+            .continue_turn(turn_id, budget(config), &interrupt)
+            .await
+            .or_fail()?;
+        let stop = !matches!(ended, TurnEnd::Completed(_));
+        end = Some(ended);
+        if stop {
+            return Ok(taken(&engine, end));
+        }
+    }
+    if let Some(prompt) = &task.prompt {
+        let submit = SubmitTurn {
+            text: prompt.clone(),
+            ..SubmitTurn::default()
+        };
+        let answer = control.submit(submit, TurnSource::Cli).or_fail()?;
+        // Inputs that waited before this one are worked on first, in order.
+        if let (true, Some(turn_id)) = (control.queue().is_empty(), answer.turn_id) {
+            end = Some(
+                engine
+                    .run_turn(turn_id, budget(config), &interrupt)
+                    .await
+                    .or_fail()?,
+            );
+        }
+    }
+    while interrupt.reason().is_none()
+        && !matches!(end, Some(TurnEnd::Failed(_) | TurnEnd::LeftOpen))
+    {
+        let Some(turn_id) = control.take_next().or_fail()? else {
+            break;
+        };
+        end = Some(
+            engine
+                .run_turn(turn_id, budget(config), &interrupt)
+                .await
+                .or_fail()?,
+        );
+    }
+    Ok(taken(&engine, end))
+}
+
+fn taken(engine: &agent_engine::Engine, end: Option<TurnEnd>) -> Ended {
+    let state = engine.state();
+    Ended {
+        end,
+        commands: state.turn.commands.clone(),
+        sandbox_missing: state.turn.sandbox_missing,
+        open_actions: state.open_actions.keys().map(ToString::to_string).collect(),
+    }
+}
+
+fn budget(config: &Config) -> Budget {
+    let limits = &config.limits;
+    Budget {
+        max_steps: Some(u64::from(limits.max_steps.value)),
+        max_tokens: limits.max_tokens.as_ref().map(|set| set.value),
+        max_cost: limits.max_cost.as_ref().map(|set| set.value),
+        timeout_ms: limits
+            .turn_timeout
+            .as_ref()
+            .and_then(|set| u64::try_from(set.value.duration().as_millis()).ok()),
+    }
+}
+
+/// Prints each line of the log as it is written, the lines that were there before it included.
+fn stream_events(bench: &Workbench, include_transient: bool) {
+    let print = |appended: &Appended| -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(&appended.line)?;
+        stdout.write_all(b"\n")?;
+        stdout.flush()
+    };
+    bench.writer.subscribe(move |appended| {
+        // Nobody reads any more: stop telling, the log goes on.
+        (!appended.is_durable && !include_transient) || print(appended).is_ok()
+    });
+}

@@ -1,0 +1,194 @@
+//! The result of a headless run: one object, computed from the events of its last turn.
+
+use std::io;
+
+use agent_engine::TurnEnd;
+use agent_protocol::id::SessionId;
+use agent_protocol::payload::conversation::{TurnCompleted, TurnFailed, TurnOutcome, Verification};
+use agent_protocol::payload::{SideEffect, Usage};
+use agent_protocol::status::{Status, VerificationStatus};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Ended;
+use crate::exit::Exit;
+use crate::output::{Output, visible_text};
+
+/// `agent run --output json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunReport {
+    session_id: String,
+    /// `completed`, `degraded`, `failed`, `cancelled`, `timed_out` or `waiting_permission`.
+    outcome: String,
+    exit_code: u8,
+    /// Why it ended: the model's stop reason, or the code of the failure.
+    stop_reason: String,
+    final_text: Option<String>,
+    /// What went wrong, where something did.
+    error: Option<String>,
+    verification: Verification,
+    files_changed: Vec<SideEffect>,
+    commands: Vec<CommandReport>,
+    refused_calls: u64,
+    /// Questions that wait for an answer; `agent respond` gives one.
+    open_actions: Vec<String>,
+    usage: Usage,
+    /// In US dollars; missing when it is unknown.
+    cost: Option<f64>,
+    steps: Option<u64>,
+    duration_ms: Option<u64>,
+    #[serde(skip)]
+    exit: Exit,
+}
+
+/// A command that ran.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CommandReport {
+    command: String,
+    /// Missing when it did not end by itself.
+    exit_code: Option<i32>,
+}
+
+impl RunReport {
+    pub(super) fn new(session_id: &SessionId, ended: Ended, require_verified: bool) -> Self {
+        let commands = ended
+            .commands
+            .into_iter()
+            .map(|run| CommandReport {
+                command: run.command,
+                exit_code: run.exit_code,
+            })
+            .collect();
+        let empty = Self {
+            session_id: session_id.to_string(),
+            outcome: "completed".to_owned(),
+            exit_code: 0,
+            stop_reason: "nothing_to_do".to_owned(),
+            final_text: None,
+            error: None,
+            verification: Verification::default(),
+            files_changed: Vec::new(),
+            commands,
+            refused_calls: 0,
+            open_actions: ended.open_actions,
+            usage: Usage::default(),
+            cost: None,
+            steps: None,
+            duration_ms: None,
+            exit: Exit::Done,
+        };
+        let sandbox_missing = ended.sandbox_missing;
+        let mut report = match ended.end {
+            None => empty,
+            Some(TurnEnd::LeftOpen) => Self {
+                outcome: Status::WaitingPermission.as_str().to_owned(),
+                stop_reason: "approval_required".to_owned(),
+                error: Some("a question waits for an answer; see `agent actions`".to_owned()),
+                exit: Exit::Denied,
+                ..empty
+            },
+            Some(TurnEnd::Completed(turn)) => {
+                Self::completed(empty, *turn, sandbox_missing, require_verified)
+            }
+            Some(TurnEnd::Failed(turn)) => Self::failed(empty, *turn),
+        };
+        report.exit_code = report.exit as u8;
+        report
+    }
+
+    fn completed(
+        empty: Self,
+        turn: TurnCompleted,
+        sandbox_missing: bool,
+        require_verified: bool,
+    ) -> Self {
+        let refused = turn.refused_calls.unwrap_or(0);
+        let verified = turn.verification.status;
+        let whole = matches!(
+            turn.stop_reason.as_str(),
+            "end_turn" | "stop_sequence" | "tool_use"
+        );
+        let (exit, error) = if !whole {
+            (
+                Exit::Failed,
+                Some(format!("the model stopped early: {}", turn.stop_reason)),
+            )
+        } else if sandbox_missing && verified != VerificationStatus::Passed {
+            (
+                Exit::NoSandbox,
+                Some("commands were not run: the sandbox could not be enforced".to_owned()),
+            )
+        } else if refused > 0 && verified != VerificationStatus::Passed {
+            (
+                Exit::Denied,
+                Some(format!("{refused} calls were refused for permission")),
+            )
+        } else if require_verified
+            && !matches!(
+                verified,
+                VerificationStatus::Passed | VerificationStatus::NotApplicable
+            )
+        {
+            (
+                Exit::Unverified,
+                Some(format!("the work is not verified: {verified}")),
+            )
+        } else {
+            (Exit::Done, None)
+        };
+        Self {
+            outcome: match turn.outcome {
+                TurnOutcome::Completed => "completed",
+                TurnOutcome::Degraded => "degraded",
+            }
+            .to_owned(),
+            stop_reason: turn.stop_reason,
+            final_text: turn.final_text,
+            error,
+            verification: turn.verification,
+            files_changed: turn.files_changed,
+            refused_calls: refused,
+            usage: turn.usage,
+            cost: turn.cost,
+            steps: turn.steps,
+            duration_ms: turn.duration_ms,
+            exit,
+            ..empty
+        }
+    }
+
+    fn failed(empty: Self, turn: TurnFailed) -> Self {
+        let exit = match (turn.status, turn.category.as_str(), turn.code.as_str()) {
+            (_, "limit", _) => Exit::Limit,
+            (_, "user", "aborted") => Exit::Denied,
+            (_, _, "terminated") => Exit::Terminated,
+            (Status::Cancelled, ..) => Exit::Interrupted,
+            _ => Exit::Failed,
+        };
+        Self {
+            outcome: turn.status.as_str().to_owned(),
+            stop_reason: turn.code,
+            error: Some(turn.message),
+            files_changed: turn.files_changed,
+            usage: turn.usage.unwrap_or_default(),
+            cost: turn.cost,
+            exit,
+            ..empty
+        }
+    }
+
+    pub(super) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The final answer for people; what went wrong goes to standard error.
+    pub(super) fn print(&self, output: &Output) -> io::Result<()> {
+        if let Some(text) = self.final_text.as_deref().filter(|text| !text.is_empty()) {
+            output.print(&visible_text(text))?;
+        }
+        if let Some(error) = &self.error {
+            output.problem(error);
+        }
+        Ok(())
+    }
+}

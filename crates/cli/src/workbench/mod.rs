@@ -1,0 +1,9 @@
+//! Everything a session works with, put together: log, rules, tools, model, engine.
+
+mod commands;
+pub(crate) mod models;
+mod open;
+mod place;
+mod rules;
+
+pub(crate) use open::{SessionArgs, Wanted, Workbench, open};

@@ -1,0 +1,86 @@
+//! The permission rules in force, from all layers, each with the place it was written at.
+
+use std::path::Path;
+
+use agent_protocol::payload::permission::{Effect, Layer, RuleOrigin};
+use agent_tool_runtime::gate::{Bases, Rule, RuleSource, read_rules};
+
+use crate::app::App;
+use crate::config::{self, Config, Origin, Place};
+use crate::failure::{Failure, OrFail as _};
+
+/// Reads every rule; one that cannot be read stops the start.
+pub(crate) fn rules(
+    app: &App,
+    config: &Config,
+    extra: Option<&Path>,
+) -> Result<Vec<Rule>, Failure> {
+    let bases = bases(app);
+    let set = &config.permissions;
+    let mut rules = Vec::new();
+    for (effect, settings) in [
+        (Effect::Allow, &set.allow),
+        (Effect::Ask, &set.ask),
+        (Effect::Deny, &set.deny),
+    ] {
+        for setting in settings {
+            let origin = origin(app, &setting.origin);
+            let rule = Rule::parse(effect, &setting.value.text, origin.clone(), &bases);
+            rules.push(rule.map_err(|problem| {
+                let place = match (&origin.file, origin.line) {
+                    (Some(file), Some(line)) => format!("`{file}`: line {line}: "),
+                    _ => String::new(),
+                };
+                let failure = Failure::usage(format!(
+                    "cannot use a permission rule: {place}{}",
+                    problem.message
+                ));
+                match problem.suggestion {
+                    Some(suggestion) => failure.hint(suggestion),
+                    None => failure,
+                }
+            })?);
+        }
+    }
+    if let Some(path) = extra {
+        let path = app.host.cwd.join(path);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| {
+                anyhow::Error::new(error)
+                    .context(format!("cannot read the rules in `{}`", path.display()))
+            })
+            .or_usage()?;
+        let source = RuleSource {
+            layer: Layer::CommandLine,
+            file: app.short(&path),
+        };
+        rules.extend(read_rules(&text, &source, &bases).or_usage()?);
+    }
+    Ok(rules)
+}
+
+/// What patterns are relative to.
+pub(crate) fn bases(app: &App) -> Bases {
+    Bases {
+        project: app.project.root().to_path_buf(),
+        home: app.home(),
+    }
+}
+
+fn origin(app: &App, origin: &Origin) -> RuleOrigin {
+    let (file, line) = match &origin.place {
+        Place::File { path, line, .. } => (Some(app.short(path)), Some(*line as u64)),
+        Place::Name(name) => (Some((*name).to_owned()), None),
+        Place::Code => (None, None),
+    };
+    let layer = match origin.layer {
+        config::Layer::BuiltIn => Layer::BuiltIn,
+        config::Layer::User => Layer::User,
+        config::Layer::Project => Layer::Project,
+        config::Layer::ProjectLocal => Layer::ProjectLocal,
+        config::Layer::Environment => Layer::Environment,
+        config::Layer::CommandLine => Layer::CommandLine,
+        config::Layer::Managed => Layer::Managed,
+    };
+    RuleOrigin { layer, file, line }
+}
