@@ -113,7 +113,10 @@ impl Watch {
         if self.access == WriteAccess::ReadOnly && !self.content {
             return (violations, quarantined);
         }
-        let after = self.look(&protected::existing(&self.workspace).paths);
+        // What was there before is looked at again, whether or not it would be found anew.
+        let mut found = protected::existing(&self.workspace).paths;
+        found.extend(self.before.keys().cloned());
+        let after = self.look(&found);
         let mut report = |path: &Path, what: &str| {
             let git = path.starts_with(".git") && self.access != WriteAccess::WorkspaceWithGit;
             violations.push(Violation {
