@@ -9,8 +9,11 @@
     clippy::print_stdout
 )] // a failing test should stop and say why
 
+mod command;
 mod corpus;
+mod hostile;
 #[allow(unreachable_pub)] // the engine's own file: the real journal, not a copy of it
 #[path = "../../../engine/src/journal.rs"]
 mod journal;
+mod search;
 mod stage;

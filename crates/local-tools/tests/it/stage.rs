@@ -83,6 +83,8 @@ pub(crate) struct Setup {
     pub(crate) max_output_bytes: u64,
     pub(crate) sandbox: agent_sandbox::Mode,
     pub(crate) grace: Duration,
+    /// Instead of what this machine has.
+    pub(crate) capabilities: Option<agent_sandbox::Capabilities>,
 }
 
 impl Default for Setup {
@@ -100,6 +102,7 @@ impl Default for Setup {
                 reason: "tests of the tools".into(),
             },
             grace: Duration::from_secs(10),
+            capabilities: None,
         }
     }
 }
@@ -135,7 +138,9 @@ impl Stage {
         let tools = local_tools(
             roots,
             CommandSettings {
-                capabilities: capabilities(&temporary),
+                capabilities: setup
+                    .capabilities
+                    .unwrap_or_else(|| capabilities(&temporary)),
                 mode: setup.sandbox,
                 environment: agent_sandbox::environment::build(&[], &[], &[]),
                 home: Some(home.clone()),
