@@ -385,8 +385,8 @@ fn in_the_real_sandbox_the_project_can_be_written_and_the_rest_cannot() {
     let command = format!("echo in > inside.txt && echo out > {}", outside.display());
     let ended = bash(&stage, &command);
     let text = stage.model_text(&ended);
-    // Where nothing can be confined, nothing is run; either way nothing gets out.
-    assert!(!ended.ok, "{text}");
+    // The folder may lie beneath the command's own `/tmp`, so writing there may even succeed; where
+    // nothing can be confined, nothing is run. In each case nothing gets out.
     assert_eq!(std::fs::read_to_string(outside).unwrap(), "outside\n");
     if ended.code == Code::SandboxUnavailable {
         assert!(!stage.project().join("inside.txt").exists());

@@ -11,6 +11,7 @@
 
 mod command;
 mod corpus;
+mod documentation;
 mod hostile;
 #[allow(unreachable_pub)] // the engine's own file: the real journal, not a copy of it
 #[path = "../../../engine/src/journal.rs"]
