@@ -18,6 +18,7 @@ pub mod diff;
 pub mod edit;
 mod encoding;
 pub mod file;
+pub mod measure;
 mod page;
 mod path;
 mod process;

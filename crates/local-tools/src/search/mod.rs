@@ -15,3 +15,66 @@ pub(crate) mod walk;
 pub use glob::GlobTool;
 pub use grep::GrepTool;
 pub(crate) use scope::denied_globs;
+
+use agent_protocol::Code;
+use agent_tool_runtime::{Cancel, ValidationFailure};
+
+use crate::path::Roots;
+use find::{Search, Show};
+use pattern::{Case, compile};
+use scope::Scope;
+use walk::Walk;
+
+/// The whole of a `glob`, for benches.
+pub(crate) fn count_files(
+    roots: &Roots,
+    pattern: &str,
+    cancel: &Cancel,
+) -> Result<u64, ValidationFailure> {
+    let scope = Scope::new(roots, None, Some(("/pattern", pattern)), None)?;
+    let (matched, _, _) = glob::list(whole(roots, &scope, cancel)?, &scope, 500);
+    Ok(matched)
+}
+
+/// The whole of a `grep`, for benches.
+pub(crate) fn count_matches(
+    roots: &Roots,
+    pattern: &str,
+    lines: bool,
+    cancel: &Cancel,
+) -> Result<u64, ValidationFailure> {
+    let scope = Scope::new(roots, None, None, None)?;
+    let search = Search {
+        matcher: compile(pattern, Case::Sensitive, false)?.matcher,
+        show: if lines {
+            Show::Lines { context: 0 }
+        } else {
+            Show::Files
+        },
+        limit: 250,
+        multiline: false,
+    };
+    let finding = search.run(whole(roots, &scope, cancel)?, &scope);
+    Ok(if lines {
+        finding.matches
+    } else {
+        finding.files
+    })
+}
+
+fn whole<'a>(
+    roots: &'a Roots,
+    scope: &'a Scope,
+    cancel: &'a Cancel,
+) -> Result<Walk<'a>, ValidationFailure> {
+    let start = scope
+        .open(roots)
+        .map_err(|error| ValidationFailure::new(Code::IoError, error.to_string()))?;
+    Ok(Walk {
+        start,
+        start_path: scope.path.absolute(),
+        project: roots.root(),
+        denied: &|_| false,
+        cancel,
+    })
+}
