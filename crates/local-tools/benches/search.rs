@@ -13,9 +13,12 @@ const DIRECTORIES: usize = 2_000;
 const FILES: usize = 50;
 const ROUNDS: usize = 5;
 
+/// A name, what `rg` is told, and our own way.
+type Query<'a> = (&'a str, &'a [&'a str], Box<dyn Fn() -> u64>);
+
 fn main() {
     let tree = tree();
-    let queries: [(&str, &[&str], Box<dyn Fn() -> u64>); 4] = [
+    let queries: [Query<'_>; 4] = [
         (
             "grep files",
             &["--files-with-matches", "needle_[0-9]+"],

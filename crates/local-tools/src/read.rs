@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::file;
-use crate::page::{Window, read_page};
+use crate::page::{Page, Window, read_page};
 use crate::path::{Access, ProjectPath, Roots, open_file};
 use crate::support::{
     bad_file, bad_path, count, flags, lost_file, parse, prepared, reading_definition, resource,
@@ -142,6 +142,7 @@ impl Tool for ReadTool {
             limit: Some(wanted.limit),
             lines: Some(page.shown),
             total_lines: page.total,
+            note: note(&page, wanted.offset),
             baseline: page.sha256.clone().map(|sha256| Baseline {
                 path: name.clone(),
                 size: page.bytes,
@@ -221,6 +222,7 @@ impl Tool for ReadTool {
                 data.line_ending.as_deref().unwrap_or_default()
             ));
         }
+        detail.extend(data.note.clone());
         Normalized {
             title: format!("read {name}"),
             user_text: Some(format!("{summary} ({})", count(shown, "line"))),
@@ -228,6 +230,18 @@ impl Tool for ReadTool {
             detail: detail.join(", "),
         }
     }
+}
+
+/// What the text alone does not show.
+fn note(page: &Page, offset: u64) -> Option<String> {
+    let mut notes = Vec::new();
+    if page.clipped > 0 {
+        notes.push(format!("{} clipped", count(page.clipped, "line")));
+    }
+    if !page.ends_with_break && page.shown > 0 && page.total == Some(offset + page.shown) {
+        notes.push("no line break at the end of the file".to_owned());
+    }
+    (!notes.is_empty()).then(|| notes.join(", "))
 }
 
 /// Binary content has a code of its own, found without reading more than its beginning.

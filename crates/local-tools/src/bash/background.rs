@@ -43,7 +43,6 @@ pub(crate) struct Background {
 pub(crate) struct Ended {
     pub(crate) exit_code: Option<i32>,
     pub(crate) signal: Option<i32>,
-    pub(crate) killed_by: Option<KilledBy>,
     pub(crate) output: Option<ArtifactId>,
 }
 
@@ -162,7 +161,6 @@ impl Background {
         let ended = Ended {
             exit_code,
             signal,
-            killed_by: finished.killed_by,
             output,
         };
         *self.ended_guard() = Some(ended);

@@ -49,6 +49,7 @@ struct BashInput {
     #[schemars(length(min = 1))]
     command: String,
     /// What the command is for, in a few words, for the person who reads along.
+    #[expect(dead_code, reason = "it is read in the recorded input, by people")]
     description: String,
     /// When the command is ended, in milliseconds; 120000 when not given.
     #[serde(default)]

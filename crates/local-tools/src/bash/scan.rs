@@ -357,8 +357,8 @@ impl Visitor for Looker<'_> {
         let seen = Seen {
             inode: stat.st_ino,
             size: stat.st_size as u64,
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
             mode: stat.st_mode,
         };
         if look.keep && seen.size <= look.watch.limits.image_bytes {

@@ -293,8 +293,8 @@ impl Sink for &mut Collect<'_> {
             }
             Show::Counts => self.matches += found.lines().count() as u64,
             Show::Lines { .. } => {
-                let mut number = found.line_number().unwrap_or(0);
-                for line in found.lines() {
+                let first = found.line_number().unwrap_or(0);
+                for (number, line) in (first..).zip(found.lines()) {
                     self.matches += 1;
                     if self.matched_lines < self.search.limit {
                         self.matched_lines += 1;
@@ -307,7 +307,6 @@ impl Sink for &mut Collect<'_> {
                             text,
                         });
                     }
-                    number += 1;
                 }
             }
         }

@@ -60,10 +60,9 @@ impl Scope {
         {
             return false;
         }
-        !self
-            .types
+        self.types
             .as_ref()
-            .is_some_and(|types| !types.matched(relative, false).is_whitelist())
+            .is_none_or(|types| types.matched(relative, false).is_whitelist())
     }
 
     /// The descriptor the walk begins at.
