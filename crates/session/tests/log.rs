@@ -128,3 +128,78 @@ fn secrets_and_large_texts_do_not_reach_the_line() {
     );
     assert!(session.verify_chain().unwrap().damage.is_empty());
 }
+
+#[test]
+fn whatever_is_large_finds_its_way_into_an_artifact() {
+    use agent_protocol::payload::permission::ActionRequired;
+    use agent_protocol::payload::tool::{ToolIntent, ToolResult};
+    use agent_protocol::payload::{SideEffect, SideEffectKind};
+    use serde_json::{Map, Value};
+
+    let project = Project::new();
+    let writer = project.create();
+    let wide: Map<String, Value> = (0..9000).map(|n| (format!("key{n}"), n.into())).collect();
+    let intent = ToolIntent {
+        raw_input: Some(wide.clone().into()),
+        ..ToolIntent::default()
+    };
+    let question = ActionRequired {
+        safe_args: Some(wide.into()),
+        prompt: "p".repeat(40_000),
+        ..ActionRequired::default()
+    };
+    let result = ToolResult {
+        side_effects: (0..2000)
+            .map(|n| SideEffect {
+                kind: SideEffectKind::Created,
+                path: format!("generated/file{n}.rs"),
+                ..SideEffect::default()
+            })
+            .collect(),
+        ..ToolResult::default()
+    };
+    let scope = Scope::default();
+    writer.append(&scope, intent, Refs::default()).unwrap();
+    writer.append(&scope, question, Refs::default()).unwrap();
+    let recorded = writer.append(&scope, result, Refs::default()).unwrap();
+    let Payload::ToolResult(written) = &recorded.payload else {
+        panic!("{recorded:?}");
+    };
+    assert!(
+        (100..2000).contains(&written.side_effects.len()),
+        "{}",
+        written.side_effects.len()
+    );
+
+    let session = project.store().resolve("last").unwrap();
+    let events: Vec<_> = session
+        .reader()
+        .unwrap()
+        .map(|item| item.unwrap())
+        .collect();
+    assert!(
+        events
+            .iter()
+            .all(|item| item.damage.is_none() && item.line.len() <= 65_536)
+    );
+    let last = events.last().unwrap().event.as_ref().unwrap();
+    let artifact = last.refs.artifact_ids().next().unwrap();
+    let stored = writer.artifacts().read(&artifact, 1 << 20).unwrap();
+    let all: Vec<SideEffect> = serde_json::from_slice(&stored).unwrap();
+    assert_eq!(all.len(), 2000, "the artifact has them all");
+
+    // What has no place to go is refused, and the log is as before.
+    let huge = Scope {
+        trace_id: Some("t".repeat(70_000)),
+        ..Scope::default()
+    };
+    let before = writer.head();
+    let error = writer
+        .append(&huge, warning("x"), Refs::default())
+        .unwrap_err();
+    assert!(
+        matches!(error, agent_session::AppendError::TooLarge { .. }),
+        "{error}"
+    );
+    assert_eq!(writer.head(), before);
+}

@@ -10,8 +10,6 @@ use serde_json::Value;
 const WORTH_MOVING: usize = 2048;
 /// How much of a text without a reference field of its own stays in the line.
 const LEFT_IN_PLACE: usize = 512;
-/// How many entries of a list stay in the line.
-const ENTRIES_LEFT: usize = 16;
 
 /// Moves the large texts that have a field for their reference.
 pub(super) fn known_fields<E>(
@@ -139,12 +137,25 @@ pub(super) fn largest_parts<E>(
                 ));
                 id
             }
-            list => {
-                let bytes = list.to_string().into_bytes();
+            Value::Array(entries) => {
+                let bytes = serde_json::to_vec(entries).unwrap_or_default();
                 let id = put(ArtifactKind::Other, "application/json", &bytes)?;
-                if let Value::Array(entries) = list {
-                    entries.truncate(ENTRIES_LEFT);
-                }
+                // As many entries stay as there is room for.
+                let mut room = bytes.len().saturating_sub(size - target);
+                let fits = entries.iter().take_while(|entry| {
+                    let length = entry.to_string().len() + 1;
+                    let fits = length <= room;
+                    room = room.saturating_sub(length);
+                    fits
+                });
+                let kept = fits.count();
+                entries.truncate(kept);
+                id
+            }
+            whole => {
+                let bytes = whole.to_string().into_bytes();
+                let id = put(ArtifactKind::Other, "application/json", &bytes)?;
+                *whole = Value::Null;
                 id
             }
         };
@@ -159,7 +170,15 @@ pub(super) fn largest_parts<E>(
     Ok(())
 }
 
-/// The text or list whose clipping would save most, with what it would save.
+/// Whether a field of this name may be empty although it held something.
+fn is_replaceable(path: &str) -> bool {
+    matches!(
+        path.rsplit('/').next(),
+        Some("safe_args" | "schema" | "edited_input" | "answer" | "input_hint" | "result")
+    )
+}
+
+/// The text, list or foreign JSON whose clipping could save most, with what it could save.
 fn heaviest(value: &Value) -> Option<(usize, String)> {
     fn visit(value: &Value, path: &mut String, best: &mut Option<(usize, String)>) -> usize {
         let length = path.len();
@@ -170,18 +189,16 @@ fn heaviest(value: &Value) -> Option<(usize, String)> {
                 (size, if clippable { size - LEFT_IN_PLACE } else { 0 })
             }
             Value::Array(entries) => {
-                let mut size = 2;
-                let mut kept = 0;
+                let (mut size, mut largest) = (2, 0);
                 for (index, entry) in entries.iter().enumerate() {
                     path.push_str(&format!("/{index}"));
                     let entry_size = visit(entry, path, best) + 1;
                     path.truncate(length);
                     size += entry_size;
-                    if index < ENTRIES_LEFT {
-                        kept += entry_size;
-                    }
+                    largest = largest.max(entry_size);
                 }
-                (size, size - kept - 2)
+                // A list that is large because of one entry is better clipped inside that entry.
+                (size, size - largest)
             }
             Value::Object(fields) => {
                 let mut size = 2;
@@ -191,7 +208,7 @@ fn heaviest(value: &Value) -> Option<(usize, String)> {
                     size += name.len() + 4 + visit(field, path, best);
                     path.truncate(length);
                 }
-                (size, 0)
+                (size, if is_replaceable(path) { size } else { 0 })
             }
             _ => (8, 0),
         };
