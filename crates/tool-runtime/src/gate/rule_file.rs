@@ -137,6 +137,8 @@ impl Reader<'_> {
                 self.list(*effect, value);
             } else if name == "rule" {
                 self.tables(value);
+            } else if name == "mode" {
+                // A setting beside the rules; whoever reads the settings reads it.
             } else {
                 let known = LISTS.iter().map(|(list, _)| *list).chain(["rule"]);
                 self.problem(
