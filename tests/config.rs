@@ -185,3 +185,20 @@ fn errors_are_escaped() {
     let run = agent(&project, &["config", "show"]).finish().expect_code(2);
     assert!(!run.stderr().contains('\u{1b}'), "{:?}", run.stderr());
 }
+
+/// The gate reads the same file; what it does not understand stops the start.
+#[test]
+fn a_bad_rule_stops_the_start_and_names_its_place() {
+    let project = TestProject::new();
+    project.write(
+        ".agent/config.toml",
+        "[permissions]\nmode = \"ask\"\ndeny = [\"bsh(ls)\"]\n",
+    );
+    let run = agent(&project, &["config", "show"]).finish().expect_code(2);
+    assert!(
+        run.stderr().contains("line 3, column 9"),
+        "{}",
+        run.stderr()
+    );
+    assert!(run.stderr().contains("bash"), "{}", run.stderr());
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 use agent_test_support::project::TestProject;
 use serde_json::Value;
 
-use crate::{agent, sample};
+use crate::{agent, assert_schema, sample};
 
 #[test]
 fn jsonl_is_the_log_byte_by_byte() {
@@ -38,6 +38,10 @@ fn portable_events_follow_the_published_schema() {
         "{lines:?}"
     );
     assert!(lines.iter().all(|line| line["type"] != "tool.intent"));
+
+    for line in &lines {
+        assert_schema("portable-event", line);
+    }
 
     // Not ours to commit, so it is used where it is present.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -117,10 +117,9 @@ impl App {
         if let Ok(inside) = path.strip_prefix(self.project.root()) {
             return inside.display().to_string();
         }
-        let home = self.host.environment.get("HOME").map(Path::new);
-        match home.and_then(|home| path.strip_prefix(home).ok()) {
-            Some(inside) => format!("~/{}", inside.display()),
-            None => path.display().to_string(),
+        match path.strip_prefix(&self.host.home) {
+            Ok(inside) => format!("~/{}", inside.display()),
+            Err(_) => path.display().to_string(),
         }
     }
 

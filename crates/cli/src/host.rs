@@ -27,6 +27,8 @@ pub(crate) struct Host {
     pub(crate) directories: Directories,
     /// Where the command was started, or where `--cwd` points.
     pub(crate) cwd: PathBuf,
+    /// The user's home directory, which `~/` in rules and settings means.
+    pub(crate) home: PathBuf,
     /// What the machine calls itself.
     pub(crate) name: String,
     /// For what is thrown away again.
@@ -113,6 +115,7 @@ impl Host {
         Ok(Self {
             ids: Arc::new(IdMint::new(Arc::clone(&clock), seed)),
             clock,
+            home: home(&environment),
             environment,
             directories,
             cwd,
@@ -155,6 +158,16 @@ impl Host {
         // Another process may have been first; what is in the file counts.
         fs::read_to_string(file)
     }
+}
+
+/// The home directory by its variable, or by the user's entry in the system's list.
+fn home(environment: &Environment) -> PathBuf {
+    let by_entry = || directories::BaseDirs::new().map(|base| base.home_dir().to_path_buf());
+    let by_variable = environment.get("HOME").map(PathBuf::from);
+    by_variable
+        .filter(|home| home.is_absolute())
+        .or_else(by_entry)
+        .unwrap_or_else(|| PathBuf::from("/"))
 }
 
 /// Bytes from the system's random source.

@@ -16,6 +16,7 @@ fn all() -> Vec<(&'static str, serde_json::Value)> {
         ("config-show", of::<config::ConfigShow>()),
         ("config-trust", of::<config::ConfigTrust>()),
         ("doctor", of::<doctor::DoctorReport>()),
+        ("portable-event", agent_session::export::portable_schema()),
         ("sessions-list", of::<sessions::list::SessionList>()),
         ("sessions-prune", of::<sessions::prune::PruneReport>()),
         ("sessions-show", of::<sessions::show::SessionShow>()),

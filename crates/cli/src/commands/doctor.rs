@@ -19,7 +19,7 @@ use crate::config::{self, Config, FileState, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::host::Environment;
-use crate::output::{Tone, human_bytes, visible};
+use crate::output::{Tone, counted, human_bytes, visible};
 
 /// Check what a session needs on this machine
 ///
@@ -212,6 +212,8 @@ fn settings(config: &Config) -> Check {
         1 => "1 file read".to_owned(),
         count => format!("{count} files read"),
     };
+    let rules = counted(config.rules.len() as u64, "permission rule");
+    let message = format!("{message}, {rules} in force");
     let waiting = config
         .notes
         .iter()

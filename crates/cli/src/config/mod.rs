@@ -12,6 +12,7 @@ mod file;
 mod origin;
 mod overrides;
 mod providers;
+mod rules;
 mod section;
 pub(crate) mod sections;
 mod suggest;
@@ -24,6 +25,8 @@ mod values;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use agent_tool_runtime::gate::{Bases, Rule};
 
 use crate::failure::Failure;
 use crate::host::Host;
@@ -57,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) ui: Ui,
     /// The files that were looked for, strongest first.
     pub(crate) files: Vec<ConfigSource>,
+    /// The permission rules in force, with where each stands.
+    pub(crate) rules: Vec<Rule>,
     /// What project files asked for and did not get.
     pub(crate) notes: Vec<Note>,
 }
@@ -121,7 +126,13 @@ pub(crate) fn load(
         });
     }
     layers.sort_by_key(|values| values.layer);
-    Ok(Config::resolve(&layers, files))
+    let bases = Bases {
+        project: project.root().to_path_buf(),
+        home: host.home.clone(),
+    };
+    let mut config = Config::resolve(&layers, files);
+    config.rules = rules::read(&config.files, &bases)?;
+    Ok(config)
 }
 
 /// Where the files are, strongest first.
@@ -157,6 +168,7 @@ impl Config {
             context: Context::resolve(on, "context", |file| Some(&file.context)),
             ui: Ui::resolve(on, "ui", |file| Some(&file.ui)),
             files,
+            rules: Vec::new(),
             notes: resolver.notes,
         }
     }

@@ -111,6 +111,8 @@ impl<'de> Deserialize<'de> for Rule {
             matches: Vec<String>,
             #[serde(default, rename = "not_match")]
             not_matches: Vec<String>,
+            #[serde(default, rename = "note")]
+            _note: Option<String>,
         }
 
         struct Visitor;

@@ -1,0 +1,40 @@
+//! The permission rules in force, as the gate reads them from the same files.
+
+use agent_protocol::payload::permission;
+use agent_tool_runtime::gate::{Bases, Rule, RuleSource, effective_rules, read_rules};
+
+use super::origin::Layer;
+use super::trust::Trust;
+use super::{ConfigSource, FileState};
+use crate::failure::Failure;
+
+/// The rules of all files. A file with one bad rule gives none and stops the start.
+pub(super) fn read(files: &[ConfigSource], bases: &Bases) -> Result<Vec<Rule>, Failure> {
+    let mut in_force = Vec::new();
+    for file in files {
+        let source = RuleSource {
+            layer: layer(file.layer),
+            file: file.path.display().to_string(),
+        };
+        let rules = read_rules(&file.text, &source, bases)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let trusted = !matches!(
+            file.state,
+            FileState::Project(Trust::Unknown | Trust::Changed)
+        );
+        in_force.extend(effective_rules(rules, trusted).rules);
+    }
+    Ok(in_force)
+}
+
+fn layer(layer: Layer) -> permission::Layer {
+    match layer {
+        Layer::BuiltIn => permission::Layer::BuiltIn,
+        Layer::User => permission::Layer::User,
+        Layer::Project => permission::Layer::Project,
+        Layer::ProjectLocal => permission::Layer::ProjectLocal,
+        Layer::Environment => permission::Layer::Environment,
+        Layer::CommandLine => permission::Layer::CommandLine,
+        Layer::Managed => permission::Layer::Managed,
+    }
+}
