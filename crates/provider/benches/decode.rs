@@ -77,15 +77,18 @@ fn decode(dialect: Dialect, body: &[u8]) -> usize {
     }
     decoder.finish(&mut events);
     assert!(
-        matches!(events.last(), Some(ModelEvent::Stopped { .. })),
+        decoder.is_done() && events.is_empty(),
         "the stream is whole"
     );
     most
 }
 
+/// What comes first, one of many deltas, what comes last.
+type Parts = (Vec<Value>, fn(usize) -> Value, Vec<Value>);
+
 /// A long answer as a service sends it: mostly small text deltas, some of them reasoning.
 fn stream(dialect: Dialect) -> (Vec<Vec<u8>>, Vec<u8>) {
-    let (mut head, delta, tail): (Vec<Value>, fn(usize) -> Value, Vec<Value>) = match dialect {
+    let (mut head, delta, tail): Parts = match dialect {
         Dialect::OpenAiChat | Dialect::Scripted => {
             (vec![], chat_delta, vec![chat(json!({}), json!("stop"))])
         }
@@ -148,7 +151,7 @@ fn stream(dialect: Dialect) -> (Vec<Vec<u8>>, Vec<u8>) {
 }
 
 fn chat_delta(number: usize) -> Value {
-    let key = if number % 4 == 0 {
+    let key = if number.is_multiple_of(4) {
         "reasoning_content"
     } else {
         "content"

@@ -134,7 +134,12 @@ impl ModelError {
 
 /// Reads an error answer: `status` is absent for an error inside a running stream.
 pub fn classify(status: Option<u16>, body: &[u8]) -> ModelError {
-    let parsed: Option<Value> = serde_json::from_slice(body).ok();
+    // Gateways that had begun to stream send their error as an event, whatever the status.
+    let text = body.trim_ascii_start();
+    let event = text
+        .strip_prefix(b"data:")
+        .map(|rest| rest.split(|byte| *byte == b'\n').next().unwrap_or(rest));
+    let parsed: Option<Value> = serde_json::from_slice(event.unwrap_or(body)).ok();
     let said = match &parsed {
         Some(value) => Said::from_json(value),
         None => Said::from_text(body),
@@ -499,6 +504,9 @@ mod tests {
             "bad gateway",
         );
         check(500, "", ErrorKind::ServerError, "status 500");
+        let event = "data: {\"error\": {\"message\": \"Error at start\", \"code\": \"500\"}}\n\ndata: [DONE]\n\n";
+        let error = check(500, event, ErrorKind::ServerError, "Error at start");
+        assert_eq!(error.message, "Error at start");
         check(
             404,
             r#"[{"error":{"code":404,"message":"no such model","status":"NOT_FOUND"}}]"#,

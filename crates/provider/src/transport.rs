@@ -188,10 +188,15 @@ impl HttpProvider {
                 .get(name)
                 .and_then(|value| value.to_str().ok())
         };
-        let request_id = ["x-request-id", "request-id", "x-amzn-requestid"]
-            .iter()
-            .find_map(|name| header(name))
-            .map(escape_bounded);
+        let request_id = [
+            "x-request-id",
+            "request-id",
+            "x-amzn-requestid",
+            "x-litellm-call-id",
+        ]
+        .iter()
+        .find_map(|name| header(name))
+        .map(escape_bounded);
         let limits = RateLimits::from_headers(header);
         let location = header("location").map(str::to_owned);
         observe(Signal::Answered {
