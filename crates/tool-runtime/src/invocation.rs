@@ -12,6 +12,43 @@ use crate::tool::Plan;
 
 /// An authorised call. Only the gate step of the pipeline builds one, executing consumes it, and it
 /// cannot be copied: so it runs once.
+///
+/// Nobody else can build one; with one in hand it can be executed:
+/// ```
+/// use agent_tool_runtime::{ExecutionContext, Tool, ToolInvocation};
+/// fn once(tool: &dyn Tool, invocation: ToolInvocation, context: &ExecutionContext) {
+///     let _ = tool.execute(invocation, context);
+/// }
+/// ```
+/// but not twice,
+/// ```compile_fail,E0382
+/// use agent_tool_runtime::{ExecutionContext, Tool, ToolInvocation};
+/// fn twice(tool: &dyn Tool, invocation: ToolInvocation, context: &ExecutionContext) {
+///     let _ = tool.execute(invocation, context);
+///     let _ = tool.execute(invocation, context);
+/// }
+/// ```
+/// nor a copy of it,
+/// ```compile_fail,E0308
+/// use agent_tool_runtime::{ExecutionContext, Tool, ToolInvocation};
+/// fn copied(tool: &dyn Tool, invocation: &ToolInvocation, context: &ExecutionContext) {
+///     let _ = tool.execute(invocation.clone(), context);
+/// }
+/// ```
+/// and its constructor and fields are out of reach:
+/// ```compile_fail,E0624
+/// use agent_tool_runtime::{ExecutionContext, Tool, ToolInvocation};
+/// fn made_up(tool: &dyn Tool, context: &ExecutionContext) {
+///     let _ = tool.execute(ToolInvocation::admit(unreachable!()), context);
+/// }
+/// ```
+/// ```compile_fail,E0451
+/// use agent_tool_runtime::{ExecutionContext, Tool, ToolInvocation};
+/// fn changed(tool: &dyn Tool, invocation: ToolInvocation, context: &ExecutionContext) {
+///     let other = ToolInvocation { raw_input: serde_json::Value::Null, ..invocation };
+///     let _ = tool.execute(other, context);
+/// }
+/// ```
 pub struct ToolInvocation {
     invocation_id: InvocationId,
     intent_id: IntentId,

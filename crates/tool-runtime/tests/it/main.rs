@@ -11,7 +11,6 @@
 
 mod ask;
 mod codes;
-mod compile_fail;
 #[allow(unreachable_pub)] // the engine's own file: the real journal, not a copy of it
 #[path = "../../../engine/src/journal.rs"]
 mod journal;
