@@ -52,6 +52,8 @@ pub(crate) enum ColorChoice {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(commands::run::RunArgs),
+    Call(commands::call::CallArgs),
+    Tools(commands::tools::ToolsArgs),
     Sessions(commands::sessions::SessionsArgs),
     Audit(commands::audit::AuditArgs),
     Export(commands::export::ExportArgs),

@@ -6,12 +6,13 @@ use std::path::Path;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 
-use crate::commands::{audit, config, doctor, sessions};
+use crate::commands::{audit, call, config, doctor, sessions, tools};
 
 /// File name under `docs/schemas/`, without `.schema.json`, and the schema.
 fn all() -> Vec<(&'static str, serde_json::Value)> {
     vec![
         ("audit", of::<audit::AuditOutput>()),
+        ("call", of::<call::CallOutput>()),
         ("config-path", of::<config::ConfigPath>()),
         ("config-show", of::<config::ConfigShow>()),
         ("config-trust", of::<config::ConfigTrust>()),
@@ -21,6 +22,7 @@ fn all() -> Vec<(&'static str, serde_json::Value)> {
         ("sessions-prune", of::<sessions::prune::PruneReport>()),
         ("sessions-show", of::<sessions::show::SessionShow>()),
         ("sessions-size", of::<sessions::size::SessionSizes>()),
+        ("tools", of::<tools::ToolsOutput>()),
     ]
 }
 

@@ -249,6 +249,18 @@ fn catalogue_entry(tool: &Registered, policy: CatalogPolicy) -> CatalogEntry {
     }
 }
 
+/// The catalogue as its artifact holds it.
+fn catalogue_bytes(catalogue: &[CatalogEntry]) -> Vec<u8> {
+    // Words, numbers and JSON values: there is nothing in an entry that JSON cannot hold.
+    serde_json::to_vec(catalogue).unwrap_or_default()
+}
+
+/// The hash a catalogue is known by: that of its artifact.
+#[must_use]
+pub fn catalogue_hash(catalogue: &[CatalogEntry]) -> String {
+    format!("sha256:{}", sha256_hex(&catalogue_bytes(catalogue)))
+}
+
 /// Records the catalogue when it is new or has changed, so that every model request can name the
 /// menu it was made with.
 #[derive(Default)]
@@ -277,9 +289,8 @@ impl CatalogueRecord {
         scope: &Scope,
     ) -> Result<ToolCatalogResolved, JournalError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = serde_json::to_vec(catalogue)
-            .map_err(|error| JournalError::new("write the tool catalogue as JSON", error))?;
-        let hash = format!("sha256:{}", sha256_hex(&bytes));
+        let bytes = catalogue_bytes(catalogue);
+        let hash = catalogue_hash(catalogue);
         if let Some(known) = &*last
             && known.catalog_hash == hash
             && known.mode == mode

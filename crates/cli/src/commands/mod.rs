@@ -1,6 +1,7 @@
 //! One file per command. A command gets the [`App`] and its own arguments, and says how it ended.
 
 pub(crate) mod audit;
+pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
@@ -8,6 +9,7 @@ pub(crate) mod export;
 pub(crate) mod man;
 pub(crate) mod run;
 pub(crate) mod sessions;
+pub(crate) mod tools;
 
 use crate::app::App;
 use crate::arguments::Command;
@@ -18,6 +20,8 @@ use crate::failure::Failure;
 pub(crate) fn run(command: Command, app: &App) -> Result<Exit, Failure> {
     match command {
         Command::Run(arguments) => run::run(&arguments, app),
+        Command::Call(arguments) => call::run(&arguments, app),
+        Command::Tools(arguments) => tools::run(&arguments, app),
         Command::Sessions(arguments) => sessions::run(&arguments, app),
         Command::Audit(arguments) => audit::run(&arguments, app),
         Command::Export(arguments) => export::run(&arguments, app),

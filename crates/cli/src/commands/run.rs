@@ -58,13 +58,23 @@ pub(crate) struct RunArgs {
 
 /// What happens to a question.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum OnAskChoice {
+pub(crate) enum OnAskChoice {
     /// Refuse, with its own code
     Deny,
     /// Leave it open and end with code 3, to be answered by `agent respond`
     Wait,
     /// Say yes to everything that is asked; deny rules and circuit breakers still hold
     Allow,
+}
+
+impl From<OnAskChoice> for OnAsk {
+    fn from(choice: OnAskChoice) -> Self {
+        match choice {
+            OnAskChoice::Deny => Self::Deny,
+            OnAskChoice::Wait => Self::Wait,
+            OnAskChoice::Allow => Self::Allow,
+        }
+    }
 }
 
 /// Runs it.
@@ -81,11 +91,7 @@ pub(crate) fn run(arguments: &RunArgs, app: &App) -> Result<Exit, Failure> {
     let wanted = Wanted {
         program: "agent run",
         arguments: &arguments.session,
-        on_ask: match arguments.on_ask {
-            OnAskChoice::Deny => OnAsk::Deny,
-            OnAskChoice::Wait => OnAsk::Wait,
-            OnAskChoice::Allow => OnAsk::Allow,
-        },
+        on_ask: arguments.on_ask.into(),
     };
     let bench = workbench::open(app, &config, &wanted)?;
     let task = Task {

@@ -124,6 +124,11 @@ impl Output {
         self.print(&text::json_safe(&text))
     }
 
+    /// Prints one JSON value on one line.
+    pub(crate) fn json_line(&self, value: &impl Serialize) -> io::Result<()> {
+        self.print(&text::json_safe(&serde_json::to_string(value)?))
+    }
+
     /// Whether only what was asked for is said.
     pub(crate) fn is_quiet(&self) -> bool {
         self.errors.quiet

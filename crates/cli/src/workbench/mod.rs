@@ -1,9 +1,11 @@
 //! Everything a session works with, put together: log, rules, tools, model, engine.
 
+mod catalogue;
 mod commands;
 pub(crate) mod models;
 mod open;
 mod place;
 mod rules;
 
+pub(crate) use catalogue::catalogue;
 pub(crate) use open::{SessionArgs, Wanted, Workbench, open};

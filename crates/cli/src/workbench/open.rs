@@ -402,7 +402,11 @@ fn verification_patterns(config: &Config) -> Vec<Vec<String>> {
         .collect()
 }
 
-fn registry(app: &App, settings: CommandSettings) -> Result<(Registry, Arc<Processes>), Failure> {
+/// All tools, registered.
+pub(super) fn registry(
+    app: &App,
+    settings: CommandSettings,
+) -> Result<(Registry, Arc<Processes>), Failure> {
     let home = app.home();
     let roots = Arc::new(Roots::open(app.project.root(), Some(&home)).or_usage()?);
     let local = local_tools(roots, settings);

@@ -1,0 +1,406 @@
+//! `agent call`: tool calls without a model, through the same pipeline and into the same log.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, Read as _};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::thread;
+
+use agent_protocol::id::{ActionId, SessionId, StepId, ToolCallId, TurnId};
+use agent_protocol::payload::conversation::{
+    TurnCompleted, TurnFailed, TurnOutcome, TurnSource, TurnStarted, TurnSubmitted, Verification,
+};
+use agent_protocol::payload::tool::ToolObservation;
+use agent_protocol::status::{Status, VerificationStatus};
+use agent_protocol::{Payload, Phase, Refs, Scope};
+use agent_tool_runtime::{Authority as _, Cancel, CancelReason, Outcome, ToolIntent};
+use anyhow::Context as _;
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, poll};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::app::App;
+use crate::commands::run::OnAskChoice;
+use crate::config::{self, SettingArgs};
+use crate::exit::Exit;
+use crate::failure::{Failure, OrFail as _};
+use crate::workbench::{self, SessionArgs, Wanted, Workbench};
+
+/// A line of standard input longer than this is cut off, and then refused as no JSON.
+const LINE_LIMIT: u64 = 64 << 20;
+
+/// Call a tool as a model would: validated, decided, run, recorded
+///
+/// Prints one observation per call as soon as it is complete. Nobody can be asked, so what needs
+/// asking is refused unless a rule, the mode or --on-ask says otherwise. Exit codes: 0 all calls did
+/// what was asked, 1 one failed, 3 one was refused.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  agent call read '{\"path\": \"src/main.rs\", \"limit\": 20}'
+  agent call --mode auto bash '{\"command\": \"cargo test\", \"description\": \"run the tests\"}'
+  printf '%s\\n' '{\"tool\":\"glob\",\"input\":{\"pattern\":\"**/*.rs\"}}' | agent call --stdin --json")]
+pub(crate) struct CallArgs {
+    /// The tool's name
+    #[arg(required_unless_present = "stdin", conflicts_with = "stdin")]
+    tool: Option<String>,
+    /// Its input, a JSON object
+    #[arg(value_name = "JSON", conflicts_with = "stdin")]
+    input: Option<String>,
+    /// Read calls from standard input, one JSON object {"tool": …, "input": {…}} per line
+    #[arg(long)]
+    stdin: bool,
+    /// Print each observation as one line of JSON (docs/schemas/call.schema.json)
+    #[arg(long)]
+    json: bool,
+    /// What happens to a question nobody is there to answer
+    #[arg(long, value_name = "WHAT", default_value = "deny")]
+    on_ask: OnAskChoice,
+    #[command(flatten)]
+    settings: SettingArgs,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// One line of `agent call --json`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum CallOutput {
+    /// The call ended.
+    Observed {
+        session_id: SessionId,
+        tool_call_id: ToolCallId,
+        #[serde(flatten)]
+        observation: Box<ToolObservation>,
+    },
+    /// The call waits for an answer (`--on-ask wait`).
+    LeftOpen {
+        session_id: SessionId,
+        tool_call_id: ToolCallId,
+        action_id: ActionId,
+        ok: bool,
+    },
+}
+
+/// A line of standard input. The input's text is passed on as it came.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(default)]
+    tool: String,
+    #[serde(borrow, default)]
+    input: Option<&'a RawValue>,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// How the calls went so far.
+#[derive(Default)]
+struct Tally {
+    calls: u64,
+    failed: u64,
+    refused: u64,
+    left_open: bool,
+    files_changed: Vec<agent_protocol::payload::SideEffect>,
+}
+
+pub(crate) fn run(arguments: &CallArgs, app: &App) -> Result<Exit, Failure> {
+    let config = config::load(&app.host, &app.project, &arguments.settings)?;
+    app.note_ignored_settings(&config);
+    let wanted = Wanted {
+        program: "agent call",
+        arguments: &arguments.session,
+        on_ask: arguments.on_ask.into(),
+    };
+    let bench = workbench::open(app, &config, &wanted)?;
+    let closer = bench.closer();
+    let cancel = Cancel::new();
+    let signals = watch_signals(&cancel).or_fail()?;
+    let done = turn(arguments, app, &bench, &cancel);
+    let closed = closer.close();
+    let tally = done?;
+    closed?;
+    Ok(match signals.exit() {
+        Some(exit) => exit,
+        None if tally.refused > 0 || tally.left_open => Exit::Denied,
+        None if tally.failed > 0 => Exit::Failed,
+        None => Exit::Done,
+    })
+}
+
+/// All calls are one turn, each is a step of it.
+fn turn(
+    arguments: &CallArgs,
+    app: &App,
+    bench: &Workbench,
+    cancel: &Cancel,
+) -> Result<Tally, Failure> {
+    let journal = &bench.journal;
+    let turn_id: TurnId = journal.ids().mint();
+    let scope = Scope {
+        thread_id: Some(bench.thread_id.clone()),
+        turn_id: Some(turn_id.clone()),
+        ..Scope::default()
+    };
+    let started = journal.now();
+    let record = |payload: Payload| journal.append(&scope, payload, Refs::default()).or_fail();
+    let text = match &arguments.tool {
+        Some(tool) => format!("agent call {tool}"),
+        None => "agent call --stdin".to_owned(),
+    };
+    let submitted = TurnSubmitted {
+        text: Some(text),
+        source: TurnSource::Cli,
+        status: Status::Accepted,
+        ..TurnSubmitted::default()
+    };
+    record(submitted.into())?;
+    let mode = bench.authority.mode();
+    let begun = TurnStarted {
+        model: "none".to_owned(),
+        mode,
+        ..TurnStarted::default()
+    };
+    record(begun.into())?;
+    bench.authority.turn_begins(turn_id.as_str());
+    bench.pipeline.resolve_catalogue(&scope).or_fail()?;
+
+    let mut tally = Tally::default();
+    let calls = calls(arguments, app, bench, cancel, &scope, &mut tally);
+    if tally.left_open {
+        // The turn stays open with its question.
+        journal.sync().or_fail()?;
+        return calls.map(|()| tally);
+    }
+    let ended: Payload = if cancel.is_raised() {
+        TurnFailed {
+            status: Status::Cancelled,
+            category: "user".to_owned(),
+            code: "cancelled".to_owned(),
+            message: "interrupted".to_owned(),
+            files_changed: tally.files_changed.clone(),
+            ..TurnFailed::default()
+        }
+        .into()
+    } else {
+        let all_well = tally.failed + tally.refused == 0;
+        TurnCompleted {
+            outcome: if all_well {
+                TurnOutcome::Completed
+            } else {
+                TurnOutcome::Degraded
+            },
+            stop_reason: "end_of_calls".to_owned(),
+            verification: Verification {
+                status: if tally.files_changed.is_empty() {
+                    VerificationStatus::NotApplicable
+                } else {
+                    VerificationStatus::Unverified
+                },
+                ..Verification::default()
+            },
+            files_changed: tally.files_changed.clone(),
+            steps: Some(tally.calls),
+            refused_calls: Some(tally.refused),
+            duration_ms: Some(journal.now().millis_since(started)),
+            ..TurnCompleted::default()
+        }
+        .into()
+    };
+    record(ended)?;
+    calls.map(|()| tally)
+}
+
+fn calls(
+    arguments: &CallArgs,
+    app: &App,
+    bench: &Workbench,
+    cancel: &Cancel,
+    scope: &Scope,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    if let Some(tool) = &arguments.tool {
+        let intent = ToolIntent {
+            tool_name: tool.clone(),
+            arguments: arguments.input.clone().unwrap_or_default(),
+            ..ToolIntent::default()
+        };
+        return one(intent, arguments, app, bench, cancel, scope, tally);
+    }
+    let own = io::stdin().as_fd().try_clone_to_owned().or_fail()?;
+    let mut stdin = io::BufReader::new(File::from(own));
+    let mut line = Vec::new();
+    while !tally.left_open {
+        wait_for_line(&stdin, cancel).or_fail()?;
+        if cancel.is_raised() {
+            break;
+        }
+        line.clear();
+        let read = stdin.by_ref().take(LINE_LIMIT).read_until(b'\n', &mut line);
+        if read.context("cannot read standard input").or_fail()? == 0 {
+            break;
+        }
+        let text = String::from_utf8_lossy(&line);
+        if !text.trim().is_empty() {
+            one(
+                intent_of(text.trim()),
+                arguments,
+                app,
+                bench,
+                cancel,
+                scope,
+                tally,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns when there is something to read, or the handle was raised.
+fn wait_for_line(stdin: &io::BufReader<File>, cancel: &Cancel) -> io::Result<()> {
+    if !stdin.buffer().is_empty() {
+        return Ok(());
+    }
+    let raised = cancel.descriptor()?;
+    let mut watched = [
+        PollFd::new(stdin.get_ref(), PollFlags::IN),
+        PollFd::new(&raised, PollFlags::IN),
+    ];
+    match poll(&mut watched, None) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is no call is still an intent: the pipeline says what is wrong with it.
+fn intent_of(text: &str) -> ToolIntent {
+    match serde_json::from_str::<Line<'_>>(text) {
+        Ok(line) => ToolIntent {
+            tool_name: line.tool,
+            arguments: line.input.map(RawValue::get).unwrap_or_default().to_owned(),
+            reason: line.reason,
+            ..ToolIntent::default()
+        },
+        Err(_) => ToolIntent {
+            arguments: text.to_owned(),
+            ..ToolIntent::default()
+        },
+    }
+}
+
+fn one(
+    intent: ToolIntent,
+    arguments: &CallArgs,
+    app: &App,
+    bench: &Workbench,
+    cancel: &Cancel,
+    scope: &Scope,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let step_id: StepId = bench.journal.ids().mint();
+    let scope = Scope {
+        step_id: Some(step_id),
+        ..scope.clone()
+    };
+    let report = bench.pipeline.run(scope, cancel, [intent]).or_fail()?;
+    for outcome in report.outcomes {
+        tally.calls += 1;
+        let session_id = bench.writer.session_id().clone();
+        let doing = "cannot print an observation";
+        match outcome {
+            Outcome::Observed(observed) => {
+                let fact = observed.fact();
+                if !fact.ok && fact.phase == Phase::Permission {
+                    tally.refused += 1;
+                } else if !fact.ok {
+                    tally.failed += 1;
+                }
+                tally
+                    .files_changed
+                    .extend(fact.side_effects.iter().cloned());
+                if arguments.json {
+                    let printed = CallOutput::Observed {
+                        session_id,
+                        tool_call_id: observed.tool_call_id().clone(),
+                        observation: Box::new(fact.clone()),
+                    };
+                    app.output.json_line(&printed).context(doing)?;
+                } else {
+                    app.output.print(observed.model_text()).context(doing)?;
+                }
+            }
+            Outcome::LeftOpen {
+                tool_call_id,
+                action_id,
+            } => {
+                tally.left_open = true;
+                if arguments.json {
+                    let printed = CallOutput::LeftOpen {
+                        session_id,
+                        tool_call_id,
+                        action_id,
+                        ok: false,
+                    };
+                    app.output.json_line(&printed).context(doing)?;
+                } else {
+                    let words = format!("the call waits for an answer to {action_id}");
+                    app.output.print(&words).context(doing)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Which signal came, if one did.
+#[derive(Default)]
+struct Signals {
+    exit: Arc<std::sync::Mutex<Option<Exit>>>,
+}
+
+impl Signals {
+    fn exit(&self) -> Option<Exit> {
+        *self
+            .exit
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The first signal cancels the call, with its facts written; a second one ends the process.
+fn watch_signals(cancel: &Cancel) -> io::Result<Signals> {
+    let signals = Signals::default();
+    let (noted, cancel) = (Arc::clone(&signals.exit), cancel.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            runtime.block_on(async move {
+                let (Ok(mut interrupts), Ok(mut terminations)) = (
+                    signal(SignalKind::interrupt()),
+                    signal(SignalKind::terminate()),
+                ) else {
+                    return;
+                };
+                loop {
+                    let exit = tokio::select! {
+                        _ = interrupts.recv() => Exit::Interrupted,
+                        _ = terminations.recv() => Exit::Terminated,
+                    };
+                    if cancel.is_raised() {
+                        // The log is whole at every moment; what is open in it is repaired on resume.
+                        std::process::exit(exit as i32);
+                    }
+                    *noted
+                        .lock()
+                        .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(exit);
+                    cancel.raise(CancelReason::Interrupted);
+                }
+            });
+        })?;
+    Ok(signals)
+}

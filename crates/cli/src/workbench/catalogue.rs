@@ -1,0 +1,43 @@
+//! The tools of a session that is not opened, for whoever only wants to know.
+
+use std::sync::Arc;
+
+use agent_engine::{AuthorityPlace, Desk, OnAsk, SessionAuthority};
+use agent_protocol::payload::tool::CatalogEntry;
+use agent_tool_runtime::VisibilityContext;
+
+use super::{commands, open, rules};
+use crate::app::App;
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// The catalogue a new session would record with these settings.
+pub(crate) fn catalogue(app: &App, config: &Config) -> Result<Vec<CatalogEntry>, Failure> {
+    let nowhere = app.project.root().join(".agent/sessions/none");
+    let settings = commands::settings(app, config, &nowhere)?;
+    let temporary = settings.temporary.clone();
+    let mode = config.permissions.mode.value;
+    let place = AuthorityPlace {
+        home: app.home(),
+        sandbox: commands::level(&settings),
+        tree_is_dirty: Box::new(|| None),
+        ask_timeout: None,
+        command_timeout_ms: None,
+        output_limit: None,
+    };
+    let authority = SessionAuthority::new(
+        rules::rules(app, config, None)?,
+        mode,
+        place,
+        Arc::new(Desk::new(OnAsk::Deny)),
+        Arc::clone(&app.host.clock),
+    );
+    let (registry, _) = open::registry(app, settings)?;
+    // Made by the settings for commands that will not be run.
+    let _ = std::fs::remove_dir(temporary);
+    let context = VisibilityContext {
+        mode,
+        ..VisibilityContext::default()
+    };
+    Ok(registry.catalogue(&context, &authority))
+}
