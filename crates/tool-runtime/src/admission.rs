@@ -88,13 +88,7 @@ impl Shared {
                 }
             };
             let args_sha256 = self.record_valid(call, &prepared)?;
-            let mut decision = self.authority.decide(&PermissionRequest {
-                tool: tool.definition(),
-                input: &call.input,
-                semantics: &prepared.semantics,
-                flags: &prepared.flags,
-                workspace: &self.workspace,
-            });
+            let mut decision = self.decide(call, &tool, &prepared);
             let binding = self.binding(call, &tool, &prepared, &decision.confinement);
             if edited.is_some() && decision.evaluated.decision == Effect::Ask {
                 decision.evaluated.decision = Effect::Allow;
@@ -141,8 +135,11 @@ impl Shared {
             let prepared = if grant.action_id.is_some() {
                 // Somebody took time to answer: what they saw must still be so.
                 match self.validate(call, &tool) {
+                    // The key covers what the gate looked at besides: a script's bytes, for one.
                     Ok(now)
-                        if self.binding(call, &tool, &now, &decision.confinement) == binding =>
+                        if self.binding(call, &tool, &now, &decision.confinement) == binding
+                            && self.decide(call, &tool, &now).approval_key
+                                == decision.approval_key =>
                     {
                         now
                     }
@@ -249,6 +246,16 @@ impl Shared {
         }
         let recorded = self.record(&mut call.scope, evaluated.clone(), Refs::default())?;
         Ok(recorded.event_id)
+    }
+
+    fn decide(&self, call: &Call, tool: &Registered, prepared: &Prepared) -> Decision {
+        self.authority.decide(&PermissionRequest {
+            tool: tool.definition(),
+            input: &call.input,
+            semantics: &prepared.semantics,
+            flags: &prepared.flags,
+            workspace: &self.workspace,
+        })
     }
 
     /// What an approval holds for. Any change of it makes the approval void.

@@ -148,9 +148,10 @@ impl Judging<'_> {
 
     fn judge_paths_of(&self, findings: &mut Findings, command: &Command) {
         let (paths, exact) = touched_paths(command);
+        let may_write = !exact && !is_harmless_git(command);
         for path in &paths {
             self.judge_touched(findings, path, exact);
-            if !exact && !is_harmless_git(command) {
+            if may_write {
                 self.judge_protected_mention(findings, path);
             }
         }

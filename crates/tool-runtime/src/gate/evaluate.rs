@@ -15,7 +15,7 @@ use super::grants::{ApprovalKey, SessionGrants};
 use super::risk;
 use super::rule::{Bases, Pattern, Rule, canonical_tool};
 use super::suggest::suggest;
-use crate::authority::{Confinement, PermissionSemantics};
+use crate::authority::{Confinement, Decision, PermissionRequest, PermissionSemantics};
 use crate::context::Workspace;
 
 /// How well commands are confined here.
@@ -105,6 +105,30 @@ impl Gate {
                     .map(|suggestion| suggestion.rule);
         }
         judgement
+    }
+
+    /// The decision in the form the pipeline takes it.
+    pub fn decision(
+        &self,
+        request: &PermissionRequest<'_>,
+        setting: &Setting<'_>,
+        facts: &dyn Facts,
+    ) -> Decision {
+        let judgement = self.evaluate(
+            &GateRequest {
+                tool: &request.tool.name,
+                input: request.input,
+                semantics: request.semantics,
+            },
+            setting,
+            facts,
+        );
+        Decision {
+            evaluated: judgement.evaluated,
+            confinement: judgement.confinement,
+            ask_timeout: None,
+            approval_key: Some(judgement.key.as_str().to_owned()),
+        }
     }
 
     /// Without looking for a rule to suggest.

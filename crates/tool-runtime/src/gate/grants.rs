@@ -1,8 +1,10 @@
-//! What a person said before: grants and denials of this session, and what an approval is bound to.
+//! What a person said before: grants and denials of this session, and what they are bound to.
+//!
+//! That an approval expires, and holds only for a call that has not changed since, is the pipeline's part:
+//! it compares keys right before it starts anything.
 
 use std::collections::BTreeMap;
 
-use agent_protocol::Timestamp;
 use agent_protocol::payload::permission::GrantScope;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -108,35 +110,6 @@ fn canonical(value: &Value) -> Value {
     }
 }
 
-/// An answer, and what it holds for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApprovalBinding {
-    pub key: ApprovalKey,
-    pub expires_at: Option<Timestamp>,
-}
-
-/// Why an approval does not hold any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BindingError {
-    #[error("the call is not the one that was approved; nothing was run")]
-    Changed,
-    #[error("the approval has expired; nothing was run")]
-    Expired,
-}
-
-impl ApprovalBinding {
-    /// Checks, right before execution, that what runs is what was approved.
-    pub fn check(&self, now: &Timestamp, key: &ApprovalKey) -> Result<(), BindingError> {
-        if self.key != *key {
-            return Err(BindingError::Changed);
-        }
-        match &self.expires_at {
-            Some(end) if now >= end => Err(BindingError::Expired),
-            _ => Ok(()),
-        }
-    }
-}
-
 /// What was granted and denied in this session. Rebuilt from the log on resume.
 #[derive(Debug, Clone, Default)]
 pub struct SessionGrants {
@@ -219,24 +192,6 @@ mod tests {
         let wrapped = key("bash deploy.sh", directory.path(), "full");
         std::fs::write(&script, "echo three").unwrap();
         assert_ne!(wrapped, key("bash deploy.sh", directory.path(), "full"));
-    }
-
-    #[test]
-    fn an_approval_expires_and_does_not_fit_another_call() {
-        let at = |text: &str| Timestamp::parse(text).unwrap();
-        let binding = ApprovalBinding {
-            key: ApprovalKey::from_log("sha256:a"),
-            expires_at: Some(at("2026-01-01T00:00:10Z")),
-        };
-        let early = at("2026-01-01T00:00:09Z");
-        let same = ApprovalKey::from_log("sha256:a");
-        assert_eq!(binding.check(&early, &same), Ok(()));
-        assert_eq!(
-            binding.check(&at("2026-01-01T00:00:10Z"), &same),
-            Err(BindingError::Expired)
-        );
-        let other = ApprovalKey::from_log("sha256:b");
-        assert_eq!(binding.check(&early, &other), Err(BindingError::Changed));
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod words;
 pub use backtest::{BacktestReport, Changed, Counts, RecordedCall, Repeated, backtest};
 pub use evaluate::{Gate, GateRequest, HookVerdict, Judgement, SandboxLevel, Setting};
 pub use facts::{DiskFacts, Facts, NamesOnly};
-pub use grants::{ApprovalBinding, ApprovalKey, BindingError, Denial, SessionGrants};
+pub use grants::{ApprovalKey, Denial, SessionGrants};
 pub use rule::{Bases, PathPattern, Pattern, Rule, RuleProblem, canonical_tool, tool_names};
 pub use rule_file::{RuleFileError, RuleFileProblem, RuleSource, example_matches, read_rules};
 pub use semantics::semantics_of;

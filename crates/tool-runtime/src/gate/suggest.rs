@@ -205,8 +205,9 @@ fn for_command(
     }
     let name = words.first()?;
     let base = name.rsplit('/').next().unwrap_or(name);
-    if NEVER.contains(&base) || words.len() < 2 && matches!(base, "git" | "npm" | "make" | "cargo")
-    {
+    let says_nothing = matches!(words.as_slice(), [_] if matches!(base, "git" | "npm" | "make" | "cargo"))
+        || matches!(words.as_slice(), [_, sub] if matches!(sub.as_str(), "run" | "exec" | "x"));
+    if NEVER.contains(&base) || says_nothing {
         return None;
     }
     Some(Suggestion {

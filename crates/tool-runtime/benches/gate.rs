@@ -1,0 +1,122 @@
+//! How long a decision takes: `cargo bench -p agent-tool-runtime --bench gate`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench prints its table and may stop on a broken fixture"
+)]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use agent_protocol::payload::permission::{Effect, RuleOrigin};
+use agent_protocol::status::Mode;
+use agent_tool_runtime::Workspace;
+use agent_tool_runtime::gate::{
+    Bases, Gate, GateRequest, NamesOnly, Rule, SandboxLevel, Setting, semantics_of,
+};
+use serde_json::json;
+
+const TYPICAL: &[&str] = &[
+    "git status -sb",
+    "ls -la crates && cat Cargo.toml",
+    "rg -n 'fn main' crates | head -20",
+    "cargo test -p agent-cli -- --nocapture 2>&1 | tail -30",
+    "npm run lint && npm test",
+    "find . -name '*.rs' -not -path './target/*' | xargs wc -l",
+    "cd crates/cli && git log --oneline -5 -- src",
+    "echo \"built by $(whoami)\" > out.txt",
+    "for f in src/*.rs; do wc -l \"$f\"; done",
+    "sudo env A=1 timeout 60 bash -c 'make -j4 && ./a.out'",
+];
+
+fn evaluate(gate: &Gate, workspace: &Workspace, command: &str) -> Effect {
+    let input = json!({"command": command});
+    let semantics = semantics_of("bash", &input, workspace).unwrap();
+    gate.evaluate(
+        &GateRequest {
+            tool: "bash",
+            input: &input,
+            semantics: &semantics,
+        },
+        &Setting {
+            workspace,
+            home: Path::new("/home/u"),
+            mode: Mode::Ask,
+            sandbox: SandboxLevel::Full,
+            turn: "turn",
+            hooks: &[],
+            timeout_ms: None,
+            output_limit: None,
+        },
+        &NamesOnly,
+    )
+    .evaluated
+    .decision
+}
+
+fn median(mut times: Vec<Duration>) -> (Duration, Duration) {
+    times.sort();
+    let at = |share: usize| {
+        times
+            .get(times.len() * share / 100)
+            .copied()
+            .unwrap_or_default()
+    };
+    (at(50), at(99))
+}
+
+fn main() {
+    let workspace = Workspace {
+        root: "/home/u/shop".into(),
+        extra_roots: Vec::new(),
+    };
+    let bases = Bases {
+        project: workspace.root.clone(),
+        home: "/home/u".into(),
+    };
+    let gate = Gate {
+        rules: [
+            (Effect::Allow, "bash(cargo test *)"),
+            (Effect::Allow, "bash(npm run lint *)"),
+            (Effect::Allow, "edit(src/**)"),
+            (Effect::Ask, "bash(git push *)"),
+            (Effect::Deny, "bash(rm -rf *)"),
+            (Effect::Deny, "bash(terraform apply *)"),
+            (Effect::Deny, "read(**/.env)"),
+            (Effect::Deny, "read(**/*.pem)"),
+        ]
+        .into_iter()
+        .map(|(effect, text)| Rule::parse(effect, text, RuleOrigin::default(), &bases).unwrap())
+        .collect(),
+        ..Gate::default()
+    };
+
+    let times: Vec<Duration> = (0..1_000)
+        .map(|index| {
+            let command = TYPICAL[index % TYPICAL.len()];
+            let start = Instant::now();
+            evaluate(&gate, &workspace, command);
+            start.elapsed()
+        })
+        .collect();
+    let (half, most) = median(times);
+    println!("1,000 typical commands, 8 rules: median {half:?}, 99 % below {most:?}");
+    assert!(half < Duration::from_millis(1), "the median is above 1 ms");
+
+    for unit in ["ls; ", "'x' ", "echo a ", "$(ls) ", "a | ", "$x ", "-f"] {
+        let mut line = format!("{unit:?} repeated:");
+        for length in [1_250, 2_500, 5_000, 9_999] {
+            let script: String = unit.chars().cycle().take(length).collect();
+            let times = (0..5)
+                .map(|_| {
+                    let start = Instant::now();
+                    evaluate(&gate, &workspace, &script);
+                    start.elapsed()
+                })
+                .collect();
+            line.push_str(&format!(" {length} characters {:?};", median(times).0));
+        }
+        println!("{line}");
+    }
+}
