@@ -92,7 +92,18 @@ fn of_command(
             let limited = arguments.iter().any(|word| {
                 matches!(
                     *word,
-                    "-name" | "-iname" | "-path" | "-regex" | "-mtime" | "-newer"
+                    "-name"
+                        | "-iname"
+                        | "-empty"
+                        | "-size"
+                        | "-mmin"
+                        | "-ipath"
+                        | "-wholename"
+                        | "-newermt"
+                        | "-path"
+                        | "-regex"
+                        | "-mtime"
+                        | "-newer"
                 )
             });
             if !deletes || limited {

@@ -43,6 +43,8 @@ impl Judging<'_> {
                 is_directory: &|path| self.facts.is_directory(path),
             },
         );
+        // Commands without operands look at the directory they start in.
+        self.judge_read(findings, &self.location(&command.cwd), false);
         let trips = tripped(&analysis, &self.bases, self.facts);
         for trip in &trips {
             match trip {

@@ -227,6 +227,14 @@ impl Judging<'_> {
             })
             .collect();
         locations.push(self.location(&literal));
+        let climbs = joined
+            .components()
+            .skip(literal.components().count())
+            .any(|component| component == std::path::Component::ParentDir);
+        if climbs {
+            // What is above a directory that only a glob names is not known.
+            locations.push(self.location(Path::new("/")));
+        }
         match self.facts.expand(&joined.display().to_string()) {
             Some(paths) => {
                 locations.extend(paths.iter().map(|path| self.location(path)));

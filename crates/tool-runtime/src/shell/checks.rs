@@ -12,6 +12,7 @@ pub(super) enum Check {
     Sed,
     Awk,
     Yq,
+    Jq,
     Printf,
     Test,
     Date,
@@ -37,6 +38,10 @@ impl Check {
             Self::Yq => texts
                 .first()
                 .is_some_and(|text| !text.contains("load") && !text.contains("env")),
+            // Modules are read from wherever the program says.
+            Self::Jq => texts
+                .first()
+                .is_some_and(|text| !text.contains("import") && !text.contains("include")),
             // `-v` assigns a variable, and a subscript in its name is evaluated.
             Self::Printf => !texts.first().is_some_and(|text| text.starts_with('-')),
             Self::Test => is_plain_test(texts),
@@ -53,6 +58,7 @@ impl Check {
                 Self::Sed => "the sed script does more than print, delete or substitute",
                 Self::Awk => "the awk program does more than print fields",
                 Self::Yq => "the expression may read other files or the environment",
+                Self::Jq => "the program may load modules",
                 Self::Printf => "printf assigns a variable",
                 Self::Test => "the test is not one of the plain ones",
                 Self::Date => "the date would be set",
@@ -146,7 +152,8 @@ fn only_prints_awk(program: &str) -> bool {
         "sprintf", "match", "print", "printf", "if", "while", "for", "in", "NR", "NF", "FNR",
     ];
     const FORBIDDEN: &[&str] = &[
-        "system", "getline", "close", "fflush", "function", "func", "include", "load", "eval",
+        "ARGV", "ARGC", "system", "getline", "close", "fflush", "function", "func", "include",
+        "load", "eval",
     ];
     let has_regex = program.contains('/');
     if program.contains(['@', '`', '\n']) || (has_regex && program.contains('"')) {
@@ -317,6 +324,7 @@ mod tests {
             "/{}/ {print > f}",
             "BEGIN { f = \"system\"; @f(\"id\") }",
             "{print \"open}",
+            "BEGIN{ARGV[1]=\"x\";ARGC=2}{print}",
             "{ system (\"id\") }",
         ] {
             assert!(!only_prints_awk(program), "{program}");

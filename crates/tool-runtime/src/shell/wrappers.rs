@@ -110,7 +110,7 @@ const WRAPPERS: &[Wrapper] = &[
     with_assignments(wrapper("systemd-run", "-q -t -P -G -S --user --scope --pty --wait", "-u -p -E --uid --gid --unit --property --setenv", 0)),
     with_assignments(wrapper("sudo", "-A -b -E -e -H -i -K -k -n -P -S -s -V -v --login --shell --non-interactive --preserve-env --set-home --stdin --background", "-C -D -g -h -p -R -r -T -t -U -u --user --group --chdir --host --prompt --close-from --other-user", 0)),
     with_assignments(wrapper("doas", "-L -n -s",                                "-a -C -u",                     0)),
-    harmless("xargs",       "-0 -r -t -x --null --no-run-if-empty --verbose --exit", "-d -E -I -L -n -P -s --delimiter --max-args --max-procs --max-lines --max-chars --replace", 0),
+    harmless("xargs",       "-0 -r -t -x --null --no-run-if-empty --verbose --exit", "-d -E -L -n -P -s --delimiter --max-args --max-procs --max-lines --max-chars", 0),
 ];
 
 /// `program sub-command … COMMAND`: the command starts after these words.
@@ -195,6 +195,7 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
                 .collect(),
         )),
         "find" | "fd" | "fdfind" => unwrap_find(rest),
+        "git" if unwrap_git(rest).is_some() => unwrap_git(rest),
         _ => unwrap_listed(name, words, rest),
     }
 }
@@ -390,6 +391,49 @@ fn unwrap_shell(rest: &[Word]) -> Option<Unwrapped> {
     )))
 }
 
+/// `git -c alias.x=push x`: configuration on the command line can make any sub-command another one.
+fn unwrap_git(rest: &[Word]) -> Option<Unwrapped> {
+    let mut inner = Vec::new();
+    for (index, word) in rest.iter().enumerate() {
+        let text = word.sketch();
+        let setting = match text.strip_prefix("-c") {
+            Some("") => rest.get(index + 1).map(Word::sketch),
+            Some(attached) if attached.contains('=') => Some(attached),
+            _ if text.starts_with("--config-env") => Some(text),
+            _ => None,
+        };
+        let Some(setting) = setting else {
+            if text.starts_with('-') {
+                continue;
+            }
+            // A word that is no option's value is the sub-command, and what follows is not git's own.
+            let before = index.checked_sub(1).and_then(|before| rest.get(before));
+            let is_value = before.is_some_and(|before| {
+                matches!(
+                    before.sketch(),
+                    "-c" | "-C" | "--git-dir" | "--work-tree" | "--namespace"
+                )
+            });
+            if !is_value {
+                break;
+            }
+            continue;
+        };
+        inner.push(Inner::Opaque(
+            "git is given configuration that may name programs",
+        ));
+        if let Some((key, value)) = setting.split_once('=')
+            && key.starts_with("alias.")
+        {
+            inner.push(Inner::Script(match value.strip_prefix('!') {
+                Some(script) => script.to_owned(),
+                None => format!("git {value}"),
+            }));
+        }
+    }
+    (!inner.is_empty()).then(|| not_transparent_all(inner))
+}
+
 fn unwrap_find(rest: &[Word]) -> Option<Unwrapped> {
     let mut inner = Vec::new();
     let mut at = 0;
@@ -534,6 +578,9 @@ mod tests {
         check("poetry run rm x", "rm x");
         check("git bisect run make", "make");
         check("env -Sls", "`ls`");
+        check("git -c alias.x=push x", "? / `git push`");
+        check("git -C a -c alias.x=!ls x", "? / `ls`");
+        check("git log -c", "-");
         check("timeout --weird 60 ls", "60 ls / ls");
     }
 }
