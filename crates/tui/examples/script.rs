@@ -255,6 +255,11 @@ async fn demo(
     play(script, sent, inputs, 60).await;
     let decision = answer(outputs, inputs).await;
     script.resolved(&test, &action, decision, None);
+    if decision != ActionDecision::AllowOnce && decision != ActionDecision::AllowSession {
+        script.observed(&test, "bash", Code::UserDenied, "the user said no", "");
+        script.completed(VerificationStatus::Unverified);
+        return;
+    }
     script.started(&test, "bash", true);
     for number in 0..40 {
         script.output(&test, &format!("test case_{number} ... ok\n"));

@@ -129,19 +129,22 @@ pub const COMMANDS: &[Command] = &[
     command("quit", "", "leave", Does::Quit),
 ];
 
-/// The commands that begin with `word`, or else contain it.
+/// The commands that begin with `word`, or else contain it; the one that is `word` comes first.
 pub fn matching(word: &str) -> impl Iterator<Item = &'static Command> {
-    let begins = COMMANDS
+    let begins = |command: &&Command| command.name.starts_with(word);
+    let any_begins = COMMANDS.iter().any(|command| begins(&command));
+    let mut found: Vec<&'static Command> = COMMANDS
         .iter()
-        .any(|command| command.name.starts_with(word));
-    let word = word.to_owned();
-    COMMANDS.iter().filter(move |command| {
-        if begins {
-            command.name.starts_with(&word)
-        } else {
-            command.name.contains(&word)
-        }
-    })
+        .filter(|command| {
+            if any_begins {
+                begins(command)
+            } else {
+                command.name.contains(word)
+            }
+        })
+        .collect();
+    found.sort_by_key(|command| command.name != word);
+    found.into_iter()
 }
 
 /// Splits `/name arguments`; an error names the nearest command.
@@ -196,6 +199,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(names("re"), ["resume", "replay"]);
+        assert_eq!(names("mode"), ["mode", "model"]);
         assert_eq!(names("box"), ["sandbox"]);
         assert_eq!(names("").len(), COMMANDS.len());
     }

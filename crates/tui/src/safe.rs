@@ -125,12 +125,14 @@ fn exact_line(line: &str) -> Vec<Piece> {
         }
         match escape_of(character) {
             Some(escape) => pieces.push(mark(escape)),
-            None if looks_like_another(&characters, at) => {
-                pieces.push(mark(format!(
-                    "⟨{character} U+{:04X}⟩",
-                    u32::from(character)
-                )));
+            // A blank in the mark would be one more thing that cannot be told apart.
+            None if looks_like_another(&characters, at) && character.is_whitespace() => {
+                pieces.push(mark(format!("⟨U+{:04X}⟩", u32::from(character))));
             }
+            None if looks_like_another(&characters, at) => pieces.push(mark(format!(
+                "⟨{character} U+{:04X}⟩",
+                u32::from(character)
+            ))),
             None => push_text(&mut pieces, character.encode_utf8(&mut [0; 4])),
         }
         at += 1;
@@ -307,7 +309,7 @@ mod tests {
         check_exact("a\n\n\n\n\nb\n", "a\n⟨4 blank lines⟩\nb");
         check_exact("p\u{430}ypal", "p⟨а U+0430⟩ypal");
         check_exact("echo привет", "echo привет");
-        check_exact("ls\u{a0}-l \u{2013}rf", "ls⟨\u{a0} U+00A0⟩-l ⟨– U+2013⟩rf");
+        check_exact("ls\u{a0}-l \u{2013}rf", "ls⟨U+00A0⟩-l ⟨– U+2013⟩rf");
         check_exact("x\u{202e}y\r\n", "x⟨U+202E⟩y\\r");
     }
 

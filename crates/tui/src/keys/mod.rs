@@ -26,6 +26,10 @@ impl Ui {
         }
         let control =
             |letter| key.modifiers == KeyModifiers::CONTROL && key.code == KeyCode::Char(letter);
+        // Twice means in a row: any other key between takes the first one back.
+        if !control('c') && key.code != KeyCode::Esc {
+            self.disarm();
+        }
         let mut effects = if control('c') {
             self.interrupt_or_quit()
         } else if control('z') {

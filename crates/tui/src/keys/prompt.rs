@@ -24,6 +24,8 @@ impl Ui {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('g') {
             return vec![Effect::ExternalEditor];
         }
+        // What was said about an earlier key no longer holds.
+        self.hint = None;
         match prompt.stage {
             Stage::Choose => self.choose_key(key),
             Stage::Rule => self.rule_key(key),

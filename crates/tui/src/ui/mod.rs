@@ -81,6 +81,8 @@ pub struct Printed {
     pub cells: usize,
     /// Bytes of the open answer's text.
     pub streamed: usize,
+    /// Cells of a long past that were not printed, still to be said.
+    pub skipped: usize,
     /// Whether the scrollback has a line, so that the next cell needs a gap.
     pub any: bool,
 }
@@ -115,6 +117,8 @@ pub struct ShownPrompt {
 
 const ARMED_MS: u64 = 1500;
 const HINT_MS: u64 = 4000;
+/// Cells of a past session that are printed when it is opened.
+const HISTORY_CELLS: usize = 60;
 
 impl Ui {
     #[must_use]
@@ -169,6 +173,7 @@ impl Ui {
                 for event in events {
                     self.state.apply(&event);
                 }
+                self.skip_old_cells();
             }
             Input::Live(live) => self.state.apply_live(&live),
             Input::Host(message) => self.host(message),
@@ -176,7 +181,17 @@ impl Ui {
         self.settle()
     }
 
-    /// Takes in a terminal event other than a key.
+    /// Of a long past only the end is printed; all of it is in the transcript.
+    fn skip_old_cells(&mut self) {
+        let open = self.state.first_open();
+        if open > self.printed.cells + HISTORY_CELLS {
+            self.printed.skipped += open - HISTORY_CELLS - self.printed.cells;
+            self.printed.cells = open - HISTORY_CELLS;
+            self.printed.streamed = 0;
+        }
+    }
+
+    /// Takes in a terminal event.
     pub fn terminal(&mut self, event: &TerminalEvent) -> Vec<Effect> {
         match event {
             TerminalEvent::Key(key) => self.key(*key),
@@ -417,6 +432,12 @@ impl Ui {
             .is_some_and(|(armed, until)| armed == key && self.now < until);
         self.armed = (!again).then_some((key, self.now + ARMED_MS));
         again
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        if self.armed.take().is_some() {
+            self.hint = None;
+        }
     }
 
     pub(crate) fn answer(&mut self, command: ControlCommand) -> Vec<Effect> {

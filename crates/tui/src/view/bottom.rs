@@ -162,7 +162,10 @@ fn activity(ui: &Ui, columns: usize) -> Option<Line<'static>> {
     if let Some(millis) = turn.retry_in_ms {
         text.push_str(&format!(", again in {}", duration(millis)));
     }
-    let tail = format!(" · {} · Esc interrupts", duration(elapsed / 1000 * 1000));
+    let tail = format!(
+        " · {} · Esc interrupts",
+        duration((elapsed / 1000 * 1000).max(1000))
+    );
     let text = cut(&text, columns.saturating_sub(2 + width(&tail)));
     Some(Line::from(vec![
         Span::styled(format!("{sign} "), ui.theme.accent()),

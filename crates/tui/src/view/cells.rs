@@ -297,14 +297,13 @@ fn summary_of(tool: &ToolCell, theme: Theme) -> Option<Vec<Span<'static>>> {
     }
     if !detail.violations.is_empty() {
         let count = detail.violations.len();
-        parts.push((format!("sandbox refused {count} things"), theme.warn()));
-    }
-    let refused = tool
-        .outcome
-        .as_ref()
-        .is_some_and(super::super::state::cell::Outcome::refused);
-    if !refused && let Some(words) = permission_words(tool) {
-        parts.push((words, theme.dim()));
+        parts.push((
+            format!(
+                "sandbox refused {count} {}",
+                if count == 1 { "thing" } else { "things" }
+            ),
+            theme.warn(),
+        ));
     }
     if let Some(sandbox) = tool.sandbox {
         let (words, style) = match sandbox {
@@ -313,6 +312,14 @@ fn summary_of(tool: &ToolCell, theme: Theme) -> Option<Vec<Span<'static>>> {
             SandboxStatus::Off | SandboxStatus::Unavailable => ("not sandboxed", theme.warn()),
         };
         parts.push((words.into(), style));
+    }
+    // The longest comes last: it is what a narrow screen may cut.
+    let refused = tool
+        .outcome
+        .as_ref()
+        .is_some_and(super::super::state::cell::Outcome::refused);
+    if !refused && let Some(words) = permission_words(tool) {
+        parts.push((words, theme.dim()));
     }
     if parts.is_empty() {
         return None;

@@ -112,6 +112,11 @@ pub fn print_finished(ui: &mut Ui, columns: usize, most: usize) -> Vec<Line<'sta
     if ui.settings.full_screen {
         return lines;
     }
+    let skipped = std::mem::take(&mut ui.printed.skipped);
+    if skipped > 0 {
+        let text = format!("… {skipped} earlier entries (Ctrl-T shows all)");
+        push_block(ui, &mut lines, vec![Line::styled(text, ui.theme.dim())]);
+    }
     while lines.len() < most && ui.printed.cells < ui.state.first_open() {
         let Some(cell) = ui.state.cells.get(ui.printed.cells).cloned() else {
             break;

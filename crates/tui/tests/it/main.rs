@@ -1,0 +1,20 @@
+//! What the screen shows, and what reaches the terminal.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests fail by panicking"
+)]
+
+mod attack;
+mod cells;
+mod console;
+mod frames;
+mod inline;
+mod prompts;
+#[path = "../sample/mod.rs"]
+mod sample;
+mod screens;
+mod session;
