@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use agent_protocol::Event;
 use agent_protocol::command::ControlCommand;
-use agent_protocol::id::{ArtifactId, ModelRequestId, SessionId, ToolCallId};
+use agent_protocol::id::{ArtifactId, SessionId};
 use agent_protocol::status::Mode;
 
 use crate::theme::{Background, ColorDepth};
@@ -19,18 +19,23 @@ pub enum Input {
     Event(Arc<Event>),
     /// The past of a session that is being opened, oldest first.
     History(Vec<Arc<Event>>),
-    /// Text of an answer, finer than the log's own pieces. It is not an event: the log has the same
-    /// text later, and the screen takes whichever comes first.
+    /// Text on its way, finer than the log's own pieces. It is not an event: the log has it later,
+    /// and what the log has takes its place.
     Live(LiveText),
     /// An answer to a [`HostRequest`], or something the host wants to say.
     Host(HostMessage),
 }
 
-/// A piece of an answer as it arrives. It must be masked like everything that is shown.
+/// Text of the model request that runs, as it arrives. It is shown and never printed: only what the
+/// log has goes to the scrollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiveText {
-    pub model_request_id: ModelRequestId,
-    pub text: String,
+pub enum LiveText {
+    /// Part of the answer.
+    Answer(String),
+    /// Part of the reasoning.
+    Reasoning(String),
+    /// The name of a tool the model begins to call.
+    Call(String),
 }
 
 /// What the screen sends.
@@ -63,8 +68,6 @@ pub enum HostRequest {
     Diff,
     /// Take back the last turn's changes, or those after `to`; the answer says what was done.
     Undo { to: Option<u64> },
-    /// The decision chain of one call in words: [`HostMessage::Document`].
-    Why(ToolCallId),
     /// Write the session to a file; the answer names it.
     Export { format: String },
     /// The user trusts exactly this content of the project's configuration.

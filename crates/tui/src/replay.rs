@@ -178,6 +178,11 @@ impl Player {
         }
     }
 
+    /// Moves the window on the transcript by lines.
+    pub fn scroll(&mut self, lines: isize, columns: usize, theme: Theme) {
+        self.transcript.scroll(&self.state, lines, columns, theme);
+    }
+
     /// Takes a key; true when it leaves.
     pub fn key(&mut self, key: KeyEvent, columns: usize, theme: Theme) -> bool {
         if let Some(reader) = &mut self.reading {
@@ -201,14 +206,10 @@ impl Player {
             KeyCode::End | KeyCode::Char('G') => self.seek(self.source.count()),
             KeyCode::Char('+') => self.speed = (self.speed * 2).min(64),
             KeyCode::Char('-') => self.speed = (self.speed / 2).max(1),
-            KeyCode::Up | KeyCode::Char('k') => {
-                self.transcript.scroll(&self.state, -1, columns, theme)
-            }
-            KeyCode::Down | KeyCode::Char('j') => {
-                self.transcript.scroll(&self.state, 1, columns, theme)
-            }
-            KeyCode::PageUp => self.transcript.scroll(&self.state, -10, columns, theme),
-            KeyCode::PageDown => self.transcript.scroll(&self.state, 10, columns, theme),
+            KeyCode::Up | KeyCode::Char('k') => self.scroll(-1, columns, theme),
+            KeyCode::Down | KeyCode::Char('j') => self.scroll(1, columns, theme),
+            KeyCode::PageUp => self.scroll(-10, columns, theme),
+            KeyCode::PageDown => self.scroll(10, columns, theme),
             KeyCode::Tab => self.transcript.select(&self.state, 1),
             KeyCode::BackTab => self.transcript.select(&self.state, -1),
             KeyCode::Char('a') => self.transcript.all_unfolded = !self.transcript.all_unfolded,

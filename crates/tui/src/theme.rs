@@ -22,6 +22,40 @@ pub enum Background {
     Light,
 }
 
+/// What a terminal says about itself in the environment; the binary reads it, this judges it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TerminalHints<'a> {
+    /// `NO_COLOR` is set and not empty.
+    pub no_color: bool,
+    pub term: Option<&'a str>,
+    pub colorterm: Option<&'a str>,
+    /// `foreground;background` as some terminals set it.
+    pub colorfgbg: Option<&'a str>,
+}
+
+/// How many colours there are, and on what background; a dark one when nobody says.
+#[must_use]
+pub fn detect(hints: TerminalHints<'_>) -> (ColorDepth, Background) {
+    let term = hints.term.unwrap_or_default();
+    let depth = if hints.no_color || matches!(term, "" | "dumb") {
+        ColorDepth::None
+    } else if matches!(hints.colorterm, Some("truecolor" | "24bit")) || term.ends_with("-direct") {
+        ColorDepth::True
+    } else if term.contains("256color") {
+        ColorDepth::Ansi256
+    } else {
+        ColorDepth::Ansi16
+    };
+    let background = hints
+        .colorfgbg
+        .and_then(|colors| colors.rsplit(';').next()?.parse::<u8>().ok());
+    let background = match background {
+        Some(7 | 9..=15) => Background::Light,
+        _ => Background::Dark,
+    };
+    (depth, background)
+}
+
 /// Styles by role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Theme {
@@ -175,6 +209,54 @@ mod tests {
             assert_eq!((style.fg, style.bg), (None, None));
         }
         assert_eq!(theme.nearest(200, 20, 20), None);
+    }
+
+    #[test]
+    fn terminals_say_what_they_can() {
+        let check = |no_color, term, colorterm, colorfgbg, expected| {
+            let hints = TerminalHints {
+                no_color,
+                term: Some(term),
+                colorterm,
+                colorfgbg,
+            };
+            assert_eq!(detect(hints), expected, "{hints:?}");
+        };
+        check(
+            false,
+            "xterm",
+            None,
+            None,
+            (ColorDepth::Ansi16, Background::Dark),
+        );
+        check(
+            false,
+            "xterm-256color",
+            None,
+            Some("0;15"),
+            (ColorDepth::Ansi256, Background::Light),
+        );
+        check(
+            false,
+            "xterm-256color",
+            Some("truecolor"),
+            Some("15;0"),
+            (ColorDepth::True, Background::Dark),
+        );
+        check(
+            true,
+            "xterm-256color",
+            Some("truecolor"),
+            None,
+            (ColorDepth::None, Background::Dark),
+        );
+        check(
+            false,
+            "dumb",
+            None,
+            None,
+            (ColorDepth::None, Background::Dark),
+        );
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub struct UserCell {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AssistantCell {
     pub text: String,
+    /// How many bytes of the text are recorded; the rest is on its way.
+    pub recorded: usize,
     /// The stream broke off here.
     pub interrupted: bool,
 }

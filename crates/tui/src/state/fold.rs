@@ -78,6 +78,7 @@ impl State {
             Payload::QueueChanged(changed) => self.queue_changed(changed),
             Payload::ModelRequested(requested) => {
                 self.facts.requests += 1;
+                self.current_request = Some(requested.model_request_id.clone());
                 self.facts.model = Some(format!(
                     "{}/{}",
                     one_line(&requested.provider),
@@ -266,9 +267,22 @@ impl State {
         }
     }
 
-    /// Takes in text that is not recorded yet.
+    /// Takes in text that is not recorded yet. Without a request it would belong to, it is left for
+    /// its events to tell.
     pub fn apply_live(&mut self, live: &LiveText) {
-        self.append_text(&live.model_request_id, &live.text);
+        let Some(request) = self.current_request.clone() else {
+            return;
+        };
+        match live {
+            LiveText::Answer(text) if !text.is_empty() => {
+                let index = self.text_cell(&request);
+                self.change_text(index, |assistant| assistant.text.push_str(text));
+                self.activity("the model is answering", None);
+            }
+            LiveText::Answer(_) => {}
+            LiveText::Reasoning(_) => self.activity("the model is thinking", None),
+            LiveText::Call(tool) => self.activity(&format!("the model is calling {tool}"), None),
+        }
     }
 
     fn notice(&mut self, level: NoticeLevel, text: String, detail: Option<&str>) {
@@ -400,20 +414,12 @@ impl State {
         self.evaluated.clear();
     }
 
-    fn append_text(&mut self, request: &ModelRequestId, text: &str) {
-        if text.is_empty() {
-            return;
-        }
-        let index = self.text_cell(request);
+    fn change_text(&mut self, index: usize, change: impl FnOnce(&mut AssistantCell)) {
         self.change(index, |cell| {
             if let CellKind::Assistant(assistant) = &mut cell.kind {
-                assistant.text.push_str(text);
+                change(assistant);
             }
         });
-        if let Some(stream) = self.streams.get_mut(request) {
-            stream.received += text.len();
-        }
-        self.activity("the model is answering", None);
     }
 
     fn text_cell(&mut self, request: &ModelRequestId) -> usize {
@@ -441,16 +447,20 @@ impl State {
     }
 
     fn model_delta(&mut self, delta: &ModelDelta) {
-        let received = self
-            .streams
-            .get(&delta.model_request_id)
-            .map_or(0, |stream| stream.received);
-        let index = usize::try_from(delta.index).unwrap_or(usize::MAX);
-        // The same text may have come before as live text; only what is new is taken.
-        let known = received.saturating_sub(index);
-        if let Some(new) = delta.text.get(known..) {
-            self.append_text(&delta.model_request_id, new);
+        if delta.text.is_empty() {
+            return;
         }
+        let index = self.text_cell(&delta.model_request_id);
+        self.change_text(index, |assistant| {
+            // What is recorded takes the place of the live text that ran ahead of it.
+            let ahead = assistant.text.split_off(assistant.recorded);
+            assistant.text.push_str(&delta.text);
+            assistant.recorded = assistant.text.len();
+            if let Some(still_ahead) = ahead.get(delta.text.len()..) {
+                assistant.text.push_str(still_ahead);
+            }
+        });
+        self.activity("the model is answering", None);
     }
 
     fn model_completed(&mut self, completed: &ModelCompleted) {
@@ -477,6 +487,7 @@ impl State {
                 }
             });
         }
+        self.current_request = None;
         if let Some(Stream {
             text_cell: Some(index),
             ..
@@ -490,6 +501,7 @@ impl State {
     }
 
     fn model_failed(&mut self, failed: &ModelFailed) {
+        self.current_request = None;
         self.close_reasoning(&failed.model_request_id);
         if let Some(Stream {
             text_cell: Some(index),

@@ -30,16 +30,17 @@ pub struct State {
     streams: HashMap<ModelRequestId, Stream>,
     /// What the gate said about a call that may be asked about next.
     evaluated: HashMap<ToolCallId, (String, Vec<String>, Option<String>)>,
+    /// The request live text belongs to.
+    current_request: Option<ModelRequestId>,
     submitted: HashMap<TurnId, (String, Vec<String>)>,
     /// Every cell before this one is done.
     first_open: usize,
 }
 
-/// Where the cells of a model request are, and how much of its text is in them.
+/// Where the cells of a model request are.
 #[derive(Clone, Debug, Default)]
 struct Stream {
     text_cell: Option<usize>,
-    received: usize,
     reasoning_cell: Option<usize>,
 }
 

@@ -149,7 +149,8 @@ fn print_stream(ui: &mut Ui, columns: usize, lines: &mut Vec<Line<'static>>) {
     let CellKind::Assistant(assistant) = &cell.kind else {
         return;
     };
-    let Some(rest) = assistant.text.get(ui.printed.streamed..) else {
+    // Only what is recorded is printed: nothing takes back a line of the scrollback.
+    let Some(rest) = assistant.text.get(ui.printed.streamed..assistant.recorded) else {
         return;
     };
     let finished = markdown::finished_prefix(rest);

@@ -268,3 +268,36 @@ fn notices() {
     );
     assert_snapshot!(printed_at_all_sizes(&script));
 }
+
+/// The log has the last word, whether the live text came before it, after it or not at all.
+#[test]
+fn live_text_gives_way_to_what_is_recorded() {
+    use agent_tui::state::cell::CellKind;
+    use agent_tui::{Input, LiveText, view};
+
+    let mut script = begun();
+    let id = script.request();
+    let before = script.events.len();
+    script.delta(&id, 0, "The key is ‹masked›.\n\nNext ");
+    script.delta(&id, 28, "paragraph.\n\n");
+    let mut ui = crate::frames::ui_with(&script.events[..before]);
+    let text = |ui: &agent_tui::ui::Ui| match &ui.state.cells.last().unwrap().kind {
+        CellKind::Assistant(assistant) => assistant.text.clone(),
+        other => panic!("{other:?}"),
+    };
+    ui.input(Input::Live(LiveText::Answer(
+        "The key is hunter2.\n\nNext para".into(),
+    )));
+    assert_eq!(text(&ui), "The key is hunter2.\n\nNext para");
+    let printed = view::print_finished(&mut ui, 80, 1000);
+    assert!(
+        !printed
+            .iter()
+            .any(|line| line.to_string().contains("hunter2")),
+        "not recorded, not printed"
+    );
+    ui.input(Input::Event(script.events[before].clone()));
+    assert!(text(&ui).starts_with("The key is ‹masked›.\n\nNext "));
+    ui.input(Input::Event(script.events[before + 1].clone()));
+    assert_eq!(text(&ui), "The key is ‹masked›.\n\nNext paragraph.\n\n");
+}

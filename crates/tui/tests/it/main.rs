@@ -13,6 +13,7 @@ mod cells;
 mod console;
 mod frames;
 mod inline;
+mod manual;
 mod prompts;
 #[path = "../sample/mod.rs"]
 mod sample;
