@@ -135,10 +135,7 @@ impl Clock for SystemClock {
 }
 
 fn main() {
-    let directory = tempfile::tempdir_in(
-        std::env::var_os("CARGO_TARGET_TMPDIR").unwrap_or_else(|| "target".into()),
-    )
-    .unwrap();
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     std::fs::write(
         directory.path().join("small.rs"),
         "    let answer = compute(question)?;\n".repeat(40),

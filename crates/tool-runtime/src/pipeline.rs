@@ -166,20 +166,14 @@ impl Pipeline {
     /// Runs the intents of one step and waits for all of them.
     ///
     /// # Errors
-    /// When the log cannot be written, or no thread can be started.
+    /// When the log cannot be written.
     pub fn run(
         &self,
         scope: Scope,
         cancel: &Cancel,
         intents: impl IntoIterator<Item = ToolIntent>,
     ) -> Result<BatchReport, JournalError> {
-        let batch = self
-            .batch(scope, cancel, |_| {})
-            .map_err(|error| JournalError::new("start a thread for tool calls", error))?;
-        for intent in intents {
-            batch.submit(intent);
-        }
-        batch.finish()
+        Batch::run_here(Arc::clone(&self.shared), scope, cancel, intents)
     }
 }
 

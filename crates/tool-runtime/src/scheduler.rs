@@ -64,28 +64,8 @@ impl Batch {
         cancel: &Cancel,
         sink: Sink,
     ) -> io::Result<Self> {
-        let (messages, inbox) = channel();
-        let cancel = cancel.child();
-        let waker = messages.clone();
-        cancel.on_raise(move || {
-            let _ = waker.send(Message::Wake);
-        });
-        let coordinator = Coordinator {
-            shared,
-            scope,
-            cancel,
-            sink,
-            inbox,
-            messages: messages.clone(),
-            queue: VecDeque::new(),
-            running: BTreeMap::new(),
-            ended: BTreeMap::new(),
-            submitted: 0,
-            recorded: 0,
-            complete: false,
-            stopped: None,
-            report: BatchReport::default(),
-        };
+        let coordinator = Coordinator::new(shared, scope, cancel, sink);
+        let messages = coordinator.messages.clone();
         let coordinator = thread::Builder::new()
             .name("tool-batch".to_owned())
             .spawn(move || coordinator.run())?;
@@ -93,6 +73,21 @@ impl Batch {
             messages,
             coordinator: Some(coordinator),
         })
+    }
+
+    /// Runs calls that are all known on this thread, which saves two hand-overs.
+    pub(crate) fn run_here(
+        shared: Arc<Shared>,
+        scope: Scope,
+        cancel: &Cancel,
+        intents: impl IntoIterator<Item = ToolIntent>,
+    ) -> Result<BatchReport, JournalError> {
+        let coordinator = Coordinator::new(shared, scope, cancel, Box::new(|_| {}));
+        for intent in intents {
+            let _ = coordinator.messages.send(Message::Submit(intent));
+        }
+        let _ = coordinator.messages.send(Message::Finish);
+        coordinator.run()
     }
 
     /// Adds the next call.
@@ -182,6 +177,31 @@ struct Running {
 }
 
 impl Coordinator {
+    fn new(shared: Arc<Shared>, scope: Scope, cancel: &Cancel, sink: Sink) -> Self {
+        let (messages, inbox) = channel();
+        let cancel = cancel.child();
+        let waker = messages.clone();
+        cancel.on_raise(move || {
+            let _ = waker.send(Message::Wake);
+        });
+        Self {
+            shared,
+            scope,
+            cancel,
+            sink,
+            inbox,
+            messages,
+            queue: VecDeque::new(),
+            running: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            submitted: 0,
+            recorded: 0,
+            complete: false,
+            stopped: None,
+            report: BatchReport::default(),
+        }
+    }
+
     fn run(mut self) -> Result<BatchReport, JournalError> {
         let result = self.run_to_end();
         if result.is_err() {

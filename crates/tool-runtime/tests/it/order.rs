@@ -104,3 +104,13 @@ fn an_alias_is_logged_with_the_name_that_was_asked_for() {
             .starts_with("sha256:")
     );
 }
+
+#[test]
+fn a_read_costs_one_sync_and_a_change_two() {
+    let stage = Stage::new();
+    for (name, syncs) in [("look", 1), ("change", 2)] {
+        let before = stage.writer.sync_count();
+        stage.one(name, json!({}));
+        assert_eq!(stage.writer.sync_count() - before, syncs, "{name}");
+    }
+}
