@@ -122,6 +122,23 @@ fn every_dependency_is_declared_once_with_its_reason() {
 }
 
 #[test]
+fn nothing_is_declared_that_no_crate_uses() {
+    let used: BTreeSet<String> = crates()
+        .iter()
+        .flat_map(|(_, manifest)| {
+            let mut all = keys(manifest, "dependencies");
+            all.extend(keys(manifest, "dev-dependencies"));
+            all
+        })
+        .collect();
+    let unused: Vec<String> = keys(&table(&root().join("Cargo.toml")), "workspace.dependencies")
+        .into_iter()
+        .filter(|name| !used.contains(name))
+        .collect();
+    assert!(unused.is_empty(), "{unused:?}");
+}
+
+#[test]
 fn the_packages_of_the_card_are_used() {
     let used: BTreeSet<String> = crates()
         .iter()

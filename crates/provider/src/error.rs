@@ -2,7 +2,7 @@
 //!
 //! Servers agree on little: a status, a body that is JSON in one of five shapes, sometimes an error
 //! inside a stream that began with status 200. [`classify`] reads all of them. The words it looks
-//! for are data, in [`CODE_WORDS`] and [`MESSAGE_WORDS`].
+//! for are data, in `CODE_WORDS` and `MESSAGE_WORDS`.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! [`plan`] finds every place in the content as it is and says no unless all of it is certain;
 //! [`Plan::apply`] then copies the content with those places replaced. Nothing else is touched, and
-//! nothing is ever matched approximately: what is nearly there is reported by [`diagnose`].
+//! nothing is ever matched approximately: what is nearly there is reported by `diagnose`.
 
 mod diagnose;
 mod matching;
