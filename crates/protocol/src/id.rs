@@ -14,7 +14,7 @@ pub trait Id: Sized {
     /// Stands in front of the random part: `ses` in `ses_01k…`.
     const PREFIX: &'static str;
 
-    /// Takes over text that has been checked by [`check_id`].
+    /// Takes over text that has been checked by `check_id`.
     fn from_checked(text: Arc<str>) -> Self;
 }
 

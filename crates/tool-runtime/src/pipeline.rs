@@ -1,5 +1,5 @@
 //! The pipeline: what is shared by all calls of a session, and the two ends of a call. Its middle
-//! is in [`crate::admission`] (validation and permission) and [`crate::scheduler`] (order and
+//! is in `admission` (validation and permission) and [`crate::scheduler`] (order and
 //! execution).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
