@@ -27,7 +27,7 @@ pub struct Calls {
     /// How many ended calls are kept; missing means all.
     keep_ended: Option<usize>,
     /// By the sequence of the first event that named the call.
-    calls: BTreeMap<u64, Call>,
+    calls: BTreeMap<u64, Box<Call>>,
     index: HashMap<ToolCallId, u64>,
     pub started_count: u64,
     pub ended_count: u64,
@@ -249,7 +249,7 @@ impl Calls {
 
     /// The calls that are kept, in the order they were asked for.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Call> {
-        self.calls.values()
+        self.calls.values().map(Box::as_ref)
     }
 
     /// The calls that have not ended.
@@ -260,7 +260,7 @@ impl Calls {
     /// The call with this id, if it is kept.
     #[must_use]
     pub fn get(&self, id: &ToolCallId) -> Option<&Call> {
-        self.calls.get(self.index.get(id)?)
+        self.calls.get(self.index.get(id)?).map(Box::as_ref)
     }
 
     /// Ended and observed calls beyond the limit are forgotten, the oldest first.
@@ -336,7 +336,7 @@ impl Fold for Calls {
                     status: CallStatus::Unknown,
                     ..Call::default()
                 };
-                self.calls.insert(event.sequence, call);
+                self.calls.insert(event.sequence, Box::new(call));
                 event.sequence
             }
         };

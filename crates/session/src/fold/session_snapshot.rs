@@ -1,12 +1,14 @@
 //! `session_snapshot`: the shell of a session, its threads and its latest events.
 
+use std::collections::VecDeque;
+
 use agent_protocol::id::{SessionId, ThreadId};
 use agent_protocol::payload::conversation::{SessionParent, ThreadRole};
 use agent_protocol::status::{Mode, Status};
 use agent_protocol::{Event, Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Cursor, Fact, Fold, Step, brief, push_bounded};
+use super::{Cursor, Fact, Fold, Step, brief};
 
 const RECENT: usize = 50;
 
@@ -27,7 +29,7 @@ pub struct SessionSnapshot {
     pub threads: Vec<ThreadBrief>,
     pub turn_count: u64,
     /// The latest events worth a line, the oldest first.
-    pub recent: Vec<RecentItem>,
+    pub recent: VecDeque<RecentItem>,
     /// How often an unknown class or shape was passed over.
     pub not_understood: u64,
 }
@@ -68,7 +70,10 @@ impl Fold for SessionSnapshot {
                 r#type: event.payload.type_name().to_owned(),
                 summary,
             };
-            push_bounded(&mut self.recent, item, RECENT);
+            if self.recent.len() >= RECENT {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(item);
         }
         match &event.payload {
             Payload::SessionCreated(created) => {

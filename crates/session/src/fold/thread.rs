@@ -35,6 +35,8 @@ pub struct ThreadReadModel {
     pub queued: Vec<TurnId>,
     /// The turns, in the order they were submitted.
     pub turns: Vec<TurnBrief>,
+    /// Where each turn is in that list.
+    places: BTreeMap<TurnId, usize>,
     pub last_outcome: Option<Status>,
     /// The latest warnings and errors.
     pub incidents: Vec<Incident>,
@@ -205,16 +207,18 @@ impl ThreadReadModel {
         let Some(turn_id) = &event.scope.turn_id else {
             return;
         };
-        // The turn an event belongs to is nearly always the latest.
-        let known = self.turns.iter().rposition(|turn| turn.turn_id == *turn_id);
-        let index = known.unwrap_or_else(|| {
-            self.turns.push(TurnBrief {
-                turn_id: turn_id.clone(),
-                first_sequence: event.sequence,
-                ..TurnBrief::default()
-            });
-            self.turns.len() - 1
-        });
+        let index = match self.places.get(turn_id) {
+            Some(index) if *index < self.turns.len() => *index,
+            _ => {
+                self.places.insert(turn_id.clone(), self.turns.len());
+                self.turns.push(TurnBrief {
+                    turn_id: turn_id.clone(),
+                    first_sequence: event.sequence,
+                    ..TurnBrief::default()
+                });
+                self.turns.len() - 1
+            }
+        };
         let turn = &mut self.turns[index];
         match &event.payload {
             Payload::TurnSubmitted(submitted) => {

@@ -228,12 +228,14 @@ impl Redactor {
         found.then_some(original)
     }
 
-    /// Whether a line could hold a secret; cheap, and wrong only on the safe side.
+    /// Whether the payload of a line could hold a secret; cheap, and wrong only on the safe side.
     pub(crate) fn suspects(&self, line: &[u8]) -> bool {
         let Some(hints) = &self.hints else {
             return false;
         };
-        self.has_configured || self.has_unsearchable || hints.is_match(line)
+        // The envelope before the payload holds ids and times only.
+        let payload = memchr::memmem::find(line, br#","payload":"#).unwrap_or(0);
+        self.has_configured || self.has_unsearchable || hints.is_match(&line[payload..])
     }
 
     /// Masks every text in the payload of an event and writes its line anew. The line stays as it
