@@ -1,7 +1,7 @@
 //! Plays a hand-made session into the real loop, with timing, so that the screen can be tried by
 //! hand. Answers are real: the script waits for them and goes on as they say.
 //!
-//! `cargo run -p agent-tui --example script -- [demo|stream|long|attack|first-run|trust|replay|crash] [--plain] [--full]`
+//! `cargo run -p agent-tui --example script -- [demo|stream|long|attack|first-run|trust|replay|crash|panic] [--plain] [--full]`
 
 #![allow(
     clippy::unwrap_used,
@@ -63,7 +63,10 @@ async fn main() {
         history: vec!["explain src/lib.rs".into(), "run the tests".into()],
         start,
         version: "0.1.0".into(),
-        external_editor: Some(Arc::new(|text| Ok(format!("{text} (edited outside)")))),
+        external_editor: Some(Arc::new(|text| {
+            assert!(!text.contains("panic"), "the screen's own thread gives up");
+            Ok(format!("{text} (edited outside)"))
+        })),
         ..Settings::default()
     };
     let shutdown = CancellationToken::new();
@@ -106,6 +109,7 @@ async fn engine(
                     "stream" => stream(&mut script, &mut sent, &inputs).await,
                     "long" => long(&mut script, &mut sent, &inputs, &mut outputs).await,
                     "attack" => attack(&mut script, &mut sent, &inputs).await,
+                    "panic" => panic!("the engine's thread gives up"),
                     "crash" => {
                         let _ =
                             inputs.send(Input::Host(HostMessage::Notice("about to end".into())));

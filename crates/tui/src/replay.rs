@@ -15,7 +15,7 @@ use crate::host::{Exit, Settings};
 use crate::run::RunError;
 use crate::state::State;
 use crate::surface::Surface;
-use crate::terminal::{Console, RealConsole};
+use crate::terminal::{Console, RealConsole, as_screen};
 use crate::text::{cut, duration};
 use crate::theme::Theme;
 use crate::ui::overlay::{Overlay, Reader, Transcript};
@@ -331,7 +331,14 @@ pub async fn replay(
     shutdown: CancellationToken,
 ) -> Result<Exit, RunError> {
     highlight::warm_up();
-    replay_on(RealConsole::new(), settings, source, at, shutdown).await
+    as_screen(replay_on(
+        RealConsole::new(),
+        settings,
+        source,
+        at,
+        shutdown,
+    ))
+    .await
 }
 
 /// The same on any console.

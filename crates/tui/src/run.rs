@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::host::{Exit, Input, Output, Settings};
 use crate::surface::Surface;
-use crate::terminal::{Console, RealConsole};
+use crate::terminal::{Console, RealConsole, as_screen};
 use crate::ui::{Effect, Ui};
 use crate::{highlight, plain, view};
 
@@ -48,7 +48,8 @@ pub async fn run(
         return plain::run(settings, inputs, outputs, shutdown).await;
     }
     highlight::warm_up();
-    run_on(RealConsole::new(), settings, inputs, outputs, shutdown).await
+    let screen = run_on(RealConsole::new(), settings, inputs, outputs, shutdown);
+    as_screen(screen).await
 }
 
 /// The same on any console.

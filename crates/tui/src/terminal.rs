@@ -1,9 +1,10 @@
 //! The real terminal: raw mode, keys, size, and giving everything back on every way out.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io::{self, Write as _};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
 
 use crossterm::event::{Event, EventStream};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
@@ -38,6 +39,26 @@ pub trait Console: Send {
 /// Whether the terminal is in our hands, for the panic hook.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
+/// What other threads said when they panicked while the screen was on. It is printed when the screen
+/// is off again: in the middle of a frame nobody could read it.
+static LATER: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// Whether this thread is drawing right now.
+    static DRAWING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs the screen's future and knows, on whatever thread it goes on, that this is the screen.
+pub(crate) async fn as_screen<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|context| {
+        let before = DRAWING.replace(true);
+        let polled = future.as_mut().poll(context);
+        DRAWING.set(before);
+        polled
+    })
+    .await
+}
 
 const ENTER: &str = "\x1b[22;2t\x1b[?2004h\x1b[?1004h";
 const LEAVE: &str = "\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[23;2t";
@@ -64,6 +85,11 @@ impl Console for RealConsole {
         HOOK.call_once(|| {
             let previous = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
+                if ENTERED.load(Ordering::SeqCst) && !DRAWING.get() {
+                    let mut later = LATER.lock().unwrap_or_else(PoisonError::into_inner);
+                    later.push(panic.to_string());
+                    return;
+                }
                 rescue();
                 previous(panic);
             }));
@@ -81,6 +107,9 @@ impl Console for RealConsole {
             let written = self.write(LEAVE.as_bytes());
             disable_raw_mode()?;
             written?;
+        }
+        for said in std::mem::take(&mut *LATER.lock().unwrap_or_else(PoisonError::into_inner)) {
+            self.write(format!("{}\n", crate::safe::content(&said)).as_bytes())?;
         }
         Ok(())
     }
