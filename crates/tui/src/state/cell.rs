@@ -231,6 +231,8 @@ pub struct TurnEnd {
     /// Why it stopped before its end, in words.
     pub problem: Option<String>,
     pub cancelled: bool,
+    /// Something that was needed was refused or is missing.
+    pub degraded: bool,
     pub verification: Option<VerificationStatus>,
     pub verified_by: Option<String>,
     pub files: Vec<FileChange>,

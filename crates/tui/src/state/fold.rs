@@ -4,7 +4,8 @@
 use agent_protocol::id::ModelRequestId;
 use agent_protocol::payload::UnknownReason;
 use agent_protocol::payload::conversation::{
-    HistoryStatus, QueueChanged, QueueOperation, TurnCompleted, TurnFailed, TurnSubmitted,
+    HistoryStatus, QueueChanged, QueueOperation, TurnCompleted, TurnFailed, TurnOutcome,
+    TurnSubmitted,
 };
 use agent_protocol::payload::model::{ModelCompleted, ModelDelta, ModelFailed, ReasoningDelta};
 use agent_protocol::status::Status;
@@ -357,6 +358,7 @@ impl State {
         self.push_done(CellKind::TurnEnd(Box::new(TurnEnd {
             problem: None,
             cancelled: false,
+            degraded: completed.outcome == TurnOutcome::Degraded,
             verification: Some(verification.status),
             verified_by: verification.command.as_deref().map(one_line),
             files: changes(&completed.files_changed),

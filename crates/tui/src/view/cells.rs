@@ -407,6 +407,12 @@ fn draw_turn_end(end: &TurnEnd, columns: usize, theme: Theme) -> Vec<Line<'stati
         };
         parts.push((text, style));
     }
+    if end.degraded {
+        parts.push((
+            "! something it needed was refused or is missing".into(),
+            theme.warn(),
+        ));
+    }
     let by = end
         .verified_by
         .as_deref()

@@ -226,6 +226,13 @@ fn turn_ends() {
     for status in VerificationStatus::ALL {
         script.user(status.as_str()).completed(*status);
     }
+    script.user("degraded").push(
+        Scope::default(),
+        agent_protocol::payload::conversation::TurnCompleted {
+            refused_calls: Some(2),
+            ..agent_protocol::payload::conversation::TurnCompleted::default()
+        },
+    );
     script
         .user("cancelled")
         .failed(Status::Cancelled, "interrupted by the user");
