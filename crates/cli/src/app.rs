@@ -105,6 +105,17 @@ impl App {
             .map_err(|failure| failure.hint("see `[redaction] patterns` in your settings"))
     }
 
+    /// The same machine, working in another project.
+    pub(crate) fn in_project(&self, directory: &Path) -> Self {
+        let mut host = self.host.clone();
+        directory.clone_into(&mut host.cwd);
+        Self {
+            project: Project::discover(directory),
+            output: self.output.clone(),
+            host,
+        }
+    }
+
     /// The user's home directory, or the root when there is none: nothing is a home then.
     pub(crate) fn home(&self) -> PathBuf {
         let home = self.host.environment.get("HOME").map(PathBuf::from);

@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Run(commands::run::RunArgs),
     Call(commands::call::CallArgs),
     Tools(commands::tools::ToolsArgs),
+    Demo(commands::demo::DemoArgs),
     Sessions(commands::sessions::SessionsArgs),
     Audit(commands::audit::AuditArgs),
     Export(commands::export::ExportArgs),

@@ -20,6 +20,7 @@ use crate::private;
 const MANAGED_CONFIG: &str = "/etc/agent/config.toml";
 
 /// What the process was given.
+#[derive(Clone)]
 pub(crate) struct Host {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<IdMint>,

@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod man;
@@ -22,6 +23,7 @@ pub(crate) fn run(command: Command, app: &App) -> Result<Exit, Failure> {
         Command::Run(arguments) => run::run(&arguments, app),
         Command::Call(arguments) => call::run(&arguments, app),
         Command::Tools(arguments) => tools::run(&arguments, app),
+        Command::Demo(arguments) => demo::run(&arguments, app),
         Command::Sessions(arguments) => sessions::run(&arguments, app),
         Command::Audit(arguments) => audit::run(&arguments, app),
         Command::Export(arguments) => export::run(&arguments, app),

@@ -34,6 +34,9 @@ pub(crate) enum OutputForm {
     Json,
     /// The log's own events, one per line, as they are written.
     StreamJson,
+    /// Nothing; somebody else tells the story.
+    #[value(skip)]
+    Quiet,
 }
 
 /// What a headless run is asked to do.
@@ -59,6 +62,7 @@ pub(crate) fn run(
     match task.form {
         OutputForm::StreamJson => stream_events(&bench, task.include_transient),
         OutputForm::Text | OutputForm::Json => progress::show(app, &bench.writer),
+        OutputForm::Quiet => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -76,7 +80,7 @@ pub(crate) fn run(
     match task.form {
         OutputForm::Text => report.print(&app.output).or_fail()?,
         OutputForm::Json => app.output.json(&report).or_fail()?,
-        OutputForm::StreamJson => {}
+        OutputForm::StreamJson | OutputForm::Quiet => {}
     }
     Ok(exit)
 }

@@ -22,6 +22,7 @@ pub(crate) use time::{local_minute, local_second};
 const DEFAULT_WIDTH: usize = 80;
 
 /// Where results go. Text from files or models has to pass through [`visible`] first.
+#[derive(Clone)]
 pub(crate) struct Output {
     color: bool,
     width: usize,

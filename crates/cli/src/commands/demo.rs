@@ -1,0 +1,205 @@
+//! `agent demo`: a scripted model fixes a failing test through the real pipeline, in a throw-away
+//! project.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agent_engine::OnAsk;
+use agent_protocol::payload::permission::Effect;
+use agent_protocol::{Event, Payload};
+use agent_provider::models::ModelFacts;
+use agent_provider::{ModelRef, ScriptedProvider, Transcript};
+use anyhow::Context as _;
+use clap::Args;
+
+use crate::app::App;
+use crate::config::{self, Config, SettingArgs};
+use crate::exit::Exit;
+use crate::failure::{Failure, OrFail as _};
+use crate::headless::{self, OutputForm, Task};
+use crate::output::visible_text;
+use crate::workbench::{self, SessionArgs, Wanted, models};
+
+/// The project, as it is in the repository.
+const FILES: &[(&str, &str)] = &[
+    (
+        "README.md",
+        include_str!("../../../../fixtures/projects/sum/README.md"),
+    ),
+    (
+        "test.sh",
+        include_str!("../../../../fixtures/projects/sum/test.sh"),
+    ),
+    (
+        "src/sum.sh",
+        include_str!("../../../../fixtures/projects/sum/src/sum.sh"),
+    ),
+];
+
+/// What the scripted model says.
+const TRANSCRIPT: &str = include_str!("../../../../fixtures/transcripts/demo.jsonl");
+
+/// What the demo may do without asking; the rest of the rules is the user's own.
+const RULES: &str = "[permissions]\nallow = [\"bash(sh test.sh)\", \"edit(src/**)\"]\n";
+
+const PROMPT: &str = "Find out why the tests fail, and fix it.";
+
+/// See a whole run without a model, a key or a network
+///
+/// A scripted model fixes a failing test in a throw-away project, through the real pipeline: real
+/// validation, permission rules, sandbox, edits and log. The session it leaves can be audited and
+/// exported like any other.
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// Make the project here instead of in a new temporary directory; it must not exist
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    directory: Option<PathBuf>,
+}
+
+/// Runs it.
+pub(crate) fn run(arguments: &DemoArgs, app: &App) -> Result<Exit, Failure> {
+    let directory = make_project(arguments, app)?;
+    let app = app.in_project(&directory);
+    let rules = directory.join("demo-rules.toml");
+    let settings = SettingArgs::default();
+    let config = config::load(&app.host, &app.project, &settings)?;
+    introduce(&app, &directory).or_fail()?;
+    let session = SessionArgs {
+        rules: Some(rules),
+        ..SessionArgs::default()
+    };
+    let wanted = Wanted {
+        program: "agent demo",
+        arguments: &session,
+        on_ask: OnAsk::Deny,
+    };
+    let bench = workbench::open(&app, &config, &wanted)?;
+    bench
+        .writer
+        .subscribe(|appended| match told(&appended.event) {
+            Some(text) => writeln!(io::stdout(), "{}", visible_text(&text)).is_ok(),
+            None => true,
+        });
+    let session_id = bench.writer.session_id().clone();
+    let task = Task {
+        prompt: Some(PROMPT.to_owned()),
+        form: OutputForm::Quiet,
+        include_transient: false,
+        require_verified: true,
+        models: vec![model(&config)?],
+        facts: Vec::new(),
+    };
+    let exit = headless::run(&app, &config, bench, task)?;
+    conclude(&app, &directory, session_id.as_str()).or_fail()?;
+    Ok(exit)
+}
+
+fn make_project(arguments: &DemoArgs, app: &App) -> Result<PathBuf, Failure> {
+    let directory = match &arguments.directory {
+        Some(asked) => app.host.cwd.join(asked),
+        None => app.host.temporary.join(format!(
+            "agent-demo-{}",
+            app.host.ids.mint::<agent_protocol::id::RunId>()
+        )),
+    };
+    let make = || -> anyhow::Result<()> {
+        fs::create_dir(&directory)?;
+        for (name, content) in FILES {
+            let path = directory.join(name);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::write(path, content)?;
+        }
+        fs::write(directory.join("demo-rules.toml"), RULES)?;
+        // A project of its own, whatever lies above it.
+        fs::create_dir(directory.join(".agent"))?;
+        Ok(())
+    };
+    make()
+        .with_context(|| format!("cannot make the demo project in `{}`", directory.display()))
+        .or_usage()?;
+    fs::canonicalize(&directory).or_usage()
+}
+
+fn model(config: &Config) -> Result<agent_engine::Model, Failure> {
+    let transcript = Transcript::parse(TRANSCRIPT).or_fail()?;
+    let provider = Arc::new(ScriptedProvider::new("demo", transcript));
+    let target = ModelRef {
+        provider: "demo".to_owned(),
+        model: "scripted".to_owned(),
+    };
+    Ok(models::with_settings(
+        config,
+        provider,
+        &target,
+        &ModelFacts::default(),
+    ))
+}
+
+fn introduce(app: &App, directory: &Path) -> io::Result<()> {
+    app.output.print(&format!(
+        "This is a demo. The model is a script; everything else is real: the tools, the\n\
+         permission rules, the sandbox and the log.\n\n\
+         project  {}\nrules    {}\n\n> {PROMPT}\n",
+        directory.display(),
+        RULES.lines().last().unwrap_or_default(),
+    ))
+}
+
+fn conclude(app: &App, directory: &Path, session_id: &str) -> io::Result<()> {
+    let place = directory.display();
+    app.output.print(&format!(
+        "\nEverything above is in the session log. Try:\n\n  \
+         cd {place}\n  \
+         agent audit {session_id}\n  \
+         agent sessions show {session_id}\n  \
+         agent run --model PROVIDER/MODEL \"your own words\"   (a real model)"
+    ))
+}
+
+/// An event as a line of the story, where it is part of it.
+fn told(event: &Event) -> Option<String> {
+    match &event.payload {
+        Payload::ModelCompleted(said) => {
+            let text = said.text.as_deref().filter(|text| !text.is_empty())?;
+            Some(format!("\nmodel: {text}"))
+        }
+        Payload::PermissionEvaluated(decision) => {
+            let word = match decision.decision {
+                Effect::Allow => "allowed",
+                Effect::Ask => "asks",
+                Effect::Deny => "denied",
+            };
+            Some(format!("  {word}: {}", decision.reason))
+        }
+        Payload::SandboxApplied(sandbox) => Some(format!(
+            "  sandbox: {} ({})",
+            sandbox.status, sandbox.mechanism
+        )),
+        Payload::ToolObservation(seen) => Some(format!("  {}: {}", seen.title, seen.summary)),
+        Payload::TurnCompleted(done) => {
+            let files: Vec<&str> = done
+                .files_changed
+                .iter()
+                .map(|effect| effect.path.as_str())
+                .collect();
+            let verification = &done.verification;
+            let command = verification.command.as_deref().unwrap_or("nothing was run");
+            Some(format!(
+                "\nverification: {} ({command})\nfiles changed: {}",
+                verification.status,
+                if files.is_empty() {
+                    "none".to_owned()
+                } else {
+                    files.join(", ")
+                }
+            ))
+        }
+        Payload::TurnFailed(failed) => Some(format!("\nthe turn failed: {}", failed.message)),
+        Payload::RuntimeWarning(warning) => Some(format!("  warning: {}", warning.message)),
+        _ => None,
+    }
+}
