@@ -10,8 +10,10 @@
 mod audit;
 mod command_line;
 mod config;
+mod demo;
 mod doctor;
 mod export;
+mod run;
 mod sample;
 mod sessions;
 

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 
 use crate::commands::{audit, call, config, doctor, sessions, tools};
+use crate::headless::RunReport;
 
 /// File name under `docs/schemas/`, without `.schema.json`, and the schema.
 fn all() -> Vec<(&'static str, serde_json::Value)> {
@@ -18,6 +19,7 @@ fn all() -> Vec<(&'static str, serde_json::Value)> {
         ("config-trust", of::<config::ConfigTrust>()),
         ("doctor", of::<doctor::DoctorReport>()),
         ("portable-event", agent_session::export::portable_schema()),
+        ("run", of::<RunReport>()),
         ("sessions-list", of::<sessions::list::SessionList>()),
         ("sessions-prune", of::<sessions::prune::PruneReport>()),
         ("sessions-show", of::<sessions::show::SessionShow>()),

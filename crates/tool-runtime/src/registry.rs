@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use agent_protocol::id::TurnId;
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::tool::{
     CatalogDiff, CatalogEntry, CatalogPolicy, Concurrency, ToolCatalogResolved,
@@ -266,6 +267,8 @@ pub fn catalogue_hash(catalogue: &[CatalogEntry]) -> String {
 #[derive(Default)]
 pub struct CatalogueRecord {
     last: Mutex<Option<ToolCatalogResolved>>,
+    /// The turn the last one was recorded in by this process.
+    turn: Mutex<Option<TurnId>>,
 }
 
 impl CatalogueRecord {
@@ -277,7 +280,7 @@ impl CatalogueRecord {
     }
 
     /// Keeps the catalogue as an artifact and says so with `tool.catalog.resolved`, unless the last
-    /// one recorded was the same. Returns the fact in force.
+    /// one recorded in this turn was the same. Returns the fact in force.
     ///
     /// # Errors
     /// When artifact or event cannot be written.
@@ -291,9 +294,11 @@ impl CatalogueRecord {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = catalogue_bytes(catalogue);
         let hash = catalogue_hash(catalogue);
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*last
             && known.catalog_hash == hash
             && known.mode == mode
+            && *turn == scope.turn_id
         {
             return Ok(known.clone());
         }
@@ -315,9 +320,8 @@ impl CatalogueRecord {
                 ..entry.clone()
             })
             .collect();
-        let diff = last
-            .as_ref()
-            .map(|before| difference(&before.tools, &tools));
+        let changed = last.as_ref().filter(|before| before.catalog_hash != hash);
+        let diff = changed.map(|before| difference(&before.tools, &tools));
         let resolved = ToolCatalogResolved {
             catalog_hash: catalog_ref.to_string(),
             catalog_ref: catalog_ref.clone(),
@@ -328,6 +332,7 @@ impl CatalogueRecord {
         let refs = Refs::default().with("catalog", &catalog_ref);
         journal.append(scope, resolved.clone().into(), refs)?;
         *last = Some(resolved.clone());
+        turn.clone_from(&scope.turn_id);
         Ok(resolved)
     }
 }

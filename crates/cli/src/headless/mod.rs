@@ -13,7 +13,6 @@ use agent_engine::{Interrupt, Model, TurnEnd};
 use agent_protocol::command::SubmitTurn;
 use agent_protocol::payload::conversation::{Budget, TurnSource};
 use agent_protocol::{Payload, Refs, Scope};
-use agent_session::Appended;
 use clap::ValueEnum;
 
 use crate::app::App;
@@ -60,7 +59,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     let session_id = bench.writer.session_id().clone();
     match task.form {
-        OutputForm::StreamJson => stream_events(&bench, task.include_transient),
+        OutputForm::StreamJson => stream_events(&bench, task.include_transient)?,
         OutputForm::Text | OutputForm::Json => progress::show(app, &bench.writer),
         OutputForm::Quiet => {}
     }
@@ -181,16 +180,26 @@ fn budget(config: &Config) -> Budget {
     }
 }
 
-/// Prints each line of the log as it is written, the lines that were there before it included.
-fn stream_events(bench: &Workbench, include_transient: bool) {
-    let print = |appended: &Appended| -> io::Result<()> {
+/// Prints each line of this run as it is written, those that are there already first.
+fn stream_events(bench: &Workbench, include_transient: bool) -> Result<(), Failure> {
+    let print = |line: &[u8]| -> io::Result<()> {
         let mut stdout = io::stdout().lock();
-        stdout.write_all(&appended.line)?;
+        stdout.write_all(line)?;
         stdout.write_all(b"\n")?;
         stdout.flush()
     };
+    let log = std::fs::read(bench.writer.log_path()).or_fail()?;
+    let first = usize::try_from(bench.first_sequence).unwrap_or(usize::MAX);
+    for line in log
+        .split(|byte| *byte == b'\n')
+        .skip(first)
+        .filter(|line| !line.is_empty())
+    {
+        print(line).or_fail()?;
+    }
     bench.writer.subscribe(move |appended| {
         // Nobody reads any more: stop telling, the log goes on.
-        (!appended.is_durable && !include_transient) || print(appended).is_ok()
+        (!appended.is_durable && !include_transient) || print(&appended.line).is_ok()
     });
+    Ok(())
 }

@@ -66,6 +66,8 @@ pub(crate) struct Workbench {
     pub(crate) state: SessionState,
     pub(crate) events: Receiver<Arc<Appended>>,
     pub(crate) sandbox: String,
+    /// The first event of this run.
+    pub(crate) first_sequence: u64,
     pub(crate) processes: Arc<Processes>,
     temporary: PathBuf,
     /// A turn that was left open, with its questions, by an earlier run.
@@ -90,6 +92,12 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
         None => store.create(created(app, mode), rim).or_usage()?,
     };
     let events = writer.listen();
+    // What this run adds begins here; a new session's first line is already written.
+    let first_sequence = if existing.is_some() {
+        writer.head().next_sequence
+    } else {
+        0
+    };
     let journal: Arc<dyn Journal> = Arc::new(SessionJournal::new(writer.clone(), mint));
 
     let settings = commands::settings(app, config, writer.directory())?;
@@ -162,6 +170,7 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
         state: history.state,
         events,
         sandbox: sandbox_words(sandbox).to_owned(),
+        first_sequence,
         processes,
         temporary,
         open_turn: history.open_turn,
