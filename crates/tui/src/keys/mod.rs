@@ -5,7 +5,7 @@ mod command;
 mod overlay;
 mod prompt;
 
-use agent_protocol::command::{ControlCommand, InterruptTurn, SubmitTurn};
+use agent_protocol::command::{ControlCommand, InterruptTurn, QueuedTurn, SubmitTurn};
 use agent_protocol::payload::conversation::QueuePolicy;
 use agent_protocol::payload::permission::{ActionDecision, GrantScope};
 use agent_protocol::status::Mode;
@@ -149,6 +149,9 @@ impl Ui {
                 return self.submit(QueuePolicy::Queue);
             }
             KeyCode::Char('s') if control => return self.submit(QueuePolicy::Steer),
+            KeyCode::Up if alt && self.composer.editor.is_empty() => {
+                return self.take_back_queued();
+            }
             KeyCode::Char('r') if control => {
                 self.composer.search_older();
                 return Vec::new();
@@ -277,7 +280,7 @@ impl Ui {
 
     fn submit(&mut self, when_busy: QueuePolicy) -> Vec<Effect> {
         if self.composer.editor.text().trim().is_empty() {
-            return Vec::new();
+            return self.run_queued();
         }
         let text = self.composer.submit();
         self.transcript.follow = true;
@@ -300,6 +303,33 @@ impl Ui {
             })));
         }
         effects
+    }
+
+    /// After a restart queued inputs wait for the user; Enter on an empty composer lets them run.
+    fn run_queued(&self) -> Vec<Effect> {
+        match self.state.facts.queue.first() {
+            Some((turn_id, _)) if !self.state.busy() => {
+                let queued = QueuedTurn {
+                    turn_id: turn_id.clone(),
+                };
+                vec![Effect::Command(ControlCommand::PromoteQueuedTurn(queued))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The last queued input goes back into the composer.
+    fn take_back_queued(&mut self) -> Vec<Effect> {
+        let Some((turn_id, _)) = self.state.facts.queue.last().cloned() else {
+            return Vec::new();
+        };
+        if let Some(text) = self.state.queued_text(&turn_id) {
+            let text = text.to_owned();
+            self.composer.editor.set(&text);
+        }
+        vec![Effect::Command(ControlCommand::RemoveQueuedTurn(
+            QueuedTurn { turn_id },
+        ))]
     }
 
     /// What the external editor should open.

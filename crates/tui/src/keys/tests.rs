@@ -169,6 +169,29 @@ fn composer_keys() {
 }
 
 #[test]
+fn queued_inputs_wait_for_the_user() {
+    let queued = || {
+        let mut ui = idle();
+        let said = TurnSubmitted {
+            text: Some("later\nplease".into()),
+            status: Status::Queued,
+            ..TurnSubmitted::default()
+        };
+        ui.input(event(8, None, said));
+        let changed = agent_protocol::payload::conversation::QueueChanged {
+            order: vec!["turn_1".parse().unwrap()],
+            ..agent_protocol::payload::conversation::QueueChanged::default()
+        };
+        ui.input(event(9, None, changed));
+        ui
+    };
+    assert!(press(&mut queued(), "enter").starts_with("PromoteQueuedTurn"));
+    let mut ui = queued();
+    assert!(press(&mut ui, "M-up").starts_with("RemoveQueuedTurn"));
+    assert_eq!(ui.composer.editor.text(), "later\nplease");
+}
+
+#[test]
 fn slash_commands() {
     let check = |keys: &str, expected: &str| {
         let mut ui = idle();

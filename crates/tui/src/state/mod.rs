@@ -121,6 +121,12 @@ impl State {
         self.facts.turn.is_some()
     }
 
+    /// The text of an input that waits.
+    #[must_use]
+    pub fn queued_text(&self, turn_id: &TurnId) -> Option<&str> {
+        self.submitted.get(turn_id).map(|(text, _)| text.as_str())
+    }
+
     /// Adds a line that no event made. It is about the screen itself, not about the work.
     pub fn say(&mut self, level: NoticeLevel, text: impl Into<String>) {
         self.push_done(CellKind::Notice(Notice {

@@ -57,6 +57,8 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
     if ui.composer.editor.is_empty() {
         let hint = if ui.state.busy() {
             "Enter queues a message, Ctrl-S steers, Esc interrupts"
+        } else if !ui.state.facts.queue.is_empty() {
+            "Enter runs the queued message, Alt-Up takes it back"
         } else {
             "Ask for something; / for commands, @ for files, ? for help"
         };

@@ -19,6 +19,7 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
             ("Alt-Enter, Ctrl-J", "break the line (also \\ before Enter)"),
             ("Up, Down", "earlier prompts, from the first or last row"),
             ("Ctrl-R", "search earlier prompts"),
+            ("Alt-Up", "take the last queued message back"),
             (
                 "@",
                 "name a file or image; / commands; ! your own shell command",
