@@ -134,6 +134,15 @@ impl App {
         }
     }
 
+    /// The same, with a name for the project itself.
+    pub(crate) fn short_or_root(&self, path: &Path) -> String {
+        let home = self.home();
+        match path.strip_prefix(&home) {
+            Ok(inside) => format!("~/{}", inside.display()),
+            Err(_) => path.display().to_string(),
+        }
+    }
+
     /// Says once per file what its settings were not followed for.
     pub(crate) fn note_ignored_settings(&self, config: &Config) {
         for file in config.files.iter().rev() {

@@ -14,7 +14,6 @@ use crate::{commands, exit};
 #[command(
     name = "agent",
     version,
-    arg_required_else_help = true,
     disable_help_subcommand = true,
     max_term_width = 80,
     after_help = exit::HELP
@@ -22,8 +21,13 @@ use crate::{commands, exit};
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) global: GlobalArgs,
+    /// What to do; without a command this opens the screen
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Option<String>,
+    #[command(flatten)]
+    pub(crate) interactive: commands::interactive::InteractiveArgs,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
 
 /// What every command understands.
@@ -55,6 +59,7 @@ pub(crate) enum Command {
     Call(commands::call::CallArgs),
     Tools(commands::tools::ToolsArgs),
     Demo(commands::demo::DemoArgs),
+    Resume(commands::interactive::ResumeArgs),
     Sessions(commands::sessions::SessionsArgs),
     Audit(commands::audit::AuditArgs),
     Export(commands::export::ExportArgs),

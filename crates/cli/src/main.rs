@@ -26,6 +26,7 @@ mod private;
 mod project;
 #[cfg(test)]
 mod schemas;
+mod screen;
 mod workbench;
 
 use std::process::ExitCode;
@@ -46,7 +47,10 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let errors = output::Errors::new(arguments.global.color, arguments.global.quiet);
-    let ended = App::new(&arguments.global).and_then(|app| commands::run(arguments.command, &app));
+    let ended = App::new(&arguments.global).and_then(|app| match arguments.command {
+        Some(command) => commands::run(command, &app),
+        None => commands::interactive::run(&arguments.interactive, arguments.prompt, &app),
+    });
     match ended {
         Ok(exit) => exit.into(),
         Err(failure) => errors.report(&failure).into(),

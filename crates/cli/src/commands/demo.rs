@@ -2,7 +2,7 @@
 //! project.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::headless::{self, OutputForm, Task};
 use crate::output::visible_text;
+use crate::screen::{self, Beginning};
 use crate::workbench::{self, SessionArgs, Wanted, models};
 
 /// The project, as it is in the repository.
@@ -65,6 +66,9 @@ pub(crate) fn run(arguments: &DemoArgs, app: &App) -> Result<Exit, Failure> {
     let rules = directory.join("demo-rules.toml");
     let settings = SettingArgs::default();
     let config = config::load(&app.host, &app.project, &settings)?;
+    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        return on_screen(&app, &config, &directory);
+    }
     introduce(&app, &directory).or_fail()?;
     let session = SessionArgs {
         rules: Some(rules),
@@ -93,6 +97,29 @@ pub(crate) fn run(arguments: &DemoArgs, app: &App) -> Result<Exit, Failure> {
     };
     let exit = headless::run(&app, &config, bench, task)?;
     conclude(&app, &directory, session_id.as_str()).or_fail()?;
+    Ok(exit)
+}
+
+/// On a terminal nothing is allowed beforehand: the questions are asked for real.
+fn on_screen(app: &App, config: &Config, directory: &Path) -> Result<Exit, Failure> {
+    let session = SessionArgs::default();
+    let wanted = Wanted {
+        program: "agent demo",
+        arguments: &session,
+        on_ask: OnAsk::Interactive,
+    };
+    let bench = workbench::open(app, config, &wanted)?;
+    let session_id = bench.writer.session_id().clone();
+    app.output
+        .print("This is a demo. The model is a script; the tools, the questions, the sandbox and the log are real.\n")
+        .or_fail()?;
+    let begin = Beginning {
+        prompt: Some(PROMPT.to_owned()),
+        models: vec![model(config)?],
+        facts: Vec::new(),
+    };
+    let exit = screen::run(app, config, bench, begin)?;
+    conclude(app, directory, session_id.as_str()).or_fail()?;
     Ok(exit)
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod export;
+pub(crate) mod interactive;
 pub(crate) mod man;
 pub(crate) mod run;
 pub(crate) mod sessions;
@@ -24,6 +25,7 @@ pub(crate) fn run(command: Command, app: &App) -> Result<Exit, Failure> {
         Command::Call(arguments) => call::run(&arguments, app),
         Command::Tools(arguments) => tools::run(&arguments, app),
         Command::Demo(arguments) => demo::run(&arguments, app),
+        Command::Resume(arguments) => interactive::resume(&arguments, app),
         Command::Sessions(arguments) => sessions::run(&arguments, app),
         Command::Audit(arguments) => audit::run(&arguments, app),
         Command::Export(arguments) => export::run(&arguments, app),

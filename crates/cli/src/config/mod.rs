@@ -37,7 +37,7 @@ pub(crate) use origin::{Layer, Origin, Place, Setting};
 pub(crate) use overrides::SettingArgs;
 pub(crate) use section::{Note, Shown};
 pub(crate) use units::{Size, Span};
-pub(crate) use values::SandboxMode;
+pub(crate) use values::{SandboxMode, Theme};
 
 pub(crate) use providers::ProviderSettings;
 use section::Resolver;

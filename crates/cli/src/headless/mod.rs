@@ -167,7 +167,8 @@ fn taken(engine: &agent_engine::Engine, end: Option<TurnEnd>) -> Ended {
     }
 }
 
-fn budget(config: &Config) -> Budget {
+/// The ceilings of a turn, from the settings.
+pub(crate) fn budget(config: &Config) -> Budget {
     let limits = &config.limits;
     Budget {
         max_steps: Some(u64::from(limits.max_steps.value)),

@@ -9,3 +9,4 @@ mod rules;
 
 pub(crate) use catalogue::catalogue;
 pub(crate) use open::{SessionArgs, Wanted, Workbench, open};
+pub(crate) use place::branch;

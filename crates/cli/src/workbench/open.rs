@@ -66,6 +66,8 @@ pub(crate) struct Workbench {
     pub(crate) state: SessionState,
     pub(crate) events: Receiver<Arc<Appended>>,
     pub(crate) sandbox: String,
+    /// The permission rules in force, one per line.
+    pub(crate) rules: String,
     /// The first event of this run.
     pub(crate) first_sequence: u64,
     pub(crate) processes: Arc<Processes>,
@@ -78,6 +80,11 @@ pub(crate) struct Workbench {
 pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Workbench, Failure> {
     let root = app.project.root();
     let rules = rules::rules(app, config, wanted.arguments.rules.as_deref())?;
+    let rules_text = rules
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n");
     let store = SessionStore::of_project(root);
     let rim = app.rim_with(config, wanted.program)?;
     let mint = Arc::clone(&rim.mint);
@@ -170,6 +177,7 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
         state: history.state,
         events,
         sandbox: sandbox_words(sandbox).to_owned(),
+        rules: rules_text,
         first_sequence,
         processes,
         temporary,

@@ -85,13 +85,17 @@ fn operating_system() -> String {
 
 /// The branch, read from the files of the repository: starting git would take longer than all the
 /// rest of our start-up.
-fn git_state(root: &Path) -> Option<String> {
+pub(crate) fn branch(root: &Path) -> Option<String> {
     let head = std::fs::read_to_string(root.join(".git/HEAD")).ok()?;
     let head = head.trim();
     Some(match head.strip_prefix("ref: refs/heads/") {
-        Some(branch) => format!("on branch {branch}"),
-        None => format!("at commit {}", head.chars().take(12).collect::<String>()),
+        Some(branch) => branch.to_owned(),
+        None => head.chars().take(12).collect(),
     })
+}
+
+fn git_state(root: &Path) -> Option<String> {
+    Some(format!("on {}", branch(root)?))
 }
 
 /// Whether the tree holds changes that are in no commit. The repository's own configuration cannot
