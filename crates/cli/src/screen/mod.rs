@@ -2,12 +2,15 @@
 //! module carries them between the two.
 
 mod host;
+mod save_rule;
 
 use std::sync::Arc;
 
 use agent_engine::live::{Live, LiveText};
 use agent_engine::{Control, Interrupt, InterruptReason, Model, SessionAuthority};
-use agent_protocol::command::ControlCommand;
+use agent_protocol::command::{
+    Acknowledgement, ControlAnswer, ControlCommand, InterruptTurn, RespondAction, SubmitTurn,
+};
 use agent_protocol::id::{ThreadId, TurnId};
 use agent_protocol::payload::conversation::TurnSource;
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
@@ -84,16 +87,15 @@ async fn session(
         journal: Arc::clone(&bench.journal),
         thread_id: bench.thread_id.clone(),
         host: host::Host::new(app, config, &bench),
+        rules: save_rule::RuleFiles::new(app),
         inputs: inputs.clone(),
         turns: turns.clone(),
     };
     if let Some(prompt) = begin.prompt {
-        courier.command(ControlCommand::SubmitTurn(
-            agent_protocol::command::SubmitTurn {
-                text: prompt,
-                ..agent_protocol::command::SubmitTurn::default()
-            },
-        ));
+        courier.command(ControlCommand::SubmitTurn(SubmitTurn {
+            text: prompt,
+            ..SubmitTurn::default()
+        }));
     }
     let control = Arc::clone(&bench.control);
     if let Some(turn_id) = control.take_next().or_fail()? {
@@ -110,10 +112,7 @@ async fn session(
     let watched = tokio::spawn(async move {
         let exit = screen.await;
         // Whoever leaves while a turn runs ends it; its facts are written.
-        interrupt_control.interrupt(
-            &agent_protocol::command::InterruptTurn::default(),
-            InterruptReason::Terminated,
-        );
+        interrupt_control.interrupt(&InterruptTurn::default(), InterruptReason::Terminated);
         ended.cancel();
         exit
     });
@@ -187,6 +186,7 @@ struct Courier {
     journal: Arc<dyn Journal>,
     thread_id: ThreadId,
     host: host::Host,
+    rules: save_rule::RuleFiles,
     inputs: UnboundedSender<Input>,
     turns: UnboundedSender<TurnId>,
 }
@@ -209,11 +209,52 @@ impl Courier {
         let _ = self.inputs.send(Input::Host(message));
     }
 
+    /// Saves the rule that comes with an answer, if one does, then passes the answer on. An answer
+    /// whose rule cannot be saved holds this once, and says so.
+    fn respond(&self, mut response: RespondAction) -> ControlAnswer {
+        let asked = response
+            .answer
+            .as_ref()
+            .and_then(|answer| answer.saved_rule.clone());
+        if let Some(rule) = asked {
+            if let Err(problem) = self.save_rule(&rule, response.scope) {
+                self.say(HostMessage::Problem(problem));
+                response.scope = GrantScope::Once;
+                if let Some(answer) = &mut response.answer {
+                    answer.saved_rule = None;
+                }
+            }
+        }
+        self.control.respond(response)
+    }
+
+    fn save_rule(&self, rule: &str, scope: GrantScope) -> Result<(), String> {
+        let saved = self.rules.save(rule, scope)?;
+        let changed = PolicyChanged {
+            scope,
+            changed: PolicyChanges {
+                rules_added: vec![saved.to_string()],
+                ..PolicyChanges::default()
+            },
+            by: DecidedBy::User,
+            reason: "saved while answering a question".to_owned(),
+        };
+        let log = Scope {
+            thread_id: Some(self.thread_id.clone()),
+            ..Scope::default()
+        };
+        self.journal
+            .append(&log, changed.into(), Refs::default())
+            .map_err(|error| error.to_string())?;
+        self.authority.add_rule(saved);
+        Ok(())
+    }
+
     fn command(&self, command: ControlCommand) {
         let answer = match command {
             ControlCommand::SubmitTurn(submit) => {
                 self.control.submit(submit, TurnSource::Tui).map(|answer| {
-                    if let (agent_protocol::command::Acknowledgement::Accepted, Some(turn_id)) =
+                    if let (Acknowledgement::Accepted, Some(turn_id)) =
                         (answer.acknowledgement, &answer.turn_id)
                     {
                         let _ = self.turns.send(turn_id.clone());
@@ -224,7 +265,7 @@ impl Courier {
             ControlCommand::InterruptTurn(interrupt) => {
                 Ok(self.control.interrupt(&interrupt, InterruptReason::User))
             }
-            ControlCommand::RespondAction(response) => Ok(self.control.respond(response)),
+            ControlCommand::RespondAction(response) => Ok(self.respond(response)),
             ControlCommand::RemoveQueuedTurn(queued) => self.control.remove_queued(&queued.turn_id),
             ControlCommand::PromoteQueuedTurn(queued) => {
                 self.control.promote_queued(&queued.turn_id)
@@ -246,9 +287,9 @@ impl Courier {
                 let recorded = self.journal.append(&scope, changed.into(), Refs::default());
                 recorded.map(|_| {
                     self.authority.set_mode(mode);
-                    agent_protocol::command::ControlAnswer {
-                        acknowledgement: agent_protocol::command::Acknowledgement::Accepted,
-                        ..agent_protocol::command::ControlAnswer::default()
+                    ControlAnswer {
+                        acknowledgement: Acknowledgement::Accepted,
+                        ..ControlAnswer::default()
                     }
                 })
             }
@@ -260,7 +301,7 @@ impl Courier {
         };
         match answer {
             Ok(answer) => {
-                if answer.acknowledgement == agent_protocol::command::Acknowledgement::NoOp
+                if answer.acknowledgement == Acknowledgement::NoOp
                     && let Some(reason) = answer.reason
                 {
                     self.say(HostMessage::Notice(reason));

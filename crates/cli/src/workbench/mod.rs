@@ -10,3 +10,4 @@ mod rules;
 pub(crate) use catalogue::catalogue;
 pub(crate) use open::{SessionArgs, Wanted, Workbench, open};
 pub(crate) use place::branch;
+pub(crate) use rules::bases;
