@@ -76,7 +76,7 @@ impl Highlighter {
         find: impl FnOnce(&'static SyntaxSet) -> Option<&'static SyntaxReference>,
     ) -> Self {
         let lines = match GRAMMARS.get() {
-            Some(Some(grammars)) if theme.depth != ColorDepth::None => {
+            Some(Some(grammars)) if theme.depth != ColorDepth::None && !theme.plain_code => {
                 let colors = match theme.background {
                     Background::Dark => &grammars.dark,
                     Background::Light => &grammars.light,

@@ -106,6 +106,7 @@ impl Plain {
         ui.theme = Theme {
             depth: ColorDepth::None,
             background: Background::Dark,
+            plain_code: false,
         };
         let mut plain = Self {
             ui,
@@ -321,6 +322,7 @@ fn words(cell: &Cell) -> Vec<String> {
             let theme = Theme {
                 depth: ColorDepth::None,
                 background: Background::Dark,
+                plain_code: false,
             };
             cells::draw(cell, cells::Fold::Folded, 1000, theme)
                 .iter()

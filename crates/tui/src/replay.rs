@@ -356,6 +356,7 @@ pub async fn replay_on<C: Console>(
     let theme = Theme {
         depth: settings.colors,
         background: settings.background,
+        plain_code: false,
     };
     let (columns, rows) = console.size().map_err(terminal)?;
     console.enter().map_err(terminal)?;

@@ -61,6 +61,8 @@ pub fn detect(hints: TerminalHints<'_>) -> (ColorDepth, Background) {
 pub struct Theme {
     pub depth: ColorDepth,
     pub background: Background,
+    /// Code without colours, where it is drawn anew too often for them.
+    pub plain_code: bool,
 }
 
 impl Theme {
@@ -194,6 +196,7 @@ mod tests {
         let theme = Theme {
             depth: ColorDepth::None,
             background: Background::Dark,
+            plain_code: false,
         };
         for style in [
             theme.accent(),
@@ -264,6 +267,7 @@ mod tests {
         let theme = |depth| Theme {
             depth,
             background: Background::Dark,
+            plain_code: false,
         };
         assert_eq!(
             theme(ColorDepth::Ansi16).nearest(200, 20, 20),

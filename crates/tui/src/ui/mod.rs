@@ -126,6 +126,7 @@ impl Ui {
         let theme = Theme {
             depth: settings.colors,
             background: settings.background,
+            plain_code: false,
         };
         let overlay = match &settings.start {
             Start::Composer => None,

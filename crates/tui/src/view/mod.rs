@@ -94,11 +94,19 @@ fn live_cells(ui: &Ui, columns: usize, room: usize) -> Vec<Line<'static>> {
     lines
 }
 
+/// A block that streams in is drawn with every frame; beyond this size its code has no colours
+/// until it is finished.
+const COLORED_WHILE_LIVE: usize = 2048;
+
 fn live_cell(ui: &Ui, cell: &Cell, streamed: usize, columns: usize) -> Vec<Line<'static>> {
     match &cell.kind {
-        CellKind::Assistant(assistant) if streamed > 0 => {
+        CellKind::Assistant(assistant) => {
             let rest = assistant.text.get(streamed..).unwrap_or_default();
-            cells::assistant(rest, assistant.interrupted, false, columns, ui.theme)
+            let theme = Theme {
+                plain_code: rest.len() > COLORED_WHILE_LIVE,
+                ..ui.theme
+            };
+            cells::assistant(rest, assistant.interrupted, streamed == 0, columns, theme)
         }
         _ => cells::draw(cell, cells::Fold::Live(ui.now), columns, ui.theme),
     }
