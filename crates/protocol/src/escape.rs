@@ -12,6 +12,10 @@ impl serde_json::ser::Formatter for TerminalSafe {
         writer: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
+        // Most text is plain ASCII, and is passed in two looks at memory speed.
+        if fragment.is_ascii() && !fragment.as_bytes().contains(&0x7F) {
+            return writer.write_all(fragment.as_bytes());
+        }
         let mut rest = fragment;
         while let Some((at, risky)) = first_risky(rest) {
             writer.write_all(&rest.as_bytes()[..at])?;

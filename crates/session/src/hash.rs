@@ -24,12 +24,14 @@ pub(crate) fn hex(hash: &Hash) -> String {
     text
 }
 
-fn push_hex(text: &mut String, bytes: &[u8]) {
+fn push_hex(text: &mut String, hash: &Hash) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    let mut digits = [0; 64];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(hash) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
     }
+    text.push_str(std::str::from_utf8(&digits).unwrap_or_default());
 }
 
 /// Reads 64 lower-case hex digits.
