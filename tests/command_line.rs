@@ -59,6 +59,11 @@ fn every_help_page_fits_80_columns() {
         vec!["config", "show", "--help"],
         vec!["config", "trust", "--help"],
         vec!["completions", "--help"],
+        vec!["permissions", "--help"],
+        vec!["permissions", "explain", "--help"],
+        vec!["permissions", "list", "--help"],
+        vec!["permissions", "test", "--help"],
+        vec!["why", "--help"],
     ];
     for arguments in commands {
         let help = agent(&project, &arguments)

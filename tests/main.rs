@@ -13,6 +13,7 @@ mod config;
 mod demo;
 mod doctor;
 mod export;
+mod permissions;
 mod run;
 mod sample;
 mod sessions;

@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Tools(commands::tools::ToolsArgs),
     Demo(commands::demo::DemoArgs),
     Resume(commands::interactive::ResumeArgs),
+    Permissions(commands::permissions::PermissionsArgs),
+    Why(commands::why::WhyArgs),
     Sessions(commands::sessions::SessionsArgs),
     Audit(commands::audit::AuditArgs),
     Export(commands::export::ExportArgs),

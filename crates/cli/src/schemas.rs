@@ -6,7 +6,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 
-use crate::commands::{audit, call, config, doctor, sessions, tools};
+use crate::commands::{audit, call, config, doctor, permissions, sessions, tools, why};
 use crate::headless::RunReport;
 
 /// File name under `docs/schemas/`, without `.schema.json`, and the schema.
@@ -18,6 +18,15 @@ fn all() -> Vec<(&'static str, serde_json::Value)> {
         ("config-show", of::<config::ConfigShow>()),
         ("config-trust", of::<config::ConfigTrust>()),
         ("doctor", of::<doctor::DoctorReport>()),
+        (
+            "permissions-explain",
+            of::<permissions::explain::Explained>(),
+        ),
+        ("permissions-list", of::<permissions::list::RuleList>()),
+        (
+            "permissions-test",
+            of::<permissions::backtest::BacktestOutput>(),
+        ),
         ("portable-event", agent_session::export::portable_schema()),
         ("run", of::<RunReport>()),
         ("sessions-list", of::<sessions::list::SessionList>()),
@@ -25,6 +34,7 @@ fn all() -> Vec<(&'static str, serde_json::Value)> {
         ("sessions-show", of::<sessions::show::SessionShow>()),
         ("sessions-size", of::<sessions::size::SessionSizes>()),
         ("tools", of::<tools::ToolsOutput>()),
+        ("why", of::<why::WhyOutput>()),
     ]
 }
 

@@ -9,9 +9,11 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod interactive;
 pub(crate) mod man;
+pub(crate) mod permissions;
 pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod tools;
+pub(crate) mod why;
 
 use crate::app::App;
 use crate::arguments::Command;
@@ -26,6 +28,8 @@ pub(crate) fn run(command: Command, app: &App) -> Result<Exit, Failure> {
         Command::Tools(arguments) => tools::run(&arguments, app),
         Command::Demo(arguments) => demo::run(&arguments, app),
         Command::Resume(arguments) => interactive::resume(&arguments, app),
+        Command::Permissions(arguments) => permissions::run(&arguments, app),
+        Command::Why(arguments) => why::run(&arguments, app),
         Command::Sessions(arguments) => sessions::run(&arguments, app),
         Command::Audit(arguments) => audit::run(&arguments, app),
         Command::Export(arguments) => export::run(&arguments, app),

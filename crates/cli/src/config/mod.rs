@@ -62,6 +62,8 @@ pub(crate) struct Config {
     pub(crate) files: Vec<ConfigSource>,
     /// The permission rules in force, with where each stands.
     pub(crate) rules: Vec<Rule>,
+    /// What project files that are not trusted tried to allow: shown, never used.
+    pub(crate) ignored_rules: Vec<Rule>,
     /// What project files asked for and did not get.
     pub(crate) notes: Vec<Note>,
 }
@@ -131,7 +133,9 @@ pub(crate) fn load(
         home: host.home.clone(),
     };
     let mut config = Config::resolve(&layers, files);
-    config.rules = rules::read(&config.files, &bases)?;
+    let read = rules::read(&config.files, &bases)?;
+    config.rules = read.rules;
+    config.ignored_rules = read.ignored;
     Ok(config)
 }
 
@@ -169,6 +173,7 @@ impl Config {
             ui: Ui::resolve(on, "ui", |file| Some(&file.ui)),
             files,
             rules: Vec::new(),
+            ignored_rules: Vec::new(),
             notes: resolver.notes,
         }
     }

@@ -1,7 +1,7 @@
 //! The permission rules in force, as the gate reads them from the same files.
 
 use agent_protocol::payload::permission;
-use agent_tool_runtime::gate::{Bases, Rule, RuleSource, effective_rules, read_rules};
+use agent_tool_runtime::gate::{Bases, EffectiveRules, RuleSource, effective_rules, read_rules};
 
 use super::origin::Layer;
 use super::trust::Trust;
@@ -9,8 +9,8 @@ use super::{ConfigSource, FileState};
 use crate::failure::Failure;
 
 /// The rules of all files. A file with one bad rule gives none and stops the start.
-pub(super) fn read(files: &[ConfigSource], bases: &Bases) -> Result<Vec<Rule>, Failure> {
-    let mut in_force = Vec::new();
+pub(super) fn read(files: &[ConfigSource], bases: &Bases) -> Result<EffectiveRules, Failure> {
+    let mut all = EffectiveRules::default();
     for file in files {
         let source = RuleSource {
             layer: layer(file.layer),
@@ -22,9 +22,11 @@ pub(super) fn read(files: &[ConfigSource], bases: &Bases) -> Result<Vec<Rule>, F
             file.state,
             FileState::Project(Trust::Unknown | Trust::Changed)
         );
-        in_force.extend(effective_rules(rules, trusted).rules);
+        let of_file = effective_rules(rules, trusted);
+        all.rules.extend(of_file.rules);
+        all.ignored.extend(of_file.ignored);
     }
-    Ok(in_force)
+    Ok(all)
 }
 
 fn layer(layer: Layer) -> permission::Layer {

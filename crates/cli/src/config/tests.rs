@@ -92,7 +92,7 @@ fn a_project_never_chooses_the_endpoint_or_the_sandbox() {
     };
     let config = resolve(&case);
     assert!(config.providers["openai"].provider.base_url.is_none());
-    assert_eq!(config.sandbox.mode.value, values::SandboxMode::Required);
+    assert_eq!(config.sandbox.mode.value, SandboxMode::Required);
     let notes: Vec<_> = config
         .notes
         .iter()
@@ -140,7 +140,7 @@ fn the_short_forms_mean_the_tables() {
         config.model.default.map(|model| model.value).as_deref(),
         Some("ollama/qwen")
     );
-    assert_eq!(config.sandbox.mode.value, values::SandboxMode::Off);
+    assert_eq!(config.sandbox.mode.value, SandboxMode::Off);
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(crate) fn catalogue(app: &App, config: &Config) -> Result<Vec<CatalogEntry>,
         output_limit: None,
     };
     let authority = SessionAuthority::new(
-        rules::rules(app, config, None)?,
+        rules(app, config, None)?,
         mode,
         place,
         Arc::new(Desk::new(OnAsk::Deny)),

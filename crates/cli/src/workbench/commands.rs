@@ -82,7 +82,25 @@ pub(crate) fn level(settings: &CommandSettings) -> SandboxLevel {
     if matches!(settings.mode, Mode::Off { .. }) {
         return SandboxLevel::Off;
     }
-    match settings.capabilities.level() {
+    in_gate_words(settings.capabilities.level())
+}
+
+/// The same for whoever runs nothing and only wants to know.
+pub(crate) fn probed_level(app: &App, config: &Config) -> Result<SandboxLevel, Failure> {
+    if config.sandbox.mode.value == SandboxMode::Off {
+        return Ok(SandboxLevel::Off);
+    }
+    let name = format!("probe-{}", std::process::id());
+    let scratch = app.host.directories.state.join("tmp").join(name);
+    private::create_directory(&scratch).or_usage()?;
+    let level = agent_sandbox::probe(&scratch).level();
+    // What cannot be removed is only litter.
+    let _ = std::fs::remove_dir(&scratch);
+    Ok(in_gate_words(level))
+}
+
+fn in_gate_words(level: Level) -> SandboxLevel {
+    match level {
         Level::Full | Level::NoLandlock | Level::Bubblewrap => SandboxLevel::Full,
         Level::Partial => SandboxLevel::Partial,
         Level::None => SandboxLevel::Unavailable,

@@ -79,7 +79,7 @@ pub(crate) struct Workbench {
 /// Opens a new session or goes on with an old one.
 pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Workbench, Failure> {
     let root = app.project.root();
-    let rules = rules::rules(app, config, wanted.arguments.rules.as_deref())?;
+    let rules = rules(app, config, wanted.arguments.rules.as_deref())?;
     let rules_text = rules
         .iter()
         .map(ToString::to_string)

@@ -101,7 +101,7 @@ struct ToolCall {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum CallWord {
+pub(crate) enum CallWord {
     Unknown,
     Proposed,
     Validated,
@@ -333,7 +333,7 @@ impl ToolCall {
 }
 
 impl CallWord {
-    fn of(status: CallStatus) -> Self {
+    pub(crate) fn of(status: CallStatus) -> Self {
         match status {
             CallStatus::Unknown => Self::Unknown,
             CallStatus::Proposed => Self::Proposed,
@@ -351,7 +351,7 @@ impl CallWord {
         }
     }
 
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
             Self::Proposed => "proposed",

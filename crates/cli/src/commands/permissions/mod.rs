@@ -1,0 +1,47 @@
+//! `agent permissions`: what the gate would decide, by which rules, and how other rules would have done.
+
+pub(crate) mod backtest;
+pub(crate) mod explain;
+pub(crate) mod list;
+
+use agent_protocol::payload::permission::RuleOrigin;
+use clap::{Args, Subcommand};
+
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::visible;
+
+/// Explain decisions, list the rules in force, try other rules on a past session
+///
+/// Nothing is run and nothing is changed by any of these.
+#[derive(Args, Debug)]
+pub(crate) struct PermissionsArgs {
+    #[command(subcommand)]
+    command: PermissionsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PermissionsCommand {
+    Explain(explain::ExplainArgs),
+    List(list::ListArgs),
+    Test(backtest::TestArgs),
+}
+
+pub(crate) fn run(arguments: &PermissionsArgs, app: &App) -> Result<Exit, Failure> {
+    match &arguments.command {
+        PermissionsCommand::Explain(arguments) => explain::run(arguments, app),
+        PermissionsCommand::List(arguments) => list::run(arguments, app),
+        PermissionsCommand::Test(arguments) => backtest::run(arguments, app),
+    }
+}
+
+/// Where a rule stands, in words: `user, ~/.agent/config.toml:3`.
+pub(crate) fn origin_words(origin: &RuleOrigin) -> String {
+    let layer = origin.layer.as_str().replace('_', " ");
+    match (&origin.file, origin.line) {
+        (Some(file), Some(line)) => format!("{layer}, {}:{line}", visible(file)),
+        (Some(file), None) => format!("{layer}, {}", visible(file)),
+        (None, _) => layer,
+    }
+}

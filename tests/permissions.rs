@@ -1,0 +1,468 @@
+//! `agent permissions` and `agent why`: decisions explained before, and told afterwards.
+
+use agent_test_support::project::TestProject;
+use serde_json::{Value, json};
+
+use crate::{agent, assert_schema};
+
+/// The decisions about these bash commands with `rules`, in mode `ask`.
+fn decisions(project: &TestProject, rules: &str, commands: &[&str]) -> Vec<String> {
+    let lines: Vec<Value> = commands
+        .iter()
+        .map(|command| json!({"tool": "bash", "input": {"command": command}}))
+        .collect();
+    explained(project, rules, &lines)
+        .iter()
+        .map(|explained| explained["decision"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn explained(project: &TestProject, rules: &str, calls: &[Value]) -> Vec<Value> {
+    project.write_home("rules.toml", rules);
+    let file = project.home().join("rules.toml");
+    let input: String = calls.iter().map(|call| format!("{call}\n")).collect();
+    let arguments = ["permissions", "explain", "--stdin", "--rules"];
+    let run = agent(project, &arguments)
+        .args([file])
+        .stdin(input)
+        .finish()
+        .expect_code(0);
+    let printed: Vec<Value> = run
+        .stdout()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(printed.len(), calls.len());
+    for explained in &printed {
+        assert_schema("permissions-explain", explained);
+    }
+    printed
+}
+
+#[track_caller]
+fn all(project: &TestProject, rules: &str, expected: &str, commands: &[&str]) {
+    let decided = decisions(project, rules, commands);
+    for (command, decision) in commands.iter().zip(decided) {
+        assert_eq!(decision, expected, "{command}");
+    }
+}
+
+/// A project with the directories that the commands speak of.
+fn project() -> TestProject {
+    let project = TestProject::new();
+    project.write("README.md", "# x\n");
+    project.write("crates/a.rs", "fn a() {}\n");
+    project.write("certs/a.pem", "key\n");
+    project
+}
+
+#[test]
+fn a_rule_covers_only_the_commands_it_names() {
+    let project = project();
+    let rules =
+        "[permissions]\nallow = [\"bash(make check *)\", \"bash(uptime *)\", \"bash(printf *)\"]\n";
+    all(
+        &project,
+        rules,
+        "ask",
+        &[
+            "make check && node after.js",
+            "uptime\nnode after.js",
+            "uptime & node after.js",
+            "uptime |& node after.js",
+            "printf '%s' \"$(node after.js)\"",
+            "printf '%s' `node after.js`",
+            "make check > report.txt",
+        ],
+    );
+    all(
+        &project,
+        rules,
+        "allow",
+        &[
+            "make check fast",
+            "make check 2>&1 | tail -5",
+            "printf '$(x)'",
+        ],
+    );
+}
+
+#[test]
+fn what_may_mean_something_else_is_asked() {
+    let project = project();
+    let long = format!("{}node x.js", ":;".repeat(400));
+    let deep = format!("{}ls{}", "(".repeat(600), ")".repeat(600));
+    let wide = format!("echo {}", "a".repeat(45_000));
+    all(
+        &project,
+        "",
+        "ask",
+        &[
+            "ls ${A:=$(node x.js)}",
+            "echo ${A@P}",
+            "(( a[$(node x.js)] ))",
+            "[[ $v -eq 1 ]]",
+            "tail -3 README.md >> notes.txt",
+            "gre\\p x README.md",
+            "c''at README.md",
+            "{cat,README.md}",
+            "/bin/ca?",
+            "git -c diff.external=./x diff",
+            "git --exec-path=./bin log",
+            "rg --pre ./x TODO",
+            "sort -o README.md list",
+            "sed -n '1w out' README.md",
+            "awk 'BEGIN{system(\"id\")}'",
+            "tar -I ./x -tf a.tar",
+            "GIT_PAGER=./x git log",
+            "export LD_PRELOAD=./x.so",
+            "cd .. && cat other/config.yml",
+            "find . -name '*.o' -fprint out",
+            "ls \u{1b}[2K",
+            "ls \u{202e}x",
+            "echo \"open",
+            &long,
+            &deep,
+            &wide,
+        ],
+    );
+}
+
+#[test]
+fn everyday_reading_is_not_asked_about() {
+    let project = project();
+    all(
+        &project,
+        "",
+        "allow",
+        &[
+            "git status -sb",
+            "git log -n 3 --format=%s | tail -2",
+            "grep -n '$(pwd)' README.md",
+            "find crates -name '*.rs' -printf '%f\\n'",
+            "rg -l unsafe crates | sort",
+            "cat README.md crates/a.rs",
+            "sed -n '1,3p' README.md",
+            "ls nothing 2>/dev/null || echo none",
+            "cd crates && ls",
+            "sort README.md | uniq -c",
+        ],
+    );
+}
+
+#[test]
+fn a_deny_rule_sees_through_wrappers_and_broken_syntax() {
+    let project = project();
+    let rules =
+        "[permissions]\nallow = [\"bash\"]\ndeny = [\"bash(helm delete *)\", \"read(**/*.pem)\"]\n";
+    all(
+        &project,
+        rules,
+        "deny",
+        &[
+            "true; A=1 timeout 9 env -u B helm delete web",
+            "sh -c 'helm delete web'",
+            "(helm delete web)",
+            "f() { helm delete web; }; f",
+            "\"helm\" 'delete' web",
+            "cat <<'E' 2>&1 | helm delete web\nx\nE",
+            "openssl x509 -in certs/a.pem",
+        ],
+    );
+    all(
+        &project,
+        rules,
+        "allow",
+        &["echo 'helm delete is forbidden'"],
+    );
+}
+
+#[test]
+fn files_are_judged_by_where_they_are() {
+    let project = project();
+    std::os::unix::fs::symlink("a.pem", project.root().join("certs/current")).unwrap();
+    let beside = format!("{}-backup/a", project.root().display());
+    let call = |tool: &str, path: &str, mode: &str| json!({"tool": tool, "input": {"path": path, "content": "x"}, "mode": mode});
+    let rules = "[permissions]\ndeny = [\"read(**/*.pem)\"]\n";
+    let cases = [
+        (call("write", "src/new.rs", "ask"), "ask"),
+        (call("write", "src/new.rs", "accept-edits"), "allow"),
+        (call("write", "src/new.rs", "read-only"), "deny"),
+        (call("write", &beside, "accept-edits"), "ask"),
+        (call("read", "certs/current", "full"), "deny"),
+        (call("write", ".git/hooks/pre-push", "full"), "ask"),
+        (call("write", "sub/.git/config", "accept-edits"), "ask"),
+        (call("write", ".agent/config.local.toml", "full"), "ask"),
+        (call("write", ".vscode/tasks.json", "full"), "ask"),
+        (call("write", ".github/workflows/x.yml", "full"), "ask"),
+        (call("read", "README.md", "ask"), "allow"),
+    ];
+    let calls: Vec<Value> = cases.iter().map(|(call, _)| call.clone()).collect();
+    for (answer, (call, decision)) in explained(&project, rules, &calls).iter().zip(&cases) {
+        assert_eq!(answer["decision"], *decision, "{call}: {answer}");
+        assert_eq!(answer["mode"], call["mode"]);
+        assert!(answer["parse"].is_null());
+    }
+}
+
+/// A cloned repository may forbid at once; what it allows has no effect until it is trusted.
+#[test]
+fn an_untrusted_project_only_forbids_and_list_says_so() {
+    let project = project();
+    project.write(
+        ".agent/config.toml",
+        "[permissions]\nmode = \"full\"\nallow = [\"bash(*)\"]\ndeny = [\"bash(make *)\"]\n",
+    );
+    project.write_home(
+        "config.toml",
+        "\n[permissions]\nask = [\"bash(git push *)\"]\n",
+    );
+    assert_eq!(
+        decisions(&project, "", &["node x.js", "make all"]),
+        ["ask", "deny"]
+    );
+    let list = agent(&project, &["permissions", "list", "--json"]);
+    let list = list.finish().expect_code(0).json();
+    assert_schema("permissions-list", &list);
+    assert_eq!(list["mode"], "ask");
+    let rules = list["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), 2);
+    assert_eq!(rules[0]["rule"], "bash(make *)");
+    assert_eq!(
+        rules[0]["origin"],
+        json!({"layer": "project", "file": ".agent/config.toml", "line": 4})
+    );
+    assert_eq!(rules[1]["origin"]["layer"], "user");
+    assert_eq!(rules[1]["origin"]["line"], 3);
+    assert_eq!(list["ignored"][0]["rule"], "bash(*)");
+    assert_eq!(list["ignored"][0]["origin"]["line"], 3);
+    let text = agent(&project, &["permissions", "list"]).env("COLUMNS", "200");
+    let text = text.finish().expect_code(0);
+    assert!(
+        text.stdout().contains(".agent/config.toml:4"),
+        "{}",
+        text.stdout()
+    );
+    assert!(text.stderr().contains("ignored"), "{}", text.stderr());
+}
+
+#[test]
+fn people_get_the_decision_first_and_the_rule_with_its_line() {
+    let project = project();
+    project.write_home(
+        "config.toml",
+        "[permissions]\nask = [\"bash(cargo publish *)\"]\n",
+    );
+    let input = r#"{"command":"cargo publish -p x"}"#;
+    let arguments = ["permissions", "explain", "--tool", "bash", "--input", input];
+    let run = agent(&project, &arguments).env("COLUMNS", "200");
+    let text = run.finish().expect_code(0).stdout();
+    assert!(text.starts_with("ask: "), "{text}");
+    for part in [
+        "decided by",
+        "ask bash(cargo publish *) (user, ",
+        "config.toml:2)",
+        "cargo publish -p x",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let input = r#"{"command":"cargo test"}"#;
+    let arguments = ["permissions", "explain", "--tool", "bash", "--input", input];
+    let text = agent(&project, &arguments).env("COLUMNS", "200");
+    let text = text.finish().expect_code(0).stdout();
+    assert!(text.contains("would stop the asking"), "{text}");
+}
+
+#[test]
+fn what_is_no_call_is_exit_2_with_its_line() {
+    let project = project();
+    let good = r#"{"tool":"bash","input":{"command":"ls"}}"#;
+    for (bad, says) in [
+        ("{", "line 2"),
+        (
+            r#"{"tool":"bahs","input":{"command":"ls"}}"#,
+            "no tool `bahs`",
+        ),
+        (r#"{"tool":"bash","input":{}}"#, "`command`"),
+        (r#"{"tool":"bash","input":"ls"}"#, "not a JSON object"),
+        (
+            r#"{"tool":"bash","input":{"command":"ls"},"mode":"yolo"}"#,
+            "line 2",
+        ),
+    ] {
+        let run = agent(&project, &["permissions", "explain", "--stdin"])
+            .stdin(format!("{good}\n{bad}\n"))
+            .finish()
+            .expect_code(2);
+        assert_eq!(
+            run.stdout().lines().count(),
+            1,
+            "the first line was answered"
+        );
+        assert!(run.stderr().contains("line 2"), "{}", run.stderr());
+        assert!(run.stderr().contains(says), "{}", run.stderr());
+    }
+}
+
+#[test]
+fn a_bad_rule_file_is_exit_2_with_file_line_and_suggestion() {
+    let project = project();
+    project.write(
+        "rules.toml",
+        "[permissions]\nallow = [\n  \"bahs(ls)\",\n]\n",
+    );
+    let run = agent(&project, &["permissions", "list", "--rules", "rules.toml"])
+        .finish()
+        .expect_code(2);
+    for part in [
+        "rules.toml",
+        "line 3",
+        "`bahs` is not a tool",
+        "did you mean: bash",
+    ] {
+        assert!(run.stderr().contains(part), "{part} in {}", run.stderr());
+    }
+}
+
+/// Calls `tool` with `rules`; the session's and the call's id.
+fn call(project: &TestProject, session: Option<&str>, tool: &str, input: &str) -> (String, String) {
+    let mut arguments = vec!["call", "--json", tool, input];
+    arguments.extend(session.iter().flat_map(|id| ["--session", id]));
+    let observed = agent(project, &arguments).finish().json();
+    let text = |key: &str| observed[key].as_str().unwrap().to_owned();
+    (text("session_id"), text("tool_call_id"))
+}
+
+#[test]
+fn why_tells_the_chain_of_a_call() {
+    let project = project();
+    project.write_home("config.toml", "[permissions]\ndeny = [\"bash(node *)\"]\n");
+    let (session, read) = call(
+        &project,
+        None,
+        "bash",
+        r#"{"command":"cat README.md","description":"Read"}"#,
+    );
+    let (_, denied) = call(
+        &project,
+        Some(&session),
+        "bash",
+        r#"{"command":"node x.js","description":"Run"}"#,
+    );
+
+    let run = agent(&project, &["why", &session, &read]).env("COLUMNS", "200");
+    let text = run.finish().expect_code(0).stdout();
+    let mut rest = text.as_str();
+    for step in [
+        "asked for",
+        "validated",
+        "decided",
+        "allow: ",
+        "no rule matches",
+        "sandbox",
+        "ran",
+        "cat README.md",
+        "ended",
+        "exit code 0",
+        "outcome",
+    ] {
+        let at = rest
+            .find(step)
+            .unwrap_or_else(|| panic!("{step} in order in {text}"));
+        rest = &rest[at..];
+    }
+
+    let json = agent(&project, &["why", "last", &denied, "--json"]);
+    let json = json.finish().expect_code(0).json();
+    assert_schema("why", &json);
+    assert_eq!(json["status"], "denied");
+    assert_eq!(json["decision"]["decision"], "deny");
+    assert_eq!(json["decision"]["matched"][0]["origin"]["line"], 2);
+    let says = json["chain"].to_string();
+    assert!(says.contains("rule deny bash(node *) (user, "), "{says}");
+    assert!(says.contains("nothing was done"), "{says}");
+
+    // A beginning is enough where only one call has it.
+    let both = |a: &str, b: &str| a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    let common = both(&read, &denied);
+    agent(&project, &["why", &session, &read[..=common]])
+        .finish()
+        .expect_code(0);
+    let several = agent(&project, &["why", &session, &read[..common]])
+        .finish()
+        .expect_code(2);
+    assert!(
+        several.stderr().contains("several calls"),
+        "{}",
+        several.stderr()
+    );
+    let none = agent(&project, &["why", &session, "nothing"])
+        .finish()
+        .expect_code(2);
+    assert!(
+        none.stderr().contains("no call `nothing`"),
+        "{}",
+        none.stderr()
+    );
+}
+
+#[test]
+fn rules_are_tried_on_a_past_session() {
+    let project = project();
+    let cargo = |rest: &str| format!(r#"{{"command":"cargo test {rest}","description":"Test"}}"#);
+    let (session, _) = call(&project, None, "bash", &cargo("-p a"));
+    call(&project, Some(&session), "bash", &cargo("-p a"));
+    let (_, read) = call(&project, Some(&session), "read", r#"{"path":"README.md"}"#);
+    let log = project
+        .root()
+        .join(".agent/sessions")
+        .join(&session)
+        .join("events.jsonl");
+    let before = std::fs::read(&log).unwrap();
+
+    let test = |rules: &str| {
+        project.write("rules.toml", rules);
+        let arguments = [
+            "permissions",
+            "test",
+            &session,
+            "--rules",
+            "rules.toml",
+            "--json",
+        ];
+        let report = agent(&project, &arguments).finish().expect_code(0).json();
+        assert_schema("permissions-test", &report);
+        report
+    };
+    let nothing_new = test("");
+    assert_eq!(
+        nothing_new["before"],
+        json!({"allowed": 1, "asked": 2, "denied": 0})
+    );
+    assert_eq!(nothing_new["after"], nothing_new["before"]);
+    let rule = nothing_new["rules_to_add"][0]["rule"].as_str().unwrap();
+    assert_eq!(nothing_new["rules_to_add"][0]["questions"], 2);
+
+    let with_rule = test(&format!(
+        "[permissions]\nallow = [\"{rule}\"]\ndeny = [\"read(*.md)\"]\n"
+    ));
+    assert_eq!(
+        with_rule["after"],
+        json!({"allowed": 2, "asked": 0, "denied": 1})
+    );
+    assert_eq!(with_rule["rules_to_add"], json!([]));
+    let changed = with_rule["changed"].as_array().unwrap();
+    assert_eq!(changed.len(), 3);
+    assert_eq!(changed[2]["tool_call_id"], read.as_str());
+    assert_eq!(changed[2]["after"], "deny");
+
+    let text = agent(&project, &["permissions", "test", "last"])
+        .finish()
+        .expect_code(0);
+    assert!(
+        text.stdout().contains(&format!("allow {rule}")),
+        "{}",
+        text.stdout()
+    );
+    assert_eq!(std::fs::read(&log).unwrap(), before, "the log is only read");
+}
