@@ -13,9 +13,11 @@ mod config;
 mod demo;
 mod doctor;
 mod export;
+mod models;
 mod permissions;
 mod run;
 mod sample;
+mod sandbox;
 mod sessions;
 
 use agent_test_support::project::TestProject;

@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Audit(commands::audit::AuditArgs),
     Export(commands::export::ExportArgs),
     Doctor(commands::doctor::DoctorArgs),
+    Models(commands::models::ModelsArgs),
+    Sandbox(commands::sandbox::SandboxArgs),
     Config(commands::config::ConfigArgs),
     Completions(commands::completions::CompletionsArgs),
     #[command(hide = true)]

@@ -49,10 +49,11 @@ fn main() -> ExitCode {
     let errors = output::Errors::new(arguments.global.color, arguments.global.quiet);
     let ended = App::new(&arguments.global).and_then(|app| match arguments.command {
         Some(command) => commands::run(command, &app),
-        None => commands::interactive::run(&arguments.interactive, arguments.prompt, &app),
+        None => commands::interactive::run(&arguments.interactive, arguments.prompt, &app)
+            .map(ExitCode::from),
     });
     match ended {
-        Ok(exit) => exit.into(),
+        Ok(code) => code,
         Err(failure) => errors.report(&failure).into(),
     }
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 
-use crate::commands::{audit, call, config, doctor, permissions, sessions, tools, why};
+use crate::commands::{
+    audit, call, config, doctor, models, permissions, sandbox, sessions, tools, why,
+};
 use crate::headless::RunReport;
 
 /// File name under `docs/schemas/`, without `.schema.json`, and the schema.
@@ -18,6 +20,7 @@ fn all() -> Vec<(&'static str, serde_json::Value)> {
         ("config-show", of::<config::ConfigShow>()),
         ("config-trust", of::<config::ConfigTrust>()),
         ("doctor", of::<doctor::DoctorReport>()),
+        ("models", of::<models::ModelsOutput>()),
         (
             "permissions-explain",
             of::<permissions::explain::Explained>(),
@@ -29,6 +32,7 @@ fn all() -> Vec<(&'static str, serde_json::Value)> {
         ),
         ("portable-event", agent_session::export::portable_schema()),
         ("run", of::<RunReport>()),
+        ("sandbox-check", of::<sandbox::CheckOutput>()),
         ("sessions-list", of::<sessions::list::SessionList>()),
         ("sessions-prune", of::<sessions::prune::PruneReport>()),
         ("sessions-show", of::<sessions::show::SessionShow>()),

@@ -356,12 +356,12 @@ fn one(
 
 /// Which signal came, if one did.
 #[derive(Default)]
-struct Signals {
+pub(super) struct Signals {
     exit: Arc<std::sync::Mutex<Option<Exit>>>,
 }
 
 impl Signals {
-    fn exit(&self) -> Option<Exit> {
+    pub(super) fn exit(&self) -> Option<Exit> {
         *self
             .exit
             .lock()
@@ -370,7 +370,7 @@ impl Signals {
 }
 
 /// The first signal cancels the call, with its facts written; a second one ends the process.
-fn watch_signals(cancel: &Cancel) -> io::Result<Signals> {
+pub(super) fn watch_signals(cancel: &Cancel) -> io::Result<Signals> {
     let signals = Signals::default();
     let (noted, cancel) = (Arc::clone(&signals.exit), cancel.clone());
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,17 +1,19 @@
 //! `agent doctor`: looks at everything a session needs and says what is missing and how to get it.
-//! It changes nothing and contacts nobody.
+//! It changes nothing, and contacts nobody unless it is asked to.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use agent_provider::config::{key_is_optional, key_variables};
-use agent_provider::{Found, ModelRef, resolve_endpoint};
+use agent_provider::{Found, Message, ModelRef, ModelRequest, Signal, UserPart, resolve_endpoint};
 use anyhow::Context as _;
 use clap::Args;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, Uid, access};
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::config::trust::Trust;
@@ -20,15 +22,23 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::host::Environment;
 use crate::output::{Tone, counted, human_bytes, visible};
+use crate::workbench::models;
+
+/// The least that every dialect accepts as a limit of the answer.
+const ONLINE_TOKENS: u32 = 16;
 
 /// Check what a session needs on this machine
 ///
-/// Changes nothing and contacts nobody. Exit code 1 means that something has to be repaired.
+/// Changes nothing, and contacts nobody without --online. Exit code 1 means that something has to be
+/// repaired.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object (docs/schemas/doctor.schema.json)
     #[arg(long)]
     json: bool,
+    /// Send one tiny request to the model that `agent run` would use
+    #[arg(long)]
+    online: bool,
 }
 
 /// What `agent doctor --json` prints.
@@ -101,6 +111,9 @@ pub(crate) fn run(arguments: &DoctorArgs, app: &App) -> Result<Exit, Failure> {
         Ok(config) => {
             checks.push(settings(&config));
             checks.push(model(&config, &app.host.environment));
+            if arguments.online {
+                checks.push(online(app, &config));
+            }
         }
         Err(failure) => {
             let chain: Vec<String> = failure.error.chain().map(ToString::to_string).collect();
@@ -274,6 +287,65 @@ fn model(config: &Config, environment: &Environment) -> Check {
             format!("`{}` needs a key", model.value),
             format!("set the variable {}", variables.join(" or ")),
         ),
+    }
+}
+
+/// Asks the model for a word. One attempt: a finding now is worth more than a success later.
+fn online(app: &App, config: &Config) -> Check {
+    const NAME: &str = "online";
+    let chosen = models::choose(app, config).and_then(|chosen| {
+        let first = chosen.models.into_iter().next();
+        first.ok_or_else(|| Failure::usage("no model can be used"))
+    });
+    let model = match chosen {
+        Ok(model) => model,
+        Err(failure) => {
+            let message = format!("nobody was asked: {:#}", failure.error);
+            return Check::failed(NAME, message, failure.hints.join("; "));
+        }
+    };
+    let request = ModelRequest {
+        model: model.settings.model.clone(),
+        messages: vec![Message::User(vec![UserPart::Text(
+            "Answer with the word ok.".to_owned(),
+        )])],
+        max_output_tokens: Some(ONLINE_TOKENS),
+        ..ModelRequest::default()
+    };
+    let name = format!("`{}/{}`", model.provider.name(), request.model);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return Check::failed(NAME, format!("{name} was not asked: {error}"), ""),
+    };
+    let cancel = CancellationToken::new();
+    let (stop, mut first_error) = (cancel.clone(), None);
+    let begin = Instant::now();
+    let answer = runtime.block_on(model.provider.exchange(&request, &cancel, &mut |signal| {
+        if let Signal::AttemptFailed { error, .. } = signal {
+            first_error.get_or_insert(error);
+            stop.cancel();
+        }
+    }));
+    match answer {
+        Ok(_) => {
+            let took = begin.elapsed().as_millis();
+            Check::ok(NAME, format!("{name} answered after {took} ms"))
+        }
+        Err(last) => {
+            let error = first_error.unwrap_or(last);
+            let status = error
+                .http_status
+                .map_or_else(String::new, |status| format!(", HTTP {status}"));
+            let message = format!(
+                "{name} gave no answer ({}{status}): {}",
+                error.kind.as_str(),
+                error.message
+            );
+            Check::failed(NAME, message, error.hint.unwrap_or_default())
+        }
     }
 }
 

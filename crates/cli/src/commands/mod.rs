@@ -9,20 +9,24 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod interactive;
 pub(crate) mod man;
+pub(crate) mod models;
 pub(crate) mod permissions;
 pub(crate) mod run;
+pub(crate) mod sandbox;
 pub(crate) mod sessions;
 pub(crate) mod tools;
 pub(crate) mod why;
 
+use std::process::ExitCode;
+
 use crate::app::App;
 use crate::arguments::Command;
-use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Does what was asked for.
-pub(crate) fn run(command: Command, app: &App) -> Result<Exit, Failure> {
-    match command {
+/// Does what was asked for. The code is one of ours, except where a command passes on that of a
+/// program it ran.
+pub(crate) fn run(command: Command, app: &App) -> Result<ExitCode, Failure> {
+    let exit = match command {
         Command::Run(arguments) => run::run(&arguments, app),
         Command::Call(arguments) => call::run(&arguments, app),
         Command::Tools(arguments) => tools::run(&arguments, app),
@@ -34,8 +38,11 @@ pub(crate) fn run(command: Command, app: &App) -> Result<Exit, Failure> {
         Command::Audit(arguments) => audit::run(&arguments, app),
         Command::Export(arguments) => export::run(&arguments, app),
         Command::Doctor(arguments) => doctor::run(&arguments, app),
+        Command::Models(arguments) => models::run(&arguments, app),
+        Command::Sandbox(arguments) => return sandbox::run(&arguments, app),
         Command::Config(arguments) => config::run(&arguments, app),
         Command::Completions(arguments) => completions::run(&arguments, app),
         Command::Man(arguments) => man::run(&arguments, app),
-    }
+    }?;
+    Ok(exit.into())
 }

@@ -5,9 +5,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use agent_local_tools::{CommandSettings, ScanLimits};
+use agent_protocol::payload::permission::ActionClass;
 use agent_sandbox::{Level, Limits, Mode, environment, tool_dirs};
-use agent_tool_runtime::gate::SandboxLevel;
+use agent_tool_runtime::gate::{DiskFacts, GateRequest, SandboxLevel};
+use agent_tool_runtime::{CommandRequest, Confinement, PermissionSemantics};
+use serde_json::json;
 
+use super::{Judge, rules};
 use crate::app::App;
 use crate::config::{Config, SandboxMode};
 use crate::failure::{Failure, OrFail as _};
@@ -75,6 +79,35 @@ pub(crate) fn settings(
         scan: ScanLimits::default(),
         max_output_bytes: MAX_OUTPUT,
     })
+}
+
+/// The reach the gate would give to `script` as a call of the bash tool. Its decision is left aside:
+/// whoever types a command has decided.
+pub(crate) fn confinement(
+    app: &App,
+    config: &Config,
+    sandbox: SandboxLevel,
+    script: &str,
+    network: bool,
+) -> Result<Confinement, Failure> {
+    let judge = Judge::with_sandbox(app, config, rules::rules(app, config, None)?, sandbox);
+    let setting = judge.setting(config.permissions.mode.value);
+    let semantics = PermissionSemantics {
+        action_class: ActionClass::Execute,
+        command: Some(CommandRequest {
+            text: script.to_owned(),
+            cwd: app.host.cwd.clone(),
+        }),
+        network,
+        ..PermissionSemantics::default()
+    };
+    let request = GateRequest {
+        tool: "bash",
+        input: &json!({ "command": script, "network": network }),
+        semantics: &semantics,
+    };
+    let facts = DiskFacts { dirty: || None };
+    Ok(judge.gate.evaluate(&request, &setting, &facts).confinement)
 }
 
 /// The level in the gate's words.

@@ -1,7 +1,7 @@
 //! Everything a session works with, put together: log, rules, tools, model, engine.
 
 mod catalogue;
-mod commands;
+pub(crate) mod commands;
 mod judge;
 pub(crate) mod models;
 mod open;

@@ -30,7 +30,7 @@ use crate::config::{Config, Layer, ProviderSettings};
 use crate::failure::{Failure, OrFail as _};
 
 /// How long a local server may take to list its models.
-const LOCAL_PATIENCE: Duration = Duration::from_millis(300);
+pub(crate) const LOCAL_PATIENCE: Duration = Duration::from_millis(300);
 
 /// The models a session may use and the facts of their choice.
 pub(crate) struct Chosen {
@@ -42,6 +42,22 @@ pub(crate) struct Chosen {
 
 /// Chooses the model, or says exactly what to set.
 pub(crate) fn choose(app: &App, config: &Config) -> Result<Chosen, Failure> {
+    let route = route(app, config)?;
+    let usable = route
+        .candidates
+        .iter()
+        .filter(|candidate| candidate.excluded.is_none());
+    let models = usable
+        .map(|candidate| model(app, config, candidate))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Chosen {
+        models,
+        facts: facts(&route),
+    })
+}
+
+/// The decision alone, without making anything that could be asked. Some candidate is selected.
+pub(crate) fn route(app: &App, config: &Config) -> Result<Route, Failure> {
     let (requested, source) = match &config.model.default {
         Some(setting) => {
             let source = match setting.origin.layer {
@@ -72,17 +88,7 @@ pub(crate) fn choose(app: &App, config: &Config) -> Result<Chosen, Failure> {
         let failure = Failure::usage(format!("no model can be used: {action}"));
         return Err(failure.hint("`agent demo` shows a run without any model"));
     }
-    let usable = route
-        .candidates
-        .iter()
-        .filter(|candidate| candidate.excluded.is_none());
-    let models = usable
-        .map(|candidate| model(app, config, candidate))
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(Chosen {
-        models,
-        facts: facts(&route),
-    })
+    Ok(route)
 }
 
 fn parse(text: &str) -> Result<ModelRef, Failure> {
@@ -144,7 +150,7 @@ fn standing(app: &App, config: &Config, target: &ModelRef) -> Standing {
     }
 }
 
-fn provider_config(config: &Config, name: &str) -> Option<ProviderConfig> {
+pub(crate) fn provider_config(config: &Config, name: &str) -> Option<ProviderConfig> {
     config.providers.get(name).map(ProviderSettings::config)
 }
 
@@ -182,6 +188,13 @@ fn key(
     from_variable.or_else(from_file).or_else(from_command)
 }
 
+/// The address in the variable of a built-in provider.
+pub(crate) fn base_url(app: &App, name: &str) -> Option<String> {
+    let variable = BuiltIn::named(name)?.base_url_variable?;
+    let value = app.host.environment.get(variable)?.to_str()?;
+    Some(value.to_owned())
+}
+
 /// Headers whose values are in variables.
 fn headers(app: &App, settings: Option<&ProviderConfig>) -> Vec<(String, SecretString)> {
     let named = settings
@@ -204,15 +217,7 @@ fn model(app: &App, config: &Config, candidate: &Candidate) -> Result<Model, Fai
             None => {
                 let found = Found {
                     key: key(app, &target.provider, settings.as_ref()),
-                    base_url: BuiltIn::named(&target.provider)
-                        .and_then(|built_in| built_in.base_url_variable)
-                        .and_then(|variable| {
-                            app.host
-                                .environment
-                                .get(variable)?
-                                .to_str()
-                                .map(str::to_owned)
-                        }),
+                    base_url: base_url(app, &target.provider),
                     headers: headers(app, settings.as_ref()),
                 };
                 let endpoint =

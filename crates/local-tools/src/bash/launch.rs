@@ -1,7 +1,8 @@
 //! From a call's reach to a sandbox policy, and from the sandbox's words to the log's.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use agent_protocol::Code;
 use agent_protocol::id::ProcessId;
@@ -13,9 +14,10 @@ use agent_sandbox::{
     Capabilities, Command, EnforcementReport, LaunchError, Level, Limits, Mode, Network, Policy,
     Violation, WriteAccess,
 };
-use agent_tool_runtime::Confinement;
+use agent_tool_runtime::{Cancel, Confinement};
 
-use super::scan::ScanLimits;
+use super::scan::{Look, ScanLimits, Watch};
+use crate::search::denied_globs;
 
 /// What commands are started with, decided once for the session.
 #[derive(Clone, Debug)]
@@ -46,17 +48,58 @@ pub struct CommandSettings {
     pub max_output_bytes: u64,
 }
 
+impl CommandSettings {
+    /// The policy of a command that is no call of a tool but is confined as one: `private` becomes
+    /// its `/tmp`. Looks through the project only where deny rules hide something in it.
+    ///
+    /// # Errors
+    /// When the project cannot be looked at.
+    pub fn policy(
+        &self,
+        workspace: &Path,
+        cwd: &Path,
+        private: &Path,
+        command: Command,
+        confinement: &Confinement,
+    ) -> io::Result<Policy> {
+        let hidden = if confinement.deny_read.is_empty() {
+            Vec::new()
+        } else {
+            let denied = denied_globs(confinement, workspace);
+            let watch = Watch::new(&self.temporary, self.scan);
+            let look = watch.look(workspace, &Cancel::new(), false, &|path| denied.hides(path))?;
+            hidden(&look, workspace)
+        };
+        Ok(policy(
+            self,
+            workspace,
+            cwd,
+            private,
+            command,
+            confinement,
+            hidden,
+        ))
+    }
+}
+
+/// The paths of the project that deny rules hide.
+pub(super) fn hidden(look: &Look, root: &Path) -> Vec<PathBuf> {
+    let denied = look.denied.iter();
+    denied
+        .map(|path| root.join(crate::search::walk::as_path(path)))
+        .collect()
+}
+
 /// The policy of one command.
 pub(super) fn policy(
     settings: &CommandSettings,
-    workspace: &std::path::Path,
-    cwd: &std::path::Path,
-    private: &std::path::Path,
-    command: &str,
+    workspace: &Path,
+    cwd: &Path,
+    private: &Path,
+    command: Command,
     confinement: &Confinement,
     hidden: Vec<PathBuf>,
 ) -> Policy {
-    let command = Command::Shell(command.as_bytes().to_vec());
     let mut policy = Policy::new(workspace, &settings.session_dir, private, command);
     cwd.clone_into(&mut policy.cwd);
     policy.environment.clone_from(&settings.environment);

@@ -1,14 +1,13 @@
 //! One command from its launch to its result.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_protocol::id::ProcessId;
 use agent_protocol::payload::process::{ProcessFailed, ProcessOutput, ProcessStarted, StreamName};
 use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{ActionHappened, Code, Payload, Refs};
-use agent_sandbox::{Confined, Detection, Finished, KilledBy, Level, Running};
+use agent_sandbox::{Command, Confined, Detection, Finished, KilledBy, Level, Running};
 use agent_tool_runtime::policy::CollectedOutput;
 use agent_tool_runtime::{
     Body, CancelReason, Confinement, ExecutionContext, ExecutionFailure, JournalError,
@@ -17,7 +16,7 @@ use agent_tool_runtime::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::ending::{self, reason};
-use super::launch::{applied, chain, failure, mechanism, policy};
+use super::launch::{applied, chain, failure, hidden, mechanism, policy};
 use super::output::{Output, Trouble};
 use super::scan::{Changes, Look};
 use super::{BashTool, PreparedCommand};
@@ -61,17 +60,15 @@ impl Call<'_> {
             .look(true)
             .map_err(|error| nothing("look at the project", error))?;
         let root = self.tool.roots.root();
-        let hidden: Vec<PathBuf> = before
-            .iter()
-            .flat_map(|look| &look.denied)
-            .map(|path| root.join(crate::search::walk::as_path(path)))
-            .collect();
+        let hidden = before
+            .as_ref()
+            .map_or_else(Vec::new, |look| hidden(look, root));
         let policy = policy(
             settings,
             root,
             &self.command.cwd,
             private.path(),
-            &self.command.command,
+            Command::Shell(self.command.command.as_bytes().to_vec()),
             self.confinement,
             hidden,
         );

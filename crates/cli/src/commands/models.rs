@@ -1,0 +1,405 @@
+//! `agent models`: which providers can be used, what their keys lack, and which model would work.
+
+use agent_provider::catalog::BUILT_IN;
+use agent_provider::config::{key_is_optional, key_variables};
+use agent_provider::local::find_local_servers;
+use agent_provider::models::ModelFacts;
+use agent_provider::routing::RouteSource;
+use agent_provider::{Dialect, Found, ProviderConfig, Route, resolve_endpoint};
+use anyhow::Context as _;
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::config::{self, Config, Place, SettingArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{Table, Tone, visible};
+use crate::workbench::models::{LOCAL_PATIENCE, base_url, provider_config, route};
+
+/// Show the model providers, which keys are set, and the model that would be used
+///
+/// Contacts nothing but the usual ports of model servers on this machine. Keys are never printed.
+#[derive(Args, Debug)]
+pub(crate) struct ModelsArgs {
+    /// Print one JSON object (docs/schemas/models.schema.json)
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: SettingArgs,
+}
+
+/// What `agent models --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ModelsOutput {
+    /// What `agent run` would use.
+    chosen: Option<ChosenModel>,
+    /// Why it could use none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    /// What to do about the problem.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hints: Vec<String>,
+    /// Those in the settings, then the built-in ones.
+    providers: Vec<ProviderFound>,
+    /// Model servers that answered on this machine.
+    local_servers: Vec<ServerFound>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ChosenModel {
+    provider: String,
+    model: String,
+    /// command_line, environment, config, local_server or default.
+    source: &'static str,
+    /// In words.
+    why: String,
+    /// Models that go on when this one fails.
+    fallbacks: Vec<String>,
+    /// In tokens; null when it is not known.
+    context_window: Option<u64>,
+    max_output_tokens: Option<u64>,
+    /// Null when they are not known.
+    prices: Option<PricesShown>,
+}
+
+/// US dollars per million tokens.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PricesShown {
+    input: f64,
+    output: f64,
+    cached_input: Option<f64>,
+    cache_write: Option<f64>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ProviderFound {
+    name: String,
+    /// Whether the settings say something about it; the others are built in.
+    in_settings: bool,
+    dialect: &'static str,
+    /// Without a user name or password that is part of it.
+    base_url: String,
+    key: KeyStanding,
+    /// Why it cannot be used as it is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+/// Where the key of a provider is; never the key.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+enum KeyStanding {
+    /// This variable holds it.
+    InVariable {
+        variable: String,
+    },
+    /// This file holds it.
+    InFile {
+        file: String,
+    },
+    /// A command prints it; it was not run for this list.
+    FromCommand {
+        program: String,
+    },
+    NotNeeded,
+    /// One of these variables has to be set, or the file it should be in has to be readable.
+    Missing {
+        variables: Vec<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+    },
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ServerFound {
+    provider: &'static str,
+    base_url: String,
+    models: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &ModelsArgs, app: &App) -> Result<Exit, Failure> {
+    let config = config::load(&app.host, &app.project, &arguments.settings)?;
+    app.note_ignored_settings(&config);
+    let report = report(app, &config);
+    let doing = "cannot print the models";
+    if arguments.json {
+        app.output.json(&report).context(doing)?;
+        return Ok(Exit::Done);
+    }
+    app.output
+        .print(&chosen_text(&report, app))
+        .context(doing)?;
+    let mut table = Table::new(&["PROVIDER", "KEY", "DIALECT", "BASE URL"]);
+    for provider in &report.providers {
+        table.row([
+            visible(&provider.name),
+            visible(&match &provider.problem {
+                Some(problem) => problem.clone(),
+                None => provider.key.words(),
+            }),
+            provider.dialect.to_owned(),
+            visible(&provider.base_url),
+        ]);
+    }
+    app.output.table(&table, Tone::Faint).context(doing)?;
+    app.output.print(&servers_text(&report)).context(doing)?;
+    Ok(Exit::Done)
+}
+
+fn report(app: &App, config: &Config) -> ModelsOutput {
+    let (chosen, problem, hints) = match route(app, config) {
+        Ok(route) => (chosen(app, config, &route), None, Vec::new()),
+        Err(failure) => (None, Some(format!("{:#}", failure.error)), failure.hints),
+    };
+    let own = config.providers.keys().map(String::as_str);
+    let built_in = BUILT_IN
+        .iter()
+        .map(|provider| provider.name)
+        .filter(|name| !config.providers.contains_key(*name));
+    let servers = find_local_servers(LOCAL_PATIENCE).into_iter();
+    ModelsOutput {
+        chosen,
+        problem,
+        hints,
+        providers: own
+            .chain(built_in)
+            .map(|name| provider(app, config, name))
+            .collect(),
+        local_servers: servers
+            .map(|server| ServerFound {
+                provider: server.provider,
+                base_url: server.base_url,
+                models: server.models,
+            })
+            .collect(),
+    }
+}
+
+fn chosen(app: &App, config: &Config, route: &Route) -> Option<ChosenModel> {
+    let selected = route.selected()?;
+    let fallbacks = route.fallback_chain();
+    Some(ChosenModel {
+        provider: selected.target.provider.clone(),
+        model: selected.target.model.clone(),
+        source: route.source.as_str(),
+        why: why(app, config, route),
+        fallbacks: fallbacks.iter().map(ToString::to_string).collect(),
+        context_window: selected.facts.context_window,
+        max_output_tokens: selected.facts.max_output_tokens,
+        prices: prices(&selected.facts),
+    })
+}
+
+fn why(app: &App, config: &Config, route: &Route) -> String {
+    let asked = match (&config.model.default, route.source) {
+        (Some(setting), _) => match &setting.origin.place {
+            Place::File { path, line, .. } => format!("`{}`, line {line}", app.short(path)),
+            Place::Name(name) => (*name).to_owned(),
+            Place::Code => "the built-in settings".to_owned(),
+        },
+        (None, RouteSource::LocalServer) => {
+            return "no model is set and no key either; this server answers on this machine"
+                .to_owned();
+        }
+        (None, _) => {
+            return "no model is set; this is the first provider whose key is".to_owned();
+        }
+    };
+    let first = route.candidates.first();
+    match first.and_then(|candidate| Some((candidate, candidate.excluded.as_ref()?))) {
+        Some((candidate, reason)) => {
+            format!(
+                "a fallback: `{}` was asked for by {asked}, but: {reason}",
+                candidate.target
+            )
+        }
+        None => format!("asked for by {asked}"),
+    }
+}
+
+fn prices(facts: &ModelFacts) -> Option<PricesShown> {
+    // A picodollar per token is a millionth of a dollar per million tokens.
+    #[allow(clippy::cast_precision_loss)] // prices are far below 2^53
+    let dollars = |picodollars: u64| picodollars as f64 / 1e6;
+    facts.prices.map(|prices| PricesShown {
+        input: dollars(prices.input),
+        output: dollars(prices.output),
+        cached_input: prices.cached_input.map(dollars),
+        cache_write: prices.cache_write.map(dollars),
+    })
+}
+
+fn provider(app: &App, config: &Config, name: &str) -> ProviderFound {
+    let own = provider_config(config, name);
+    let found = Found {
+        base_url: base_url(app, name),
+        ..Found::default()
+    };
+    let (dialect, base_url, problem) = match resolve_endpoint(name, own.as_ref(), found) {
+        Ok(endpoint) => (endpoint.dialect, without_user(&endpoint.base_url), None),
+        Err(error) => {
+            let dialect = own.as_ref().and_then(|own| own.dialect);
+            let dialect = dialect.unwrap_or(Dialect::OpenAiChat);
+            (dialect, String::new(), Some(error.to_string()))
+        }
+    };
+    ProviderFound {
+        name: name.to_owned(),
+        in_settings: own.is_some(),
+        dialect: dialect.as_str(),
+        base_url,
+        key: if dialect == Dialect::Scripted {
+            KeyStanding::NotNeeded
+        } else {
+            key(app, name, own.as_ref())
+        },
+        problem,
+    }
+}
+
+/// In the order in which a run looks for it.
+fn key(app: &App, name: &str, own: Option<&ProviderConfig>) -> KeyStanding {
+    let variables = key_variables(name, own);
+    let set = variables
+        .iter()
+        .find(|variable| app.host.environment.get(variable).is_some());
+    if let Some(variable) = set {
+        return KeyStanding::InVariable {
+            variable: variable.clone(),
+        };
+    }
+    let file = own.and_then(|own| own.api_key_file.as_ref());
+    let shown = file.map(|file| file.display().to_string());
+    if let (Some(file), Some(shown)) = (file, &shown)
+        && std::fs::File::open(app.host.cwd.join(file)).is_ok()
+    {
+        return KeyStanding::InFile {
+            file: shown.clone(),
+        };
+    }
+    let command = own.and_then(|own| own.api_key_cmd.as_ref()?.first());
+    if let Some(program) = command {
+        return KeyStanding::FromCommand {
+            program: program.clone(),
+        };
+    }
+    if key_is_optional(name, own) {
+        return KeyStanding::NotNeeded;
+    }
+    KeyStanding::Missing {
+        variables,
+        file: shown,
+    }
+}
+
+impl KeyStanding {
+    fn words(&self) -> String {
+        match self {
+            Self::InVariable { variable } => format!("in {variable}"),
+            Self::InFile { file } => format!("in `{file}`"),
+            Self::FromCommand { program } => format!("from `{program}`"),
+            Self::NotNeeded => "not needed".to_owned(),
+            Self::Missing {
+                file: Some(file), ..
+            } => format!("cannot read `{file}`"),
+            Self::Missing { variables, .. } => format!("set {}", variables.join(" or ")),
+        }
+    }
+}
+
+/// An address may hold a password, which is as secret as a key.
+fn without_user(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    // The query of an address can hold a key too.
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
+}
+
+fn chosen_text(report: &ModelsOutput, app: &App) -> String {
+    let line = |name: &str, text: &str| format!("{name:<8} {}\n", app.output.wrap(text, 9));
+    let mut text = String::new();
+    match &report.chosen {
+        Some(chosen) => {
+            let name = visible(&format!("{}/{}", chosen.provider, chosen.model));
+            text.push_str(&format!(
+                "model    {}\n",
+                app.output.paint(Tone::Good, &name)
+            ));
+            text.push_str(&line("why", &visible(&chosen.why)));
+            if !chosen.fallbacks.is_empty() {
+                text.push_str(&line("then", &visible(&chosen.fallbacks.join(", "))));
+            }
+            let window = match chosen.context_window {
+                Some(tokens) => format!("{tokens} tokens"),
+                None => "unknown".to_owned(),
+            };
+            text.push_str(&line("window", &window));
+            let prices = match &chosen.prices {
+                Some(prices) => format!(
+                    "${} in, ${} out per million tokens",
+                    prices.input, prices.output
+                ),
+                None => "unknown".to_owned(),
+            };
+            text.push_str(&line("prices", &prices));
+        }
+        None => {
+            let problem = report.problem.as_deref().unwrap_or("no model can be used");
+            text.push_str(&format!(
+                "model    {}\n",
+                app.output.paint(Tone::Bad, "none")
+            ));
+            text.push_str(&line("why", &visible(problem)));
+            for hint in &report.hints {
+                text.push_str(&line("hint", &visible(hint)));
+            }
+        }
+    }
+    text.push('\n');
+    text
+}
+
+fn servers_text(report: &ModelsOutput) -> String {
+    if report.local_servers.is_empty() {
+        return "\nNo model server answers on its usual port on this machine.\n".to_owned();
+    }
+    let mut text = "\nOn this machine:\n".to_owned();
+    for server in &report.local_servers {
+        for model in &server.models {
+            text.push_str(&format!("  {}/{}\n", server.provider, visible(model)));
+        }
+        if server.models.is_empty() {
+            text.push_str(&format!("  {} (no models)\n", server.provider));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_shown_without_their_secrets() {
+        for (url, shown) in [
+            ("https://api.example/v1", "https://api.example/v1"),
+            ("https://me:secret@api.example/v1", "https://api.example/v1"),
+            (
+                "https://api.example/v1?key=secret",
+                "https://api.example/v1",
+            ),
+            ("https://a:b@c@host", "https://host"),
+        ] {
+            assert_eq!(without_user(url), shown);
+        }
+    }
+}
