@@ -34,7 +34,7 @@ pub mod state;
 mod turn;
 pub mod verification;
 
-pub use authority::{Place as AuthorityPlace, SessionAuthority};
+pub use authority::{Place as AuthorityPlace, SessionAuthority, TreeIsDirty};
 pub use control::{Control, Queued};
 pub use desk::{Desk, OnAsk};
 pub use engine::{Engine, EngineError, Parts, Settings};
