@@ -216,13 +216,13 @@ impl Courier {
             .answer
             .as_ref()
             .and_then(|answer| answer.saved_rule.clone());
-        if let Some(rule) = asked {
-            if let Err(problem) = self.save_rule(&rule, response.scope) {
-                self.say(HostMessage::Problem(problem));
-                response.scope = GrantScope::Once;
-                if let Some(answer) = &mut response.answer {
-                    answer.saved_rule = None;
-                }
+        if let Some(rule) = asked
+            && let Err(problem) = self.save_rule(&rule, response.scope)
+        {
+            self.say(HostMessage::Problem(problem));
+            response.scope = GrantScope::Once;
+            if let Some(answer) = &mut response.answer {
+                answer.saved_rule = None;
             }
         }
         self.control.respond(response)
@@ -253,14 +253,16 @@ impl Courier {
     fn command(&self, command: ControlCommand) {
         let answer = match command {
             ControlCommand::SubmitTurn(submit) => {
-                self.control.submit(submit, TurnSource::Tui).map(|answer| {
-                    if let (Acknowledgement::Accepted, Some(turn_id)) =
-                        (answer.acknowledgement, &answer.turn_id)
-                    {
-                        let _ = self.turns.send(turn_id.clone());
-                    }
-                    answer
-                })
+                let answer = self.control.submit(submit, TurnSource::Tui);
+                if let Ok(ControlAnswer {
+                    acknowledgement: Acknowledgement::Accepted,
+                    turn_id: Some(turn_id),
+                    ..
+                }) = &answer
+                {
+                    let _ = self.turns.send(turn_id.clone());
+                }
+                answer
             }
             ControlCommand::InterruptTurn(interrupt) => {
                 Ok(self.control.interrupt(&interrupt, InterruptReason::User))

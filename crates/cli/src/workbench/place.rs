@@ -132,5 +132,5 @@ pub(crate) fn tree_is_dirty(root: &Path) -> Option<bool> {
         .stderr(Stdio::null())
         .output()
         .ok()?;
-    output.status.success().then(|| !output.stdout.is_empty())
+    output.status.success().then_some(!output.stdout.is_empty())
 }
