@@ -90,7 +90,7 @@ pub(crate) fn confinement(
     script: &str,
     network: bool,
 ) -> Result<Confinement, Failure> {
-    let judge = Judge::with_sandbox(app, config, rules::rules(app, config, None)?, sandbox);
+    let judge = Judge::with_sandbox(app, config, rules(app, config, None)?, sandbox);
     let setting = judge.setting(config.permissions.mode.value);
     let semantics = PermissionSemantics {
         action_class: ActionClass::Execute,
