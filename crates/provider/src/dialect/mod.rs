@@ -136,6 +136,12 @@ impl Decoder {
         }
         match &mut self.form {
             Form::Document(document) => {
+                // Blanks in front are dropped, so that a place in an error does not depend on cuts.
+                let bytes = if document.is_empty() {
+                    bytes.trim_ascii_start()
+                } else {
+                    bytes
+                };
                 if document.len() + bytes.len() <= EVENT_CAP {
                     document.extend_from_slice(bytes);
                 } else {
