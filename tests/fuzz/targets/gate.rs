@@ -1,0 +1,38 @@
+//! The shell parser and the gate: no script panics or hangs them, and what is allowed by proof is
+//! made of as many simple commands as an independent splitter finds.
+#![no_main]
+
+use std::path::Path;
+
+use agent_protocol::payload::permission::Effect;
+use agent_protocol::status::Mode;
+use agent_tool_runtime::Workspace;
+use agent_tool_runtime::gate::{Gate, GateRequest, NamesOnly, SandboxLevel, Setting, semantics_of};
+use agent_tool_runtime::shell::count_commands;
+use libfuzzer_sys::fuzz_target;
+use serde_json::json;
+
+// The parser behind the gate may panic, and the gate catches that; libFuzzer's hook would abort first.
+fuzz_target!(init: drop(std::panic::take_hook()), |data: &[u8]| {
+    let Ok(script) = std::str::from_utf8(data) else { return };
+    let workspace = Workspace { root: "/project".into(), ..Workspace::default() };
+    let input = json!({ "command": script, "description": "" });
+    let Some(semantics) = semantics_of("bash", &input, &workspace) else { return };
+    let setting = Setting {
+        workspace: &workspace,
+        home: Path::new("/home/user"),
+        mode: Mode::Ask,
+        sandbox: SandboxLevel::Full,
+        turn: "",
+        hooks: &[],
+        timeout_ms: None,
+        output_limit: None,
+    };
+    let request = GateRequest { tool: "bash", input: &input, semantics: &semantics };
+    let judged = Gate::default().evaluate(&request, &setting, &NamesOnly).evaluated;
+    if judged.decision == Effect::Allow {
+        let parse = judged.parse.expect("a command is parsed");
+        assert!(parse.ok && parse.read_only, "{script:?}");
+        assert!(count_commands(script).is_some_and(|count| count <= parse.commands.len()), "{script:?}");
+    }
+});
