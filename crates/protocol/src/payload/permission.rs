@@ -218,6 +218,16 @@ record! {
     }
 }
 
+impl ActionRequired {
+    /// From when on no answer counts, if the question was put at `asked_at`.
+    #[must_use]
+    pub fn expires_at(&self, asked_at: Timestamp) -> Option<Timestamp> {
+        let wait = i64::try_from(self.timeout_ms?).unwrap_or(i64::MAX);
+        let end = asked_at.unix_millis().saturating_add(wait);
+        Some(Timestamp::from_unix_millis(end))
+    }
+}
+
 words! {
     /// Who answered.
     DecidedBy {

@@ -1,6 +1,7 @@
 //! Commands: the boundary that really held, and what ran inside it.
 
 use crate::id::{ArtifactId, InvocationId, ProcessId};
+use crate::payload::SideEffect;
 use crate::record::{record, words};
 
 words! {
@@ -163,6 +164,10 @@ record! {
         stderr_bytes: u64,
         cwd_after?: String,
         sandbox: SandboxSummary,
+        /// What a background command changed while it ran; that of others is in `tool.result`.
+        side_effects*: SideEffect,
+        /// What is not in that list, and why.
+        note?: String,
     }
 }
 
@@ -213,5 +218,9 @@ record! {
         output_ref?: ArtifactId,
         output_index_ref?: ArtifactId,
         duration_ms?: u64,
+        /// What a background command changed while it ran; that of others is in `tool.failed`.
+        side_effects*: SideEffect,
+        /// What is not in that list, and why.
+        note?: String,
     }
 }
