@@ -23,6 +23,7 @@ use agent_protocol::payload::process::{ProcessOutput, StreamName};
 use agent_protocol::{Event, Payload, Refs, Scope};
 use agent_session::fold::{Fold as _, ReadModels};
 use agent_session::{SessionDirectory, verify_chain};
+use agent_test_support::bench::{Table, median, peak_memory};
 use sha2::{Digest as _, Sha256};
 use support::Project;
 use support::story::whole_story;
@@ -31,39 +32,22 @@ const EVENTS: u64 = 1_000_000;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
+    let is_short = arguments.iter().any(|argument| argument == "append");
     if let [_, part, path, ..] = &arguments[..]
         && part.starts_with("part-")
     {
         return run_part(part, Path::new(path));
     }
-    println!(
-        "{:<52} {:>9} {:>9} {:>7} {:>7}",
-        "", "ours", "baseline", "ratio", "limit"
-    );
-    append_without_sync();
-    group_commit();
-    let project = Project::new();
-    let session = long_log(&project);
-    reading(session.path());
-    folding(session.path());
-}
-
-fn show(name: &str, ours: Duration, baseline: Duration, limit: f64) {
-    let ratio = ours.as_secs_f64() / baseline.as_secs_f64();
-    let verdict = if ratio <= limit { "" } else { "  MISSED" };
-    println!(
-        "{name:<52} {:>9} {:>9} {ratio:>7.2} {limit:>7.2}{verdict}",
-        shown(ours),
-        shown(baseline)
-    );
-}
-
-fn shown(time: Duration) -> String {
-    if time < Duration::from_millis(10) {
-        format!("{:.2} us", time.as_secs_f64() * 1e6)
-    } else {
-        format!("{:.2} s", time.as_secs_f64())
+    let mut table = Table::new("log");
+    append_without_sync(&mut table);
+    group_commit(&mut table);
+    if !is_short {
+        let project = Project::new();
+        let session = long_log(&project);
+        reading(&mut table, session.path());
+        folding(&mut table, session.path());
     }
+    table.finish();
 }
 
 /// Time this thread had a processor, which does not depend on what else the machine does.
@@ -85,12 +69,6 @@ fn children_busy() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// The median is not moved by what else the machine does.
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
-
 fn typical() -> (Scope, Payload) {
     let id = "01m7h6beg00000007242m3jyrx";
     let scope = Scope {
@@ -110,7 +88,7 @@ fn typical() -> (Scope, Payload) {
     (scope, output.into())
 }
 
-fn append_without_sync() {
+fn append_without_sync(table: &mut Table) {
     const BATCH: usize = 2000;
     let project = Project::new();
     let writer = project.create();
@@ -148,31 +126,33 @@ fn append_without_sync() {
         baseline.push((busy() - start) / BATCH as u32);
     }
     let name = format!("append of {} bytes, to write + SHA-256", with_newline.len());
-    show(&name, median(ours), median(baseline), 3.0);
+    table.ratio(&name, median(ours), median(baseline), 3.0);
 }
 
-fn group_commit() {
+fn group_commit(table: &mut Table) {
     let project = Project::new();
     let writer = project.create();
     let (scope, payload) = typical();
     let mut plain = File::create(project.directory.path().join("plain")).unwrap();
     let bytes = vec![b'x'; 20 * 600];
     let (mut ours, mut baseline) = (Vec::new(), Vec::new());
-    for _ in 0..60 {
+    for _ in 0..200 {
         let start = Instant::now();
+        let step = writer.gather();
         for _ in 0..20 {
             writer
                 .append(&scope, payload.clone(), Refs::default())
                 .unwrap();
         }
         writer.sync().unwrap();
+        drop(step);
         ours.push(start.elapsed());
         plain.write_all(&bytes).unwrap();
         let start = Instant::now();
         plain.sync_data().unwrap();
         baseline.push(start.elapsed());
     }
-    show(
+    table.ratio(
         "20 appends and a sync, to one fdatasync",
         median(ours),
         median(baseline),
@@ -272,19 +252,10 @@ fn run_part(part: &str, path: &Path) {
             assert_eq!(models.next_sequence(), EVENTS);
         }
     }
-    println!("{} {}", (busy() - start).as_nanos(), peak_kilobytes());
+    println!("{} {}", (busy() - start).as_nanos(), peak_memory());
 }
 
-fn peak_kilobytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-fn reading(session: &Path) {
+fn reading(table: &mut Table, session: &Path) {
     let log: PathBuf = session.join("events.jsonl");
     let (mut ours, mut baseline, mut memory) = (Vec::new(), Vec::new(), 0);
     for _ in 0..5 {
@@ -292,33 +263,33 @@ fn reading(session: &Path) {
         let status = Command::new("sha256sum").arg(&log).output().unwrap().status;
         assert!(status.success());
         baseline.push(children_busy() - start);
-        let (time, kilobytes) = part("part-verify", session);
+        let (time, bytes) = part("part-verify", session);
         ours.push(time);
-        memory = memory.max(kilobytes);
+        memory = memory.max(bytes);
     }
-    show(
+    table.ratio(
         "verifying 1,000,000 events, to sha256sum",
         median(ours),
         median(baseline),
         2.5,
     );
-    let verdict = if memory < 64 * 1024 { "" } else { "  MISSED" };
-    println!("  its memory: {} MB, limit 64 MB{verdict}", memory / 1024);
+    table.amount("its memory", memory as f64 / 1_048_576.0, "MB", 64.0);
 }
 
-fn folding(session: &Path) {
+fn folding(table: &mut Table, session: &Path) {
     let (mut ours, mut baseline, mut memory) = (Vec::new(), Vec::new(), 0);
     for _ in 0..3 {
         baseline.push(part("part-parse", session).0);
-        let (time, kilobytes) = part("part-fold", session);
+        let (time, bytes) = part("part-fold", session);
         ours.push(time);
-        memory = memory.max(kilobytes);
+        memory = memory.max(bytes);
     }
-    show(
+    table.ratio(
         "parsing and folding 1,000,000 events, to parsing",
         median(ours),
         median(baseline),
         2.0,
     );
-    println!("  its memory: {} MB", memory / 1024);
+    let memory = format!("{:.1} MB", memory as f64 / 1_048_576.0);
+    table.note("its memory", &memory);
 }

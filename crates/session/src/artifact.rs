@@ -1,13 +1,17 @@
 //! Evidence by its hash: whole outputs, diffs, images of files, model inputs.
 //!
-//! An artifact is written under a temporary name, synced, and only then given the name that is the
-//! hash of its bytes. Whoever finds the name finds all of it; the same bytes are kept once.
+//! An artifact is written whole under a temporary name and then given the name that is the hash of its
+//! bytes, so that whoever finds the name finds all of it; the same bytes are kept once. It is synced
+//! under that name before anybody hears of it: most file systems then need one trip to the disk for
+//! bytes and name together. After a power cut before that, a name may be there without its bytes; no
+//! event names it, and storing the same bytes again replaces it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 
 use agent_protocol::id::ArtifactId;
 use sha2::{Digest, Sha256};
@@ -108,9 +112,53 @@ impl ArtifactStore {
         }
         let mut writer = self.writer()?;
         writer
+            .file
             .write_all(bytes)
             .map_err(|source| self.write_error(source))?;
-        writer.finish()
+        writer.bytes = bytes.len() as u64;
+        writer.name_and_sync(artifact_id)
+    }
+
+    /// Stores many contents with one trip to the disk; the results are in the order of `parts`.
+    ///
+    /// # Errors
+    /// When one could not be written; none then has a name that did not have it before, or all that
+    /// have one are complete.
+    pub fn put_all(&self, parts: &[&[u8]]) -> Result<Vec<Stored>, ArtifactError> {
+        let mut results = Vec::with_capacity(parts.len());
+        let mut writers = Vec::new();
+        let mut names = std::collections::HashSet::new();
+        for bytes in parts {
+            let artifact_id = ArtifactId::from_digest(&Sha256::digest(bytes).into());
+            let is_new = names.insert(artifact_id.clone()) && self.verify(&artifact_id).is_err();
+            if is_new {
+                let mut writer = self.writer()?;
+                writer
+                    .file
+                    .write_all(bytes)
+                    .map_err(|source| self.write_error(source))?;
+                writers.push((artifact_id.clone(), writer));
+            }
+            results.push(Stored {
+                artifact_id,
+                bytes: bytes.len() as u64,
+                is_new,
+            });
+        }
+        if let Some((_, first)) = writers.first() {
+            // One call for the whole file system is much cheaper than one for each file.
+            rustix::fs::syncfs(&first.file).map_err(|error| self.write_error(error.into()))?;
+        }
+        for (artifact_id, mut writer) in writers {
+            if let Some(name) = writer.staged_name.take()
+                && let Err(error) = self.shared.place.rename(&name, artifact_id.hex())
+            {
+                writer.staged_name = Some(name);
+                return Err(error.into());
+            }
+            self.shared.names_unsynced.store(true, Ordering::Release);
+        }
+        Ok(results)
     }
 
     /// Starts an artifact whose bytes come bit by bit.
@@ -124,6 +172,8 @@ impl ArtifactStore {
         Ok(ArtifactWriter {
             store: self.clone(),
             file,
+            early: None,
+            early_at: 0,
             staged_name: Some(name),
             hasher: Sha256::new(),
             bytes: 0,
@@ -277,11 +327,18 @@ fn same(expected: &ArtifactId, digest: [u8; 32]) -> Result<(), ArtifactError> {
     }
 }
 
+/// So many bytes are sent to the disk at a time while more are coming.
+const EARLY_BYTES: u64 = 32 << 20;
+
 /// An artifact in the making. Dropping it unfinished leaves nothing behind.
 #[derive(Debug)]
 pub struct ArtifactWriter {
     store: ArtifactStore,
     file: File,
+    /// Sends a long artifact to the disk while it grows, so that its end does not wait for all of it.
+    early: Option<JoinHandle<io::Result<()>>>,
+    /// How much was written when that began last.
+    early_at: u64,
     staged_name: Option<String>,
     hasher: Sha256,
     bytes: u64,
@@ -294,7 +351,33 @@ impl ArtifactWriter {
         self.bytes
     }
 
-    /// Gives the artifact its name, once its bytes are on disk.
+    /// Begins to send what there is to the disk, unless that is still going on.
+    fn sync_early(&mut self) -> io::Result<()> {
+        if self
+            .early
+            .as_ref()
+            .is_some_and(|early| !early.is_finished())
+        {
+            return Ok(());
+        }
+        self.end_early()?;
+        let file = self.file.try_clone()?;
+        self.early_at = self.bytes;
+        let early = std::thread::Builder::new().name("artifact".to_owned());
+        self.early = Some(early.spawn(move || file.sync_data())?);
+        Ok(())
+    }
+
+    /// The system tells of a failed write once: what was heard there counts.
+    fn end_early(&mut self) -> io::Result<()> {
+        match self.early.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(synced)) => synced,
+            Some(Err(_)) => Err(io::Error::other("the thread that syncs it ended early")),
+        }
+    }
+
+    /// Gives the artifact its name and returns once its bytes are on disk.
     ///
     /// # Errors
     /// When they could not be synced or named; nothing then has that name that did not have it.
@@ -309,15 +392,23 @@ impl ArtifactWriter {
                 is_new: false,
             });
         }
-        self.file
-            .sync_all()
+        self.end_early()
             .map_err(|source| self.store.write_error(source))?;
-        if let Some(name) = self.staged_name.take() {
-            let place = &self.store.shared.place;
-            if let Err(error) = place.rename(&name, artifact_id.hex()) {
-                self.staged_name = Some(name);
-                return Err(error.into());
-            }
+        self.name_and_sync(artifact_id)
+    }
+
+    fn name_and_sync(mut self, artifact_id: ArtifactId) -> Result<Stored, ArtifactError> {
+        let place = &self.store.shared.place;
+        if let Some(name) = self.staged_name.take()
+            && let Err(error) = place.rename(&name, artifact_id.hex())
+        {
+            self.staged_name = Some(name);
+            return Err(error.into());
+        }
+        if let Err(source) = self.file.sync_all() {
+            // What is not on disk must not look as if it were; best effort, its hash tells too.
+            let _ = place.remove_file(artifact_id.hex());
+            return Err(self.store.write_error(source));
         }
         self.store
             .shared
@@ -325,7 +416,7 @@ impl ArtifactWriter {
             .store(true, Ordering::Release);
         Ok(Stored {
             artifact_id,
-            bytes,
+            bytes: self.bytes,
             is_new: true,
         })
     }
@@ -336,6 +427,9 @@ impl Write for ArtifactWriter {
         let count = self.file.write(bytes)?;
         self.hasher.update(&bytes[..count]);
         self.bytes += count as u64;
+        if self.bytes - self.early_at >= EARLY_BYTES {
+            self.sync_early()?;
+        }
         Ok(count)
     }
 
@@ -361,6 +455,21 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = ArtifactStore::new(Place::open(directory.path()).unwrap());
         (directory, store)
+    }
+
+    #[test]
+    fn a_long_one_goes_to_the_disk_while_it_grows() {
+        let (_directory, store) = store();
+        let mut writer = store.writer().unwrap();
+        let piece = vec![7; 1 << 20];
+        let mut begun = 0;
+        for _ in 0..80 {
+            writer.write_all(&piece).unwrap();
+            begun = begun.max(writer.early_at);
+        }
+        assert!(begun >= EARLY_BYTES);
+        let stored = writer.finish().unwrap();
+        assert_eq!(store.verify(&stored.artifact_id).unwrap(), 80 << 20);
     }
 
     #[test]

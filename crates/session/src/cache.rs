@@ -3,8 +3,8 @@
 //!
 //! A cache says up to which line it was folded, and a `snapshot.updated` event after that line
 //! holds the cache's hash. A cache whose line has another hash, or whose own hash no event after
-//! that line names, is not used: the models are folded anew, and a writer records
-//! `snapshot.repaired`.
+//! that line names, is not used: the models are folded anew, and whoever leaves the session next
+//! records `snapshot.repaired`. A short log is folded faster than a cache is read, so it gets none.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 
@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 
 use crate::fold::{Fold as _, ReadModels};
 use crate::hash::{from_hex, hash_of, hex};
+use crate::log::error::AppendError;
 use crate::log::line::Lines;
 use crate::log::reader::{Head, LogReader, ReadError};
-use crate::log::writer::{AppendError, SessionWriter};
+use crate::log::writer::SessionWriter;
 use crate::place::{Place, PlaceError};
 use crate::store::SessionDirectory;
 
@@ -26,6 +27,8 @@ const NAME: &str = "read_models";
 /// Changes whenever a read model does; an older cache is then folded anew.
 const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "-1");
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
+/// A cache spares the folding of at least this many events.
+const WORTH_A_CACHE: u64 = 1000;
 
 /// Why the read models are not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +107,7 @@ pub fn store_read_models(writer: &SessionWriter, models: &ReadModels) -> Result<
     .to_string();
     let written = Place::open(writer.directory())
         .and_then(|place| place.child_or_create(CACHE))
-        .and_then(|cache| cache.replace_file(FILE, text.as_bytes()));
+        .and_then(|cache| cache.replace_unsynced(FILE, text.as_bytes()));
     if written.is_err() {
         return Ok(false);
     }
@@ -133,6 +136,36 @@ pub fn record_repair(writer: &SessionWriter, loaded: &Loaded) -> Result<bool, Ca
     };
     writer.append(&Scope::default(), repaired, Refs::default())?;
     Ok(true)
+}
+
+/// Brings the cache of a session up to date for whoever leaves it: records that one that was there
+/// disagreed with the log, and writes another when there is enough that it spares.
+///
+/// # Errors
+/// When the log cannot be read or written.
+pub fn refresh_read_models(writer: &SessionWriter) -> Result<(), CacheError> {
+    let session = SessionDirectory::at(writer.directory())?;
+    let is_short = writer.head().next_sequence < WORTH_A_CACHE;
+    let has_cache = session
+        .place()
+        .and_then(|place| place.child(CACHE))
+        .is_ok_and(|cache| cache.read(FILE).is_ok());
+    if is_short && !has_cache {
+        return Ok(());
+    }
+    let mut loaded = load_read_models(&session)?;
+    if record_repair(writer, &loaded)? {
+        // Said once is enough, also when there is too little for another one.
+        let cache = session.place()?.child(CACHE);
+        let _ = cache.and_then(|cache| cache.remove_file(FILE));
+        // The event that says so belongs to what is cached.
+        loaded = load_read_models(&session)?;
+    }
+    let spared = loaded.cached_up_to.unwrap_or(0);
+    if writer.head().next_sequence.saturating_sub(spared) >= WORTH_A_CACHE {
+        store_read_models(writer, &loaded.models)?;
+    }
+    Ok(())
 }
 
 struct Cache {
@@ -203,7 +236,7 @@ fn continue_from(
     let mut before = Lines::new((&log).take(look));
     let mut last = None;
     while let Some(line) = before.next_line().map_err(read_error)? {
-        last = line.is_terminated.then_some(line.hash);
+        last = line.is_terminated.then(|| line.hash());
     }
     if last != Some(cache.head.hash) {
         return Ok(Err("the log has another line where the cache ends".into()));

@@ -10,7 +10,8 @@
 //! handed in as a [`Rim`]. It does not know what a tool or a model is beyond the events about them.
 //!
 //! Where to start: [`SessionStore`] finds and makes sessions, [`SessionWriter`] appends,
-//! [`LogReader`] reads, and [`fold::ReadModels`] says what the events amount to.
+//! [`LogReader`] reads, [`fold::ReadModels`] says what the events amount to,
+//! [`workspace::Workspace`] what they did to the project's files, and [`fork::fork`] branches off.
 
 mod anchor;
 mod artifact;
@@ -18,26 +19,39 @@ pub mod audit;
 mod cache;
 pub mod export;
 pub mod fold;
+pub mod fork;
 mod hash;
+mod hint;
+pub mod import;
 mod log;
+mod model_input;
 mod place;
 mod prune;
 mod redact;
+pub mod replay;
+pub mod report;
 mod store;
 mod subscribe;
+pub mod workspace;
 
 pub use anchor::{Anchor, AnchorError, AnchorStore};
 pub use artifact::{ArtifactError, ArtifactFile, ArtifactStore, ArtifactWriter, Stored};
-pub use cache::{CacheError, Loaded, load_read_models, record_repair, store_read_models};
+pub use cache::{
+    CacheError, Loaded, load_read_models, record_repair, refresh_read_models, store_read_models,
+};
+pub use hint::hint;
+pub use log::error::{AppendError, SyncError};
+pub use log::index::LogIndex;
 pub use log::lease::{Holder, LeaseError};
-pub use log::open::{OpenError, Opened, Repairs, Rim};
+pub use log::open::{Listener, OpenError, Opened, Repairs, Rim};
 pub use log::reader::{
     ChainReport, Damage, DamageKind, Head, LogItem, LogReader, Notes, ReadError, verify_chain,
 };
-pub use log::writer::{AppendError, Recorded, SessionWriter, SyncError};
+pub use log::writer::{Gathering, Recorded, SessionWriter};
+pub use model_input::{Kept, ModelInputError, ModelInputs, read_model_input};
 pub use place::PlaceError;
 pub use prune::{Expiring, PruneError, PrunePlan, PrunePolicy, plan_prune, prune};
-pub use redact::{PatternError, Redacted, RedactionRules, Redactor};
+pub use redact::{LateSecrets, PatternError, Redacted, RedactionRules, Redactor};
 pub use store::{
     AGENT_DIRECTORY, Glance, ResolveError, SessionDirectory, SessionSize, SessionStore, StoreError,
     project_root,

@@ -35,6 +35,11 @@ impl PlaceError {
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
+
+    /// Whether it was to be made or changed, and not only looked at.
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self, Self::Io { operation, .. } if !matches!(*operation, "open" | "list"))
+    }
 }
 
 /// An open directory.
@@ -116,8 +121,32 @@ impl Place {
             .map_err(|error| self.error("remove", name, error))
     }
 
+    /// Removes an empty directory.
+    pub(crate) fn remove_directory(&self, name: &str) -> Result<(), PlaceError> {
+        rustix::fs::unlinkat(&self.directory, name, AtFlags::REMOVEDIR)
+            .map_err(|error| self.error("remove", name, error))
+    }
+
     /// Writes a whole small file: beside its place first, then renamed over it.
     pub(crate) fn replace_file(&self, name: &str, bytes: &[u8]) -> Result<(), PlaceError> {
+        let (staged, file) = self.stage(name, bytes)?;
+        file.sync_all().map_err(|source| PlaceError::Io {
+            operation: "write",
+            path: self.path.join(name),
+            source,
+        })?;
+        self.rename(&staged, name)?;
+        self.sync()
+    }
+
+    /// The same for what may be lost or torn by a power cut, because its reader would notice.
+    pub(crate) fn replace_unsynced(&self, name: &str, bytes: &[u8]) -> Result<(), PlaceError> {
+        let (staged, _) = self.stage(name, bytes)?;
+        self.rename(&staged, name)
+    }
+
+    /// Writes `bytes` under a name beside `name`.
+    fn stage(&self, name: &str, bytes: &[u8]) -> Result<(String, File), PlaceError> {
         use std::io::Write as _;
         let staged = format!(".{name}.{}.new", std::process::id());
         match self.remove_file(&staged) {
@@ -125,15 +154,18 @@ impl Place {
             _ => {}
         }
         let mut file = self.create_new(&staged)?;
-        let io_error = |source| PlaceError::Io {
-            operation: "write",
-            path: self.path.join(name),
-            source,
-        };
-        file.write_all(bytes).map_err(io_error)?;
-        file.sync_all().map_err(io_error)?;
-        self.rename(&staged, name)?;
-        self.sync()
+        match file.write_all(bytes) {
+            Ok(()) => Ok((staged, file)),
+            Err(source) => {
+                // On a full disk, half a file is room that is missing elsewhere.
+                let _ = self.remove_file(&staged);
+                Err(PlaceError::Io {
+                    operation: "write",
+                    path: self.path.join(name),
+                    source,
+                })
+            }
+        }
     }
 
     /// Makes new names in this directory survive a power cut.

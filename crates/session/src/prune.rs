@@ -8,9 +8,10 @@ use agent_protocol::{Refs, Scope, Timestamp};
 
 use crate::artifact::ArtifactError;
 use crate::fold::{ArtifactCheckpointSummary, ArtifactState, Fold as _};
+use crate::fork::{self, ForkError};
+use crate::log::error::AppendError;
 use crate::log::open::{OpenError, Rim};
 use crate::log::reader::ReadError;
-use crate::log::writer::{AppendError, SyncError};
 use crate::place::PlaceError;
 use crate::store::SessionDirectory;
 
@@ -66,8 +67,8 @@ pub enum PruneError {
     },
     #[error("cannot record what is removed; nothing was removed")]
     Append(#[from] AppendError),
-    #[error("cannot record what is removed; nothing was removed")]
-    Sync(#[from] SyncError),
+    #[error(transparent)]
+    Fork(#[from] ForkError),
 }
 
 /// Says what would go. Changes nothing.
@@ -84,10 +85,13 @@ pub fn plan_prune(
             summary.fold(&event);
         }
     }
+    // A branch is nothing without the lines it began with.
+    let history = fork::history(session)?;
     let mut kept: Vec<_> = summary
         .artifacts
         .into_iter()
         .filter(|(_, artifact)| artifact.state == ArtifactState::Kept)
+        .filter(|(id, _)| history.as_ref() != Some(id))
         .collect();
     kept.sort_by_key(|(_, artifact)| artifact.sequence);
     let mut total: u64 = kept.iter().map(|(_, artifact)| artifact.bytes).sum();
@@ -143,7 +147,7 @@ pub fn prune(session: &SessionDirectory, plan: &PrunePlan, rim: Rim) -> Result<u
         };
         writer.append(&Scope::default(), expired, Refs::default())?;
     }
-    writer.sync()?;
+    writer.sync_and_anchor()?;
     let mut freed = 0;
     for expiring in &plan.expiring {
         match writer.artifacts().remove(&expiring.artifact_id) {

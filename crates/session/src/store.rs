@@ -8,9 +8,11 @@ use agent_protocol::payload::conversation::SessionCreated;
 use agent_protocol::{Event, Payload, Timestamp};
 
 use crate::artifact::{ARTIFACTS, ArtifactError, ArtifactStore};
+use crate::fold::brief;
 use crate::log::LOG;
+use crate::log::index::LogIndex;
 use crate::log::lease::{Holder, Lease};
-use crate::log::open::{self, OpenError, Opened, Rim};
+use crate::log::open::{self, Listener, OpenError, Opened, Rim};
 use crate::log::reader::{ChainReport, LogReader, ReadError, verify_chain};
 use crate::log::writer::SessionWriter;
 use crate::place::{Place, PlaceError};
@@ -33,6 +35,8 @@ pub enum StoreError {
     Place(#[from] PlaceError),
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
 /// Why a session was not found.
@@ -101,8 +105,15 @@ impl SessionStore {
         let sessions = self.prepare()?;
         let session_id: SessionId = rim.mint.mint();
         let place = sessions.create_child(session_id.as_str())?;
-        sessions.sync()?;
-        open::create(&place, session_id, created, rim)
+        let begun = match sessions.sync() {
+            Ok(()) => open::create(&place, session_id.clone(), created, rim),
+            Err(error) => Err(error.into()),
+        };
+        begun.inspect_err(|_| {
+            // A directory without a log would only be in the way. What cannot be removed stays.
+            let _ = open::abandon(&place);
+            let _ = sessions.remove_directory(session_id.as_str());
+        })
     }
 
     /// All sessions, the one written last first.
@@ -153,7 +164,11 @@ impl SessionStore {
             return Err(ResolveError::Empty { directory });
         }
         if asked == "last" {
-            return Ok(sessions.swap_remove(0));
+            // A run that died while it made its session has left a directory without a log.
+            let begun = sessions
+                .into_iter()
+                .find(|session| session.log_bytes.is_some());
+            return begun.ok_or(ResolveError::Empty { directory });
         }
         let prefix = format!("{}_", SessionId::PREFIX);
         let matches = |id: &SessionId| {
@@ -221,6 +236,8 @@ pub struct Glance {
     pub created_at: Option<Timestamp>,
     pub last_event_at: Option<Timestamp>,
     pub title: Option<String>,
+    /// The first words of the first input, as far as the beginning shows one.
+    pub first_input: Option<String>,
     pub created: Option<SessionCreated>,
     /// Sequence of the last event, so that this plus one is their number.
     pub last_sequence: Option<u64>,
@@ -290,7 +307,23 @@ impl SessionDirectory {
     /// # Errors
     /// When somebody else writes it, or its log is damaged.
     pub fn open_writer(&self, rim: Rim) -> Result<Opened, OpenError> {
-        open::open(&self.place()?, self.id.clone(), rim)
+        let nobody = Listener {
+            wants: &|_| false,
+            tell: &mut |_| {},
+        };
+        self.open_writer_telling(rim, nobody)
+    }
+
+    /// Opens the session for writing, and tells the log meanwhile: it has to be read anyway.
+    ///
+    /// # Errors
+    /// As [`SessionDirectory::open_writer`].
+    pub fn open_writer_telling(
+        &self,
+        rim: Rim,
+        listener: Listener<'_>,
+    ) -> Result<Opened, OpenError> {
+        open::open(&self.place()?, self.id.clone(), rim, listener)
     }
 
     /// Reads the log event by event. Changes nothing.
@@ -300,6 +333,15 @@ impl SessionDirectory {
     pub fn reader(&self) -> Result<LogReader, PlaceError> {
         let file = self.place()?.read(LOG)?;
         Ok(LogReader::new(file, self.id.clone(), self.log_path()))
+    }
+
+    /// Finds the events of the log, so that any of them can be read by its place. Changes nothing.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn index(&self) -> Result<LogIndex, StoreError> {
+        let file = self.place()?.read(LOG)?;
+        Ok(LogIndex::of(file, self.log_path())?)
     }
 
     /// The log as a file, for copying it byte by byte.
@@ -350,13 +392,18 @@ impl SessionDirectory {
             .take(LOOK)
             .read_to_end(&mut beginning)
             .map_err(io_error)?;
-        if let Some(first) = events_in(&beginning).next() {
+        let mut events = events_in(&beginning);
+        if let Some(first) = events.next() {
             glance.created_at = Some(first.timestamp);
             if let Payload::SessionCreated(created) = first.payload {
                 glance.title.clone_from(&created.title);
                 glance.created = Some(created);
             }
         }
+        glance.first_input = events.find_map(|event| match event.payload {
+            Payload::TurnSubmitted(submitted) => submitted.text.map(|text| brief(&text, 200)),
+            _ => None,
+        });
         let size = file.seek(SeekFrom::End(0)).map_err(io_error)?;
         file.seek(SeekFrom::Start(size.saturating_sub(LOOK)))
             .map_err(io_error)?;
@@ -400,6 +447,14 @@ impl SessionDirectory {
             }
         }
         Ok(size)
+    }
+
+    /// Whether it stands where sessions are kept, and was not copied elsewhere.
+    pub(crate) fn is_in_store(&self) -> bool {
+        let sessions = self.path.parent().filter(|path| path.ends_with(SESSIONS));
+        sessions
+            .and_then(Path::parent)
+            .is_some_and(|agent| agent.ends_with(AGENT_DIRECTORY))
     }
 
     pub(crate) fn place(&self) -> Result<Place, PlaceError> {

@@ -43,9 +43,10 @@ impl Listeners {
         }
     }
 
-    /// Tells everything that may be told; `safe` is the first sequence that is not on disk yet.
-    /// When another thread is telling already, it also tells what is new.
-    pub(crate) fn deliver(&self, safe: impl Fn() -> u64) {
+    /// Tells everything that may be told; `reached` gives the first sequence the kernel does not
+    /// have yet and the first that is not on disk. When another thread is telling already, it also
+    /// tells what is new.
+    pub(crate) fn deliver(&self, reached: impl Fn() -> (u64, u64)) {
         while self.count.load(Ordering::Acquire) > 0 {
             {
                 let mut listening = match self.listening.try_lock() {
@@ -56,7 +57,7 @@ impl Listeners {
                 let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
                 listening.append(&mut added);
                 drop(added);
-                while let Some(appended) = self.next(&safe) {
+                while let Some(appended) = self.next(&reached) {
                     let before = listening.len();
                     listening.retain_mut(|listener| listener(&appended));
                     self.count
@@ -64,31 +65,37 @@ impl Listeners {
                 }
             }
             // Something may have been queued by a thread that found us still telling.
-            if !self.has_next(&safe) {
+            if !self.has_next(&reached) {
                 return;
             }
         }
     }
 
-    fn next(&self, safe: &impl Fn() -> u64) -> Option<Arc<Appended>> {
+    fn next(&self, reached: &impl Fn() -> (u64, u64)) -> Option<Arc<Appended>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if may_be_told(waiting.front()?, safe) {
+        if may_be_told(waiting.front()?, reached) {
             waiting.pop_front()
         } else {
             None
         }
     }
 
-    fn has_next(&self, safe: &impl Fn() -> u64) -> bool {
+    fn has_next(&self, reached: &impl Fn() -> (u64, u64)) -> bool {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting
             .front()
-            .is_some_and(|appended| may_be_told(appended, safe))
+            .is_some_and(|appended| may_be_told(appended, reached))
     }
 }
 
-/// An observation is on disk before anyone sees it; the rest may be seen once it is written.
-fn may_be_told(appended: &Appended, safe: &impl Fn() -> u64) -> bool {
-    !matches!(appended.event.payload, Payload::ToolObservation(_))
-        || appended.event.sequence < safe()
+/// An observation is on disk before anyone sees it; the rest may be seen once it is written. An
+/// event that is not kept has the sequence of the next one, and follows those before it.
+fn may_be_told(appended: &Appended, reached: &impl Fn() -> (u64, u64)) -> bool {
+    let (written, safe) = reached();
+    let sequence = appended.event.sequence;
+    match appended.event.payload {
+        Payload::ToolObservation(_) => sequence < safe,
+        _ if appended.is_durable => sequence < written,
+        _ => sequence <= written,
+    }
 }

@@ -479,10 +479,12 @@ fn a_read_only_directory_is_said_to_be_one() {
             panic!("a session was made in a read-only directory");
         };
         assert!(error.to_string().contains("cannot create"), "{error}");
+        assert!(error.hint().unwrap().contains("make it writable"));
         let Err(error) = session.open_writer(project.rim()) else {
             panic!("a read-only log was opened for writing");
         };
         assert!(error.to_string().contains("lease"), "{error}");
+        assert!(error.hint().unwrap().contains("make it writable"));
         let read = session.reader().unwrap().map(Result::unwrap);
         assert!(read.count() > 100, "reading still works");
         let report = agent_session::audit::audit(&session, None).unwrap();
@@ -574,6 +576,38 @@ fn pruning_says_what_it_removes() {
             .expiring
             .is_empty()
     );
+}
+
+#[test]
+fn what_a_branch_began_with_is_not_pruned() {
+    let (project, session) = told();
+    let branch = agent_session::fork::fork(
+        &session,
+        None,
+        &project.store(),
+        support::created(),
+        project.rim(),
+    );
+    let id = branch.unwrap().session_id().clone();
+    let branch = project.store().resolve(id.as_str()).unwrap();
+    // Nothing ends there, but what is cut off would be missed.
+    let anchored = project.anchors().read(&id).unwrap().unwrap();
+    assert_eq!(anchored.sequence, 1);
+    let policy = agent_session::PrunePolicy {
+        keep_bytes: Some(0),
+        include_before_images: true,
+        ..agent_session::PrunePolicy::default()
+    };
+    let plan = agent_session::plan_prune(&branch, &policy).unwrap();
+    assert!(plan.expiring.is_empty(), "{plan:?}");
+
+    let plan = agent_session::plan_prune(&session, &policy).unwrap();
+    agent_session::prune(&session, &plan, project.rim()).unwrap();
+    let mut log = lines_of(&fs::read(session.log_path()).unwrap());
+    log.pop();
+    fs::write(session.log_path(), log.concat()).unwrap();
+    let report = agent_session::audit::audit(&session, Some(&project.anchors())).unwrap();
+    assert!(!report.is_ok(), "a removal is missing from the log");
 }
 
 #[test]

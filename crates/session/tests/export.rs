@@ -30,19 +30,29 @@ fn samples() -> (Project, Vec<SessionDirectory>) {
     whole_story(&project.create());
     let mut samples = vec![project.store().resolve("last").unwrap()];
     samples.extend(recorded());
+    samples.extend(sessions_in(&repository().join(".agent-example/sessions")));
     (project, samples)
 }
 
 fn recorded() -> Vec<SessionDirectory> {
     let logs = repository().join("fixtures/logs");
     let mut found = Vec::new();
-    for version in std::fs::read_dir(logs).unwrap() {
-        for session in std::fs::read_dir(version.unwrap().path()).unwrap() {
-            found.push(SessionDirectory::at(&session.unwrap().path()).unwrap());
-        }
+    let versions = std::fs::read_dir(logs)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir());
+    for version in versions {
+        found.extend(sessions_in(&version));
     }
     assert!(!found.is_empty());
     found
+}
+
+fn sessions_in(directory: &Path) -> Vec<SessionDirectory> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries
+        .map(|entry| SessionDirectory::at(&entry.unwrap().path()).unwrap())
+        .collect()
 }
 
 fn portable(session: &SessionDirectory) -> Vec<Value> {

@@ -13,7 +13,7 @@ mod support;
 use agent_protocol::Event;
 use agent_protocol::payload::permission::ActionDecision;
 use agent_protocol::status::{Status, VerificationStatus};
-use agent_session::fold::{CallStatus, Calls, Fact, Fold, ReadModels};
+use agent_session::fold::{CallStatus, Calls, Fact, Fold, ProcessState, ReadModels};
 use agent_session::{load_read_models, record_repair, store_read_models};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -209,6 +209,40 @@ fn a_gap_makes_doubtful_what_it_may_have_changed() {
     );
     assert!(gappy.session_snapshot.cursor.missing_events > 0);
     assert_eq!(fold([]).session_snapshot.status, Fact::Unknown);
+}
+
+#[test]
+fn what_nobody_works_on_is_not_running() {
+    let project = Project::new();
+    let writer = project.create();
+    let mut teller = Teller::new(&writer);
+    teller.begin_turn("go");
+    teller.ask_model(1);
+    teller.propose("read", true);
+    teller.bash_call();
+    let events = events_of(&project);
+    let started = |event: &Event| event.payload.type_name() == "process.started";
+    let place = events.iter().position(started).unwrap();
+    let mut models = fold(&events[..=place]);
+    assert_eq!(models.execution_environment.active.len(), 1);
+    models.nobody_writes();
+    assert_eq!(models.session_snapshot.status, Fact::Known(Status::Lost));
+    let thread = models.threads.main().unwrap();
+    assert_eq!(thread.status, Fact::Known(Status::Lost));
+    assert_eq!(thread.turns[0].status, Status::Lost);
+    assert!(models.calls.iter().all(|call| call.status.is_terminal()));
+    let processes = models.execution_environment.active.values();
+    assert!(
+        processes
+            .into_iter()
+            .all(|process| process.state == ProcessState::Unknown)
+    );
+
+    // What has ended has ended.
+    let mut models = fold(story());
+    let before = models.clone();
+    models.nobody_writes();
+    assert_eq!(models, before);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 
 use agent_protocol::payload::conversation::{ArtifactKind, RuntimeWarning};
 use agent_protocol::{Payload, Refs, Scope};
-use agent_session::{AppendError, SessionDirectory, SessionWriter};
+use agent_session::{AppendError, SessionDirectory, SessionWriter, SyncError};
 use support::{Project, StepClock};
 
 const VICTIM: &str = "AGENT_SESSION_TEST_VICTIM";
@@ -97,6 +97,19 @@ fn nothing_acknowledged_is_lost_when_the_writer_is_killed() {
                     )
                     .unwrap();
                 acknowledge(writer.head().next_sequence - 1);
+            }
+            if round % 11 == 6 {
+                // Gathered events are acknowledged by the sync alone.
+                let gathering = writer.gather();
+                for length in 0..9 {
+                    let text = "g".repeat(length * 700);
+                    writer
+                        .append(&Scope::default(), warning(text), Refs::default())
+                        .unwrap();
+                }
+                writer.sync().unwrap();
+                acknowledge(writer.head().next_sequence - 1);
+                drop(gathering);
             }
         }
     }
@@ -271,6 +284,25 @@ fn fill_the_disk(session: &std::ffi::OsStr) {
     assert!(artifact.is_err());
     assert!(directory.artifacts().unwrap().list().unwrap().is_empty());
     check(last);
+    // Gathered events wait in memory: what was accepted is not lost by the lack of space.
+    let gathering = writer.gather();
+    let waiting = 3;
+    for _ in 0..waiting {
+        writer
+            .append(&Scope::default(), warning("w".repeat(700)), Refs::default())
+            .unwrap();
+    }
+    let error = writer.sync().unwrap_err();
+    assert!(matches!(error, SyncError::Full { .. }), "{error:?}");
+    assert!(error.to_string().contains("kept in memory"), "{error}");
+    assert!(error.hint().unwrap().contains("free some space"));
+    drop(gathering);
+    assert!(
+        writer
+            .append(&Scope::default(), warning("no".into()), Refs::default())
+            .is_err()
+    );
+    check(last);
     // Space is back.
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Fsize);
@@ -285,7 +317,7 @@ fn fill_the_disk(session: &std::ffi::OsStr) {
     let recorded = writer
         .append(&Scope::default(), warning("back".into()), Refs::default())
         .unwrap();
-    assert_eq!(recorded.sequence, last + 1);
+    assert_eq!(recorded.sequence, last + waiting + 1);
     writer.sync().unwrap();
-    check(last + 1);
+    check(last + waiting + 1);
 }

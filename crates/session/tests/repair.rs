@@ -157,3 +157,35 @@ fn a_turn_that_ended_needs_nothing() {
         &[],
     );
 }
+
+#[test]
+fn a_log_without_a_first_event_is_not_continued() {
+    let project = Project::new();
+    drop(project.create());
+    let session = project.store().resolve("last").unwrap();
+    let whole = std::fs::read(session.log_path()).unwrap();
+    for kept in [0, 1, whole.len() - 1] {
+        std::fs::write(session.log_path(), &whole[..kept]).unwrap();
+        let mut rim = project.rim();
+        rim.anchors = None;
+        let Err(error) = session.open_writer(rim) else {
+            panic!("a log of {kept} bytes was opened");
+        };
+        assert!(matches!(error, agent_session::OpenError::Empty { .. }));
+        assert_eq!(std::fs::read(session.log_path()).unwrap(), whole[..kept]);
+    }
+}
+
+#[test]
+fn the_last_session_is_one_that_has_begun() {
+    let project = Project::new();
+    let writer = project.create();
+    let begun = writer.session_id().clone();
+    drop(writer);
+    let path = project.store().directory().join("sessions");
+    let id: agent_protocol::id::SessionId = project.rim().mint.mint();
+    std::fs::create_dir(path.join(id.as_str())).unwrap();
+    assert_eq!(project.store().list().unwrap().len(), 2);
+    let last = project.store().resolve("last").unwrap();
+    assert_eq!(last.id(), &begun);
+}

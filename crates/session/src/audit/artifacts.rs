@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, HashSet};
 
 use agent_protocol::id::ArtifactId;
+use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::{Event, Payload};
 
-use super::{AuditReport, Finding, Severity};
+use super::{AuditReport, Finding, Severity, counted};
 use crate::artifact::ArtifactError;
+use crate::export::LEFT_OUT;
 use crate::fold::{ArtifactCheckpointSummary, ArtifactState, Fold as _};
 use crate::store::SessionDirectory;
 
@@ -57,15 +59,23 @@ impl ArtifactCheck {
                     "artifacts_unreadable",
                     None,
                     format!(
-                        "the log names {} artifacts, but: {error}",
-                        self.recorded.artifacts.len()
+                        "the log names {}, but: {}",
+                        counted(self.recorded.artifacts.len() as u64, "artifact"),
+                        with_causes(&error)
                     ),
                 );
                 return;
             }
         };
+        let left_out = left_out(session);
+        let mut left_out_count = 0_u64;
         for (artifact_id, artifact) in &self.recorded.artifacts {
             if artifact.state == ArtifactState::Expired {
+                continue;
+            }
+            let is_image = matches!(artifact.kind, ArtifactKind::Before | ArtifactKind::After);
+            if is_image && left_out.contains(artifact_id.as_str()) {
+                left_out_count += 1;
                 continue;
             }
             let (code, message) = match store.verify(artifact_id) {
@@ -83,7 +93,7 @@ impl ArtifactCheck {
                 Err(error @ ArtifactError::Altered { .. }) => {
                     ("artifact_altered", error.to_string())
                 }
-                Err(error) => ("artifact_unreadable", error.to_string()),
+                Err(error) => ("artifact_unreadable", with_causes(&error)),
             };
             report.add(Finding {
                 severity: Severity::Error,
@@ -94,22 +104,65 @@ impl ArtifactCheck {
                 message,
             });
         }
-        let known: HashSet<&ArtifactId> = self.recorded.artifacts.keys().collect();
+        let mut inherited = Vec::new();
+        if self.is_fork {
+            let told = crate::fork::inherited(session, &mut |event| {
+                if let Payload::ArtifactChanged(changed) = &event.payload {
+                    inherited.push(changed.artifact_id.clone());
+                }
+            });
+            if let Err(error) = told {
+                let message = format!("the history the fork came with cannot be read: {error}");
+                report.error("history_unreadable", None, message);
+            }
+        }
+        let recorded = self.recorded.artifacts.keys();
+        let known: HashSet<&ArtifactId> = recorded.chain(&inherited).collect();
+        if left_out_count > 0 {
+            report.note(
+                "artifact_left_out",
+                None,
+                format!(
+                    "{} of files left out of this pack",
+                    counted(left_out_count, "image")
+                ),
+            );
+        }
         let unnamed = store.list().unwrap_or_default();
         let unnamed = unnamed
             .iter()
             .filter(|file| !known.contains(&file.artifact_id))
-            .count();
+            .count() as u64;
         if unnamed > 0 {
             report.note(
                 "artifact_unnamed",
                 None,
                 format!(
-                    "{unnamed} artifact files that no event names; a killed writer leaves such"
+                    "{} that no event names; a killed writer leaves such",
+                    counted(unnamed, "artifact file")
                 ),
             );
         }
     }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(&format!(": {next}"));
+        cause = next.source();
+    }
+    text
+}
+
+/// What an evidence pack says it does not hold. A session in its own place is no pack.
+fn left_out(session: &SessionDirectory) -> HashSet<String> {
+    if session.is_in_store() {
+        return HashSet::new();
+    }
+    let list = std::fs::read_to_string(session.path().join(LEFT_OUT)).unwrap_or_default();
+    list.lines().map(str::to_owned).collect()
 }
 
 /// Every artifact a payload names, apart from the event that records it.
@@ -165,10 +218,12 @@ fn named_artifacts(payload: &Payload) -> Vec<&ArtifactId> {
         }
         Payload::ActionRequired(payload) => named.extend(&payload.diff_ref),
         Payload::ProcessCompleted(payload) => {
+            named.extend(images(&payload.side_effects));
             named.extend(&payload.output_ref);
             named.extend(&payload.output_index_ref);
         }
         Payload::ProcessTerminated(payload) => {
+            named.extend(images(&payload.side_effects));
             named.extend(&payload.output_ref);
             named.extend(&payload.output_index_ref);
         }

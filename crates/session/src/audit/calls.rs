@@ -3,11 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use agent_protocol::id::{EventId, InvocationId, ToolCallId, TurnId};
-use agent_protocol::payload::permission::Effect;
+use agent_protocol::payload::permission::{ActionDecision, Effect, PermissionEvaluated};
+use agent_protocol::payload::tool::{ToolArgs, ToolStarted};
 use agent_protocol::{Code, Event, Payload, Phase};
+use serde_json::Value;
 
 use super::AuditReport;
 use super::turns::TurnCheck;
+use crate::hash::{hash_of, hex};
 
 #[derive(Default)]
 pub(super) struct CallCheck {
@@ -20,27 +23,34 @@ struct OpenCall {
     first_sequence: u64,
     turn_id: Option<TurnId>,
     has_intent: bool,
+    /// What was asked for, until the first arguments have been compared with it.
+    asked: Option<Value>,
     validation: Option<bool>,
-    has_args: bool,
+    args_sha256: Option<String>,
     decision: Option<Effect>,
     is_requested: bool,
     is_asked: bool,
     is_answered: bool,
+    /// Whether the answer was a yes; a question that is no permission has neither.
+    answer: Option<Effect>,
     resolution: Option<Effect>,
     /// The events that may have let the call through.
     permission_events: Vec<EventId>,
     invocation_id: Option<InvocationId>,
     sandbox_event: Option<EventId>,
     end: Option<(bool, Code)>,
+    exit_code: Option<i32>,
 }
 
 impl OpenCall {
     fn begin_again(&mut self) {
-        self.has_args = false;
+        self.asked = None;
+        self.args_sha256 = None;
         self.decision = None;
         self.is_requested = false;
         self.is_asked = false;
         self.is_answered = false;
+        self.answer = None;
         self.resolution = None;
     }
 
@@ -136,6 +146,37 @@ impl CallCheck {
     }
 }
 
+/// Arguments have the hash they say, and are what was asked for unless somebody changed them.
+fn odd_args(asked: Option<&Value>, args: &ToolArgs) -> Option<&'static str> {
+    let used = args.safe_args.as_ref()?;
+    let text = used.to_string();
+    // What was masked has the hash of what it was before.
+    if !text.contains("[redacted:") && hex(&hash_of(text.as_bytes())) != args.args_sha256 {
+        return Some("its arguments do not have the hash that is recorded of them");
+    }
+    let changed = args.changed_by_hook == Some(true);
+    asked
+        .is_some_and(|asked| asked != used && !changed)
+        .then_some("its arguments are not those that were asked for")
+}
+
+fn odd_start(call: &OpenCall, started: &ToolStarted) -> Option<&'static str> {
+    let checked = call.args_sha256.as_ref()?;
+    (*checked != started.args_sha256).then_some("started with other arguments than were checked")
+}
+
+/// Deny beats everything, so whatever a deny rule matched was denied.
+fn odd_decision(evaluated: &PermissionEvaluated) -> Option<String> {
+    let mut matched = evaluated.matched.iter();
+    let denies = matched.find(|matched| matched.effect == Effect::Deny)?;
+    (evaluated.decision != Effect::Deny).then(|| {
+        format!(
+            "the rule `{}` denies it, and the decision was `{}`",
+            denies.rule, evaluated.decision
+        )
+    })
+}
+
 type Problems = Vec<(&'static str, String)>;
 
 /// Moves a call on and says what should not have happened.
@@ -144,11 +185,12 @@ fn step(call: &mut OpenCall, event: &Event) -> Problems {
     let mut wrong = |code, what: &str| problems.push((code, what.to_owned()));
     let has_started = call.invocation_id.is_some();
     match &event.payload {
-        Payload::ToolIntent(_) => {
+        Payload::ToolIntent(intent) => {
             if call.has_intent {
                 wrong("intent_repeated", "the intent is recorded twice");
             }
             call.has_intent = true;
+            call.asked.clone_from(&intent.raw_input);
         }
         Payload::ToolValidation(validation) => {
             // An answer may bring another input, or come when the world has moved on: then the call
@@ -167,23 +209,29 @@ fn step(call: &mut OpenCall, event: &Event) -> Problems {
             }
             call.validation = Some(validation.ok);
         }
-        Payload::ToolArgs(_) => {
+        Payload::ToolArgs(args) => {
             if call.validation != Some(true) {
                 wrong(
                     "args_without_validation",
                     "has arguments although it is not valid",
                 );
             }
-            call.has_args = true;
+            if let Some(what) = odd_args(call.asked.take().as_ref(), args) {
+                wrong("args_differ", what);
+            }
+            call.args_sha256 = Some(args.args_sha256.clone());
         }
         Payload::PermissionEvaluated(evaluated) => {
+            if let Some(what) = odd_decision(evaluated) {
+                wrong("decision_contradicts_rule", &what);
+            }
             if call.validation != Some(true) {
                 wrong(
                     "permission_without_validation",
                     "decided although it is not valid",
                 );
             }
-            if !call.has_args {
+            if call.args_sha256.is_none() {
                 wrong("args_missing", "decided before its arguments are recorded");
             }
             if has_started {
@@ -207,7 +255,7 @@ fn step(call: &mut OpenCall, event: &Event) -> Problems {
             }
             call.is_asked = true;
         }
-        Payload::ActionResolved(_) => {
+        Payload::ActionResolved(answer) => {
             if !call.is_asked {
                 wrong(
                     "answer_without_question",
@@ -215,10 +263,24 @@ fn step(call: &mut OpenCall, event: &Event) -> Problems {
                 );
             }
             call.is_answered = true;
+            call.answer = match answer.decision {
+                ActionDecision::AllowOnce | ActionDecision::AllowSession => Some(Effect::Allow),
+                ActionDecision::Deny | ActionDecision::Abort => Some(Effect::Deny),
+                ActionDecision::Answer => None,
+            };
         }
         Payload::PermissionResolved(resolved) => {
             if !call.is_answered {
                 wrong("resolved_without_answer", "resolved without an answer");
+            }
+            if call
+                .answer
+                .is_some_and(|answer| answer != resolved.decision)
+            {
+                wrong(
+                    "answer_contradicted",
+                    "the answer was one thing, and what came of it another",
+                );
             }
             if has_started {
                 wrong("permission_too_late", "resolved after it was started");
@@ -241,6 +303,9 @@ fn step(call: &mut OpenCall, event: &Event) -> Problems {
                     "permission_ref_unknown",
                     "started by a decision the log does not show",
                 );
+            }
+            if let Some(what) = odd_start(call, started) {
+                wrong("args_differ", what);
             }
             if has_started {
                 wrong("started_twice", "started twice");
@@ -308,6 +373,7 @@ fn step_end(call: &mut OpenCall, event: &Event, problems: &mut Problems) {
                 wrong("result_contradicts_itself", what);
             }
             call.end.get_or_insert((result.ok, result.code));
+            call.exit_code = result.data.exit_code;
         }
         Payload::ToolFailed(failed) => {
             if call.end.is_some() {
@@ -366,6 +432,14 @@ fn step_end(call: &mut OpenCall, event: &Event, problems: &mut Problems) {
                         "ended with ok {ok} and code `{code}`, but ok {} and `{}` were shown",
                         observation.ok, observation.code
                     );
+                    wrong("observation_differs", what);
+                }
+                // A failure may know a code that is no result, and what was never shown has none.
+                if let (Some(ended), Some(shown)) = (call.exit_code, observation.facts.exit_code)
+                    && ended != shown
+                {
+                    let what =
+                        format!("ended with exit code {ended}, but exit code {shown} was shown");
                     wrong("observation_differs", what);
                 }
                 if observation.invocation_id.as_ref() != invocation {

@@ -1,18 +1,29 @@
 //! Audit: whether a log is what was written, and whether what it says hangs together.
 //!
 //! The chain and the anchor show that nothing was changed, removed, moved or cut off; the artifacts
-//! are hashed again; and every call and every turn is followed through the states it may have. Work
-//! that a killed session left open is a note, not a finding.
+//! are hashed again; every call, command and turn is followed through the states it may have; what
+//! was said is held against what the model was sent; changes to files are compared with their images
+//! and with each other; verification is computed anew, and claims are held against it; and nothing
+//! that should be masked may stand anywhere. Work that a killed session left open is a note, not a
+//! finding.
 
 mod artifacts;
 mod calls;
+mod commands;
+mod effects;
+mod inputs;
+mod meaning;
+mod sarif;
+mod secrets;
 mod turns;
+mod verification;
+mod words;
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use agent_protocol::id::{ArtifactId, EventId, SessionId};
-use agent_protocol::{Event, Payload};
+use agent_protocol::{Event, Payload, UnknownReason};
 use serde_json::{Map, Value, json};
 
 use crate::anchor::{Anchor, AnchorError, AnchorStore};
@@ -21,15 +32,33 @@ use crate::log::reader::{Damage, DamageKind, Head, Notes, ReadError};
 use crate::place::PlaceError;
 use crate::store::SessionDirectory;
 
+use crate::redact::Redactor;
+use crate::replay::IMPORTED;
+
 use artifacts::ArtifactCheck;
 use calls::CallCheck;
+use commands::CommandCheck;
+use effects::EffectCheck;
+use inputs::InputCheck;
+use secrets::SecretCheck;
 use turns::TurnCheck;
+use verification::VerificationCheck;
+use words::WordCheck;
+
+pub use meaning::{MEANINGS, meaning};
+pub use sarif::to_sarif;
+pub use verification::VerificationRun;
+
+/// The code of a log that cannot be read.
+const UNREADABLE: &str = "unreadable";
 
 /// How much a finding weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Worth knowing; nothing is wrong.
     Note,
+    /// The record is whole, and what it shows deserves a look.
+    Warning,
     /// The log, an artifact or an anchor is not as it should be.
     Error,
 }
@@ -39,6 +68,7 @@ impl Severity {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Note => "note",
+            Self::Warning => "warning",
             Self::Error => "error",
         }
     }
@@ -73,6 +103,7 @@ impl Finding {
             fields.insert("artifact_id".into(), artifact_id.as_str().into());
         }
         fields.insert("message".into(), self.message.as_str().into());
+        fields.insert("meaning".into(), meaning(&self.code).into());
         Value::Object(fields)
     }
 }
@@ -86,6 +117,8 @@ pub struct AuditReport {
     pub more_findings: u64,
     /// How many of all findings are errors.
     pub errors: u64,
+    /// How many are warnings.
+    pub warnings: u64,
     pub events: u64,
     pub calls: u64,
     pub turns: u64,
@@ -104,6 +137,7 @@ impl AuditReport {
             findings: Vec::new(),
             more_findings: 0,
             errors: 0,
+            warnings: 0,
             events: 0,
             calls: 0,
             turns: 0,
@@ -112,10 +146,35 @@ impl AuditReport {
         }
     }
 
-    /// Whether everything is as it should be; notes do not count against it.
+    /// Whether everything is as it should be; notes and warnings do not count against it.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.errors == 0
+    }
+
+    /// Of a session whose log is there and cannot be read.
+    #[must_use]
+    pub fn of_unreadable(session_id: &SessionId, why: String) -> Self {
+        let mut report = Self::new(session_id.clone());
+        report.error(UNREADABLE, None, why);
+        report
+    }
+
+    /// Of a session that never began: whoever was making it was stopped before its first event.
+    #[must_use]
+    pub fn of_no_log(session_id: &SessionId) -> Self {
+        let mut report = Self::new(session_id.clone());
+        let message = "the directory holds no log, and no anchor says that it ever did";
+        report.note("no_log", None, message.into());
+        report
+    }
+
+    /// Whether nothing is known to be wrong but that it could not be read.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        self.findings
+            .iter()
+            .any(|finding| finding.code == UNREADABLE)
     }
 
     /// As `agent audit --json` prints it.
@@ -135,11 +194,27 @@ impl AuditReport {
 
     fn add(&mut self, finding: Finding) {
         self.errors += u64::from(finding.severity == Severity::Error);
+        self.warnings += u64::from(finding.severity == Severity::Warning);
         if self.findings.len() < Self::MOST {
             self.findings.push(finding);
         } else {
             self.more_findings += 1;
         }
+    }
+
+    /// Takes over what was found after event `sequence`, which a newer version wrote: what looks
+    /// wrong may be explained by what that event says.
+    fn add_doubtful(&mut self, sequence: u64, found: Self) {
+        for mut finding in found.findings {
+            if finding.severity == Severity::Error {
+                finding.severity = Severity::Warning;
+                finding.message.push_str(&format!(
+                    "; event {sequence}, which this version does not understand, may explain it"
+                ));
+            }
+            self.add(finding);
+        }
+        self.more_findings += found.more_findings;
     }
 
     fn error_at(&mut self, event: &Event, code: &str, message: String) {
@@ -153,9 +228,31 @@ impl AuditReport {
         });
     }
 
+    fn warn_at(&mut self, event: &Event, code: &str, message: String) {
+        self.add(Finding {
+            severity: Severity::Warning,
+            code: code.into(),
+            sequence: Some(event.sequence),
+            event_id: Some(event.event_id.clone()),
+            artifact_id: None,
+            message,
+        });
+    }
+
     fn note(&mut self, code: &str, sequence: Option<u64>, message: String) {
         self.add(Finding {
             severity: Severity::Note,
+            code: code.into(),
+            sequence,
+            event_id: None,
+            artifact_id: None,
+            message,
+        });
+    }
+
+    fn warning(&mut self, code: &str, sequence: Option<u64>, message: String) {
+        self.add(Finding {
+            severity: Severity::Warning,
             code: code.into(),
             sequence,
             event_id: None,
@@ -187,7 +284,21 @@ pub enum AuditError {
     Anchor(#[from] AnchorError),
 }
 
-/// Audits one session. Reads everything, changes nothing.
+/// Finds the sentences of a final text that claim more than the verifications show.
+pub type ClaimReader<'a> = &'a dyn Fn(&str, &[VerificationRun]) -> Vec<String>;
+
+/// What an audit needs beside the session; what is missing is not checked.
+#[derive(Clone, Copy, Default)]
+pub struct Checks<'a> {
+    pub anchors: Option<&'a AnchorStore>,
+    /// Knows what should have been masked.
+    pub redactor: Option<&'a Redactor>,
+    pub claims: Option<ClaimReader<'a>>,
+    /// Whether a command verifies something when it ends well.
+    pub verifies: Option<&'a dyn Fn(&str) -> bool>,
+}
+
+/// Audits one session without looking for secrets or claims.
 ///
 /// # Errors
 /// When the log cannot be read at all, and no anchor says that there should be one.
@@ -195,8 +306,23 @@ pub fn audit(
     session: &SessionDirectory,
     anchors: Option<&AnchorStore>,
 ) -> Result<AuditReport, AuditError> {
+    let checks = Checks {
+        anchors,
+        ..Checks::default()
+    };
+    audit_with(session, checks)
+}
+
+/// Audits one session. Reads everything, changes nothing.
+///
+/// # Errors
+/// When the log cannot be read at all, and no anchor says that there should be one.
+pub fn audit_with(
+    session: &SessionDirectory,
+    checks: Checks<'_>,
+) -> Result<AuditReport, AuditError> {
     let mut report = AuditReport::new(session.id().clone());
-    let anchor = match anchors {
+    let anchor = match checks.anchors {
         None => None,
         Some(anchors) => match anchors.read(session.id()) {
             Ok(anchor) => anchor,
@@ -218,7 +344,14 @@ pub fn audit(
     };
     // Whoever writes the session now may be in the middle of a line.
     let is_live = session.holder().is_some();
-    follow(session, reader, anchor.as_ref(), is_live, &mut report)?;
+    follow(
+        session,
+        reader,
+        anchor.as_ref(),
+        is_live,
+        checks,
+        &mut report,
+    )?;
     Ok(report)
 }
 
@@ -254,10 +387,22 @@ fn follow(
     mut reader: crate::log::reader::LogReader,
     anchor: Option<&Anchor>,
     is_live: bool,
+    checks: Checks<'_>,
     report: &mut AuditReport,
 ) -> Result<(), AuditError> {
     let mut calls = CallCheck::default();
     let mut turns = TurnCheck::default();
+    let mut commands = CommandCheck::default();
+    let mut effects = EffectCheck::default();
+    let mut verification = VerificationCheck::default();
+    let mut words = WordCheck::default();
+    let mut inputs = InputCheck::default();
+    let mut secrets = SecretCheck::default();
+    let store = session.artifacts().ok();
+    // The steps of an imported session are those of another program; they are counted, not judged.
+    let mut imported: Option<AuditReport> = None;
+    // What is found after an event this version does not understand, and the event's place.
+    let mut doubtful: Option<(u64, AuditReport)> = None;
     let mut artifacts = ArtifactCheck::default();
     let mut seen_ids: HashSet<u64> = HashSet::new();
     let mut last_line = (0, 0);
@@ -297,19 +442,64 @@ fn follow(
                 ),
             );
         }
-        calls.take(event, report);
-        turns.take(event, report);
+        if let Payload::SessionCreated(created) = &event.payload
+            && let Some(profile) = &created.profile
+            && let Some(program) = profile.strip_prefix(IMPORTED)
+        {
+            let message = format!("the session was imported from a record of {program}");
+            report.note("imported", Some(event.sequence), message);
+            imported = Some(AuditReport::new(session.id().clone()));
+        }
+        if doubtful.is_none() && is_beyond_us(event) {
+            doubtful = Some((event.sequence, AuditReport::new(session.id().clone())));
+        }
+        let steps = judge(&mut imported, &mut doubtful, report);
+        calls.take(event, steps);
+        turns.take(event, steps);
+        commands.take(event, steps);
+        effects.take(event, steps);
+        verification.take(event, checks, steps);
+        words.take(event, steps);
+        inputs.take(event, store.as_ref(), steps);
         artifacts.take(event, report);
+        secrets.take(event, &item.line, checks.redactor, report);
     }
     report.notes = reader.notes();
     check_end(report, reader.head(), anchor, last_line);
     note_unknown(report);
-    turns.finish(report);
-    calls.finish(&turns, report);
+    let steps = judge(&mut imported, &mut doubtful, report);
+    turns.finish(steps);
+    calls.finish(&turns, steps);
+    commands.finish(steps);
+    effects.finish(steps);
+    if let (None, Some((sequence, found))) = (imported, doubtful) {
+        report.add_doubtful(sequence, found);
+    }
     artifacts.finish(session, report);
+    secrets.finish(session, checks.redactor, report);
     report.calls = calls.count();
     report.turns = turns.count();
     Ok(())
+}
+
+/// Where findings about calls and turns go.
+fn judge<'a>(
+    imported: &'a mut Option<AuditReport>,
+    doubtful: &'a mut Option<(u64, AuditReport)>,
+    report: &'a mut AuditReport,
+) -> &'a mut AuditReport {
+    let doubtful = doubtful.as_mut().map(|(_, report)| report);
+    imported.as_mut().or(doubtful).unwrap_or(report)
+}
+
+/// Whether an event may change what calls and turns amount to, in a way this version cannot tell.
+fn is_beyond_us(event: &Event) -> bool {
+    let Payload::Unknown(unknown) = &event.payload else {
+        return false;
+    };
+    matches!(unknown.reason, UnknownReason::Shape(_))
+        || event.scope.turn_id.is_some()
+        || event.scope.tool_call_id.is_some()
 }
 
 fn report_damage(report: &mut AuditReport, damage: &Damage, is_live: bool) {
@@ -367,12 +557,19 @@ fn check_end(
             "cut_off",
             head.next_sequence.checked_sub(1),
             format!(
-                "the log ends with line {line} (byte {offset}), {} events in all, but had reached event {}: its end was cut off",
-                head.next_sequence, anchor.sequence
+                "the log ends with line {line} (byte {offset}), {} in all, but had reached event {}: its end was cut off",
+                counted(head.next_sequence, "event"),
+                anchor.sequence
             ),
         ),
         Some(_) => {}
     }
+}
+
+/// `1 event`, `2 events`.
+fn counted(count: u64, what: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{ending}")
 }
 
 fn note_unknown(report: &mut AuditReport) {
@@ -381,28 +578,34 @@ fn note_unknown(report: &mut AuditReport) {
         report.note(
             "unknown_type",
             None,
-            format!("{count} events of the unknown class `{name}`"),
+            format!("{} of the unknown class `{name}`", counted(*count, "event")),
         );
     }
     for (name, (count, example)) in &notes.unknown_shapes {
         report.note(
             "unknown_shape",
             None,
-            format!("{count} events of class `{name}` have another shape, e.g. {example}"),
+            format!(
+                "of class `{name}`, {} with another shape, e.g. {example}",
+                counted(*count, "event")
+            ),
         );
     }
     for (name, count) in &notes.unknown_fields {
         report.note(
             "unknown_field",
             None,
-            format!("{count} times the unknown field `{name}`"),
+            format!("the unknown field `{name}` in {}", counted(*count, "event")),
         );
     }
     for (version, count) in &notes.other_versions {
         report.note(
             "other_schema_version",
             None,
-            format!("{count} events have schema_version `{version}`; this program writes `1`"),
+            format!(
+                "schema_version `{version}` in {}; this program writes `1`",
+                counted(*count, "event")
+            ),
         );
     }
 }

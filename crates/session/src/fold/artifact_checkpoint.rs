@@ -95,6 +95,8 @@ impl Fold for ArtifactCheckpointSummary {
             }
             Payload::ToolResult(result) => self.change_files(event, &result.side_effects),
             Payload::ToolFailed(failed) => self.change_files(event, &failed.side_effects),
+            Payload::ProcessCompleted(ended) => self.change_files(event, &ended.side_effects),
+            Payload::ProcessTerminated(ended) => self.change_files(event, &ended.side_effects),
             Payload::HistoryRollbackCompleted(rollback) => {
                 self.rollbacks += 1;
                 self.change_files(event, &rollback.files_restored);

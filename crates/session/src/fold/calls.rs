@@ -257,6 +257,11 @@ impl Calls {
         self.iter().filter(|call| !call.status.is_terminal())
     }
 
+    pub(super) fn open_mut(&mut self) -> impl Iterator<Item = &mut Call> {
+        let calls = self.calls.values_mut().map(Box::as_mut);
+        calls.filter(|call| !call.status.is_terminal())
+    }
+
     /// The call with this id, if it is kept.
     #[must_use]
     pub fn get(&self, id: &ToolCallId) -> Option<&Call> {

@@ -6,6 +6,7 @@
 
 mod artifact_checkpoint;
 mod calls;
+mod changed_files;
 mod context_boundary;
 mod evidence;
 mod execution_environment;
@@ -15,6 +16,7 @@ mod routing_limit;
 mod session_snapshot;
 mod thread;
 mod tool_inventory;
+mod unattended;
 
 use agent_protocol::Event;
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,7 @@ pub use calls::{
     Call, CallAction, CallEnd, CallObservation, CallPermission, CallProcess, CallResolution,
     CallSandbox, CallStart, CallStatus, CallValidation, Calls, EventPlace,
 };
+pub use changed_files::ChangedFiles;
 pub use context_boundary::{CompactionBrief, ContextBoundary, ContextBrief};
 pub use evidence::{EvidenceBrief, EvidenceSummary};
 pub use execution_environment::{ExecutionEnvironment, ProcessBrief, ProcessState};

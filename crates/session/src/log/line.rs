@@ -32,11 +32,40 @@ pub(crate) struct Line<'a> {
     pub(crate) offset: u64,
     /// Without the newline.
     pub(crate) length: u64,
-    pub(crate) hash: Hash,
-    /// Missing when the line is longer than a log allows.
-    pub(crate) text: Option<&'a [u8]>,
+    pub(crate) text: Text<'a>,
     /// Whether a newline ended it; only the last line can lack one.
     pub(crate) is_terminated: bool,
+}
+
+/// What a line holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Text<'a> {
+    Kept(&'a [u8]),
+    /// Longer than a log allows: only its hash was kept.
+    TooLong(Hash),
+}
+
+impl<'a> Line<'a> {
+    /// The text, unless the line is longer than a log allows.
+    pub(crate) fn text(&self) -> Option<&'a [u8]> {
+        match self.text {
+            Text::Kept(text) => Some(text),
+            Text::TooLong(_) => None,
+        }
+    }
+
+    /// Computed when asked for: whoever only looks for something need not pay for it.
+    pub(crate) fn hash(&self) -> Hash {
+        match self.text {
+            Text::Kept(text) => hash_of(text),
+            Text::TooLong(hash) => hash,
+        }
+    }
+
+    /// Where the line after this one begins.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.length + u64::from(self.is_terminated)
+    }
 }
 
 impl<R: Read> Lines<R> {
@@ -94,8 +123,7 @@ impl<R: Read> Lines<R> {
             number,
             offset,
             length: length as u64,
-            hash: hash_of(text),
-            text: Some(text),
+            text: Text::Kept(text),
             is_terminated,
         }
     }
@@ -106,8 +134,7 @@ impl<R: Read> Lines<R> {
             number,
             offset,
             length,
-            hash,
-            text: None,
+            text: Text::TooLong(hash),
             is_terminated,
         }
     }
@@ -239,8 +266,8 @@ mod tests {
         while let Some(line) = lines.next_line().unwrap() {
             let bytes = &input[usize::try_from(line.offset).unwrap()..]
                 [..usize::try_from(line.length).unwrap()];
-            assert_eq!(line.hash, hash_of(bytes));
-            if let Some(text) = line.text {
+            assert_eq!(line.hash(), hash_of(bytes));
+            if let Some(text) = line.text() {
                 assert_eq!(text, bytes);
             }
             found.push((line.offset, line.length, line.is_terminated));
@@ -275,7 +302,7 @@ mod tests {
         check(&input, &[(0, 1, true), (2, long_length, false)]);
         let exact = vec![b'x'; MAX_LINE_BYTES];
         let mut lines = Lines::new(&exact[..]);
-        assert!(lines.next_line().unwrap().unwrap().text.is_some());
+        assert!(lines.next_line().unwrap().unwrap().text().is_some());
     }
 
     #[test]

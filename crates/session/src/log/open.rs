@@ -16,13 +16,17 @@ use rustix::fs::FlockOperation;
 use crate::anchor::{Anchor, AnchorError, AnchorStore};
 use crate::artifact::{ARTIFACTS, ArtifactStore};
 use crate::log::LOG;
+use crate::log::error::{AppendError, SyncError};
 use crate::log::lease::{Holder, Lease, LeaseError};
 use crate::log::line::{Lines, quick_type};
-use crate::log::reader::{Chain, Damage, DamageKind, Head, ReadError};
+use crate::log::reader::{Chain, Damage, DamageKind, Head, LogReader, ReadError};
 use crate::log::repair::{OpenWork, matters};
-use crate::log::writer::{AppendError, Parts, SessionWriter, SyncError};
+use crate::log::writer::{Parts, SessionWriter};
 use crate::place::{Place, PlaceError};
 use crate::redact::Redactor;
+
+/// The log's name until its first event is on disk.
+const STAGED_LOG: &str = "events.jsonl.new";
 
 /// What a library may not find by itself, handed in by the binary or a test.
 #[derive(Clone)]
@@ -64,6 +68,10 @@ pub enum OpenError {
         session_id: SessionId,
         source: AnchorError,
     },
+    #[error("cannot continue session {session_id}: its log holds no whole event")]
+    Empty { session_id: SessionId },
+    #[error("cannot begin the log `{path}`; nothing was recorded")]
+    Begin { path: PathBuf, source: io::Error },
     #[error("cannot cut the torn end off `{path}`; nothing was changed")]
     Cut { path: PathBuf, source: io::Error },
     #[error("cannot record the opening of session {session_id}")]
@@ -89,10 +97,26 @@ impl OpenError {
             Self::Lease(LeaseError::Held { .. }) => {
                 Some("wait until it ends, or start another session")
             }
+            Self::Empty { .. } => {
+                Some("nothing was changed and nothing is lost; start another session")
+            }
             Self::Append { source, .. } => source.hint(),
+            Self::Sync { source, .. } => source.hint(),
+            // What is passed on as it is hides the error it passes on.
+            Self::Place(error) | Self::Lease(LeaseError::Place(error)) => error.hint(),
             _ => None,
         }
     }
+}
+
+/// Whoever wants to hear a log while it is opened, so that it is read and parsed only once.
+pub struct Listener<'a> {
+    /// Whether events of a class are wanted; others are not parsed for its sake. What it may say
+    /// no to is only what it would not look at: it is told events of other classes too.
+    pub wants: &'a dyn Fn(&str) -> bool,
+    /// Gets the events in their order, those that opening adds at last. When opening fails, what was
+    /// told before counts for nothing.
+    pub tell: &'a mut dyn FnMut(&Event),
 }
 
 /// A session that can be written, and what had to be put right first.
@@ -121,9 +145,14 @@ pub(crate) fn create(
 ) -> Result<SessionWriter, OpenError> {
     let (lease, _) = take_lease(place, &session_id, &rim)?;
     let artifacts = ArtifactStore::new(place.child_or_create(ARTIFACTS)?);
-    let file = place.create_new(LOG)?;
+    let file = place.create_new(STAGED_LOG)?;
     lock_log(place, &file)?;
     let head = Head::start(&session_id);
+    let begin = |source| OpenError::Begin {
+        path: place.path().join(STAGED_LOG),
+        source,
+    };
+    let staged = file.try_clone().map_err(begin)?;
     let writer = assemble(place, session_id.clone(), rim, lease, artifacts, file, head);
     writer
         .append(&Scope::default(), created, Refs::default())
@@ -131,6 +160,9 @@ pub(crate) fn create(
             session_id: session_id.clone(),
             source,
         })?;
+    // Whoever dies before this point leaves no log at all, never one without its first event.
+    staged.sync_data().map_err(begin)?;
+    place.rename(STAGED_LOG, LOG)?;
     place.sync()?;
     writer
         .sync()
@@ -138,8 +170,29 @@ pub(crate) fn create(
     Ok(writer)
 }
 
+/// Removes what was made of a session whose log did not come to be.
+pub(crate) fn abandon(place: &Place) -> Result<(), PlaceError> {
+    let entries = place.entries()?;
+    if entries.iter().any(|entry| entry.name == LOG) {
+        return Ok(());
+    }
+    for entry in entries {
+        if entry.is_directory {
+            place.remove_directory(&entry.name)?;
+        } else {
+            place.remove_file(&entry.name)?;
+        }
+    }
+    Ok(())
+}
+
 /// Opens the log of an existing session.
-pub(crate) fn open(place: &Place, session_id: SessionId, rim: Rim) -> Result<Opened, OpenError> {
+pub(crate) fn open(
+    place: &Place,
+    session_id: SessionId,
+    rim: Rim,
+    mut listener: Listener<'_>,
+) -> Result<Opened, OpenError> {
     let (lease, stale_holder) = take_lease(place, &session_id, &rim)?;
     let artifacts = ArtifactStore::new(place.child_or_create(ARTIFACTS)?);
     let file = place.append(LOG)?;
@@ -153,11 +206,13 @@ pub(crate) fn open(place: &Place, session_id: SessionId, rim: Rim) -> Result<Ope
                 source,
             })?,
     };
-    let checked = check(place, &session_id, &file, anchor.as_ref())?;
+    let checked = check(place, &session_id, &file, anchor.as_ref(), &mut listener)?;
+    let found = checked.head;
+    if found.next_sequence == 0 {
+        return Err(OpenError::Empty { session_id });
+    }
     if checked.cut_bytes > 0 {
-        let cut = file
-            .set_len(checked.head.bytes)
-            .and_then(|()| file.sync_data());
+        let cut = file.set_len(found.bytes).and_then(|()| file.sync_data());
         cut.map_err(|source| OpenError::Cut {
             path: place.path().join(LOG),
             source,
@@ -171,7 +226,7 @@ pub(crate) fn open(place: &Place, session_id: SessionId, rim: Rim) -> Result<Ope
         lease,
         artifacts,
         file,
-        checked.head,
+        found,
     );
     let mut repairs = Repairs {
         cut_bytes: checked.cut_bytes,
@@ -182,10 +237,37 @@ pub(crate) fn open(place: &Place, session_id: SessionId, rim: Rim) -> Result<Ope
         session_id: session_id.clone(),
         source,
     })?;
-    writer
-        .sync()
-        .map_err(|source| OpenError::Sync { session_id, source })?;
+    writer.sync().map_err(|source| OpenError::Sync {
+        session_id: session_id.clone(),
+        source,
+    })?;
+    if writer.head() != found {
+        tell_added(place, session_id, found, &mut listener)?;
+    }
     Ok(Opened { writer, repairs })
+}
+
+/// Tells what opening has written after `found`.
+fn tell_added(
+    place: &Place,
+    session_id: SessionId,
+    found: Head,
+    listener: &mut Listener<'_>,
+) -> Result<(), OpenError> {
+    use std::io::{Seek as _, SeekFrom};
+    let path = place.path().join(LOG);
+    let mut log = place.read(LOG)?;
+    log.seek(SeekFrom::Start(found.bytes))
+        .map_err(|source| ReadError {
+            path: path.clone(),
+            source,
+        })?;
+    for item in LogReader::continuing(log, session_id, path, found) {
+        if let Some(event) = item?.event {
+            (listener.tell)(&event);
+        }
+    }
+    Ok(())
 }
 
 fn record_repairs(
@@ -228,12 +310,13 @@ struct Checked {
     open_work: OpenWork,
 }
 
-/// Reads the whole log once: the chain, the anchor, and what is open.
+/// Reads the whole log once: the chain, the anchor, what is open, and what the listener wants.
 fn check(
     place: &Place,
     session_id: &SessionId,
     file: &File,
     anchor: Option<&Anchor>,
+    listener: &mut Listener<'_>,
 ) -> Result<Checked, OpenError> {
     let path = place.path().join(LOG);
     let mut lines = Lines::new(file);
@@ -263,10 +346,10 @@ fn check(
         if let Some(anchor) = anchor
             && chain.head().next_sequence == anchor.sequence + 1
         {
-            anchor_found = line.hash == anchor.hash;
+            anchor_found = chain.head().hash == anchor.hash;
         }
-        let text = line.text.unwrap_or_default();
-        if quick_type(text).is_none_or(matters) {
+        let text = line.text().unwrap_or_default();
+        if quick_type(text).is_none_or(|name| matters(name) || (listener.wants)(name)) {
             let event = Event::from_line(text).map_err(|error| {
                 damaged(Damage {
                     line: line.number,
@@ -278,6 +361,7 @@ fn check(
                 })
             })?;
             checked.open_work.take(&event);
+            (listener.tell)(&event);
         }
     }
     checked.head = chain.head();

@@ -203,7 +203,8 @@ impl Chain {
             sequence,
             kind,
         };
-        let found = match line.text {
+        let hash = line.hash();
+        let found = match line.text() {
             None => Some(damage(None, DamageKind::Oversized { bytes: line.length })),
             Some(_) if !line.is_terminated => {
                 return Some(damage(None, DamageKind::TornTail { bytes: line.length }));
@@ -211,7 +212,7 @@ impl Chain {
             Some(text) => match check_text(text) {
                 Err(kind) => Some(damage(link_of(text).map(|link| link.sequence), kind)),
                 Ok(link) => self
-                    .compare(link, &line.hash)
+                    .compare(link, &hash)
                     .map(|kind| damage(Some(link.sequence), kind)),
             },
         };
@@ -221,19 +222,19 @@ impl Chain {
         }) = found
         {
             // A copy adds nothing; the original stays the head.
-            self.head.bytes = line.offset + line.length + 1;
+            self.head.bytes = line.end();
             return found;
         }
         self.position = (self.position + 1) % Self::REMEMBERED;
-        self.latest[self.position] = line.hash;
+        self.latest[self.position] = hash;
         self.head = Head {
             next_sequence: found
                 .as_ref()
                 .and_then(|damage| damage.sequence)
                 .unwrap_or(self.head.next_sequence)
                 .saturating_add(1),
-            hash: line.hash,
-            bytes: line.offset + line.length + u64::from(line.is_terminated),
+            hash,
+            bytes: line.end(),
         };
         found
     }
@@ -382,7 +383,7 @@ impl<R: Read> LogReader<R> {
         let mut damage = self.chain.follow(&line);
         let torn = !line.is_terminated;
         let mut event = None;
-        if let (Some(text), false) = (line.text, torn) {
+        if let (Some(text), false) = (line.text(), torn) {
             let read = match &mut self.notes {
                 None => Event::from_line(text),
                 Some(notes) => Event::from_line_noting(text).map(|(event, fields)| {
@@ -418,7 +419,7 @@ impl<R: Read> LogReader<R> {
         Ok(Some(LogItem {
             line_number: line.number,
             offset: line.offset,
-            line: line.text.map(<[u8]>::to_vec).unwrap_or_default(),
+            line: line.text().map(<[u8]>::to_vec).unwrap_or_default(),
             event,
             damage,
         }))

@@ -1,14 +1,15 @@
 //! What a killed session left open, and the events that say so when it is opened again.
 //!
 //! Nothing is run again. A request to the model was interrupted; a call is lost, and whether it
-//! acted is known only when it had not started; a question that was asked stays asked, and keeps
-//! its call and its turn open.
+//! acted is known only when it had not started; a question that was asked stays asked, answered or
+//! not, and keeps its call and its turn open: the call goes on when the session does.
 
 use std::collections::BTreeMap;
 
 use agent_protocol::id::{
     ActionId, IntentId, InvocationId, ModelRequestId, ObservationId, ToolCallId, TurnId,
 };
+use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::conversation::TurnFailed;
 use agent_protocol::payload::model::{ModelFailed, ModelFailureKind};
 use agent_protocol::payload::tool::{ToolExit, ToolFailed, ToolObservation};
@@ -43,6 +44,8 @@ struct Ended {
     message: String,
     retryable: bool,
     action_happened: ActionHappened,
+    /// What it changed, as it was recorded.
+    side_effects: Vec<SideEffect>,
 }
 
 #[derive(Debug, Default)]
@@ -59,12 +62,12 @@ pub(crate) fn matters(type_name: &str) -> bool {
             | "model.completed"
             | "model.failed"
             | "tool.intent"
+            | "tool.validation"
             | "tool.started"
             | "tool.result"
             | "tool.failed"
             | "tool.observation"
             | "action.required"
-            | "action.resolved"
             | "turn.submitted"
             | "turn.started"
             | "turn.completed"
@@ -147,8 +150,10 @@ impl OpenWork {
             Payload::ToolStarted(started) => {
                 call.invocation_id = Some(started.invocation_id.clone());
             }
+            // An answer alone starts nothing: the call goes on with it when the session does.
             Payload::ActionRequired(_) => call.waits_for.clone_from(&event.scope.action_id),
-            Payload::ActionResolved(_) => call.waits_for = None,
+            // Another round: what was asked before no longer counts.
+            Payload::ToolValidation(_) => call.waits_for = None,
             Payload::ToolResult(result) => {
                 call.ended = Some(Ended {
                     ok: result.ok,
@@ -161,6 +166,7 @@ impl OpenWork {
                     } else {
                         ActionHappened::Yes
                     },
+                    side_effects: result.side_effects.clone(),
                 });
             }
             Payload::ToolFailed(failed) => {
@@ -171,6 +177,7 @@ impl OpenWork {
                     message: failed.message.clone(),
                     retryable: failed.retryable,
                     action_happened: failed.action_happened,
+                    side_effects: failed.side_effects.clone(),
                 });
             }
             _ => {}
@@ -196,7 +203,7 @@ impl OpenWork {
         }
         let mut waiting_turns = Vec::new();
         for call in self.calls.into_values() {
-            if call.waits_for.is_some() && call.ended.is_none() {
+            if call.waits_for.is_some() && call.invocation_id.is_none() && call.ended.is_none() {
                 waiting_turns.extend(call.scope.turn_id);
                 continue;
             }
@@ -209,6 +216,7 @@ impl OpenWork {
                     message: failed.message.clone(),
                     retryable: failed.retryable,
                     action_happened: failed.action_happened,
+                    side_effects: Vec::new(),
                 };
                 events.push((call.scope.clone(), failed.into()));
                 ended
@@ -290,6 +298,7 @@ fn observe(call: &OpenCall, ended: &Ended, observation_id: ObservationId) -> Too
         user_text: summary.clone(),
         summary,
         action_happened: ended.action_happened,
+        side_effects: ended.side_effects.clone(),
         retryable: ended.retryable,
         recovery: Some(ended.code.facts().recovery.into()),
         ..ToolObservation::default()

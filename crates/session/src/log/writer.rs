@@ -2,99 +2,36 @@
 //!
 //! [`SessionWriter::append`] returns once the event is in the kernel's hands, so that a killed
 //! process loses nothing it was told was written; [`SessionWriter::sync`] returns once it would
-//! survive a power cut, and many callers share one trip to the disk.
+//! survive a power cut, and many callers share one trip to the disk. Whoever appends several events
+//! in a row may hold the writing back until the last of them ([`SessionWriter::gather`]).
 
 use std::fs::File;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_protocol::id::{ArtifactId, EventId, Id, IdMint, RuntimeId, SessionId};
-use agent_protocol::payload::ArtifactRef;
-use agent_protocol::payload::conversation::{ArtifactChanged, ArtifactKind, RuntimeWarning};
+use agent_protocol::payload::conversation::{ArtifactKind, RuntimeWarning};
 use agent_protocol::payload::tool::{OutputRedacted, OutputSpilled};
 use agent_protocol::persistence::{Persistence, persistence};
 use agent_protocol::status::Status;
 use agent_protocol::{
-    Clock, Event, LineError, MAX_LINE_BYTES, Payload, Refs, SCHEMA_VERSION, Scope, Timestamp,
+    Clock, Event, MAX_LINE_BYTES, Payload, Refs, SCHEMA_VERSION, Scope, Timestamp,
 };
 
 use crate::anchor::{Anchor, AnchorStore};
-use crate::artifact::{ArtifactError, ArtifactStore, ArtifactWriter, Stored};
+use crate::artifact::ArtifactStore;
 use crate::hash::hash_of;
 use crate::log::commit::GroupCommit;
+use crate::log::error::WriteFailure;
+pub(crate) use crate::log::error::{AppendError, SyncError};
+use crate::log::evidence::artifact_changed;
 use crate::log::lease::Lease;
 use crate::log::reader::Head;
 use crate::log::spill;
-use crate::place::PlaceError;
+use crate::log::tail::{MOST_GATHERED, Tail};
 use crate::redact::{Redacted, Redactor};
 use crate::subscribe::{Appended, Listeners};
-
-/// Why an event was not appended. Whatever was acknowledged before stays in the log.
-#[derive(Debug, thiserror::Error)]
-pub enum AppendError {
-    #[error(
-        "cannot append `{type_name}`: its line has {bytes} bytes and a line may have {MAX_LINE_BYTES}; nothing was written"
-    )]
-    TooLarge { type_name: String, bytes: usize },
-    #[error("cannot append `{type_name}`; nothing was written")]
-    Encode {
-        type_name: String,
-        source: LineError,
-    },
-    #[error(
-        "cannot append to `{path}`: there is no space left; this event was not recorded, every event before it is kept"
-    )]
-    Full { path: PathBuf, source: io::Error },
-    #[error(
-        "cannot append to `{path}`; this event was not recorded, every event before it is kept"
-    )]
-    Write { path: PathBuf, source: io::Error },
-    #[error("cannot append to `{path}`: the log was removed while the session was running")]
-    Gone { path: PathBuf },
-    #[error(
-        "cannot append to `{path}`: something else changed the log (it has {found} bytes, {expected} were written)"
-    )]
-    Foreign {
-        path: PathBuf,
-        expected: u64,
-        found: u64,
-    },
-    #[error("cannot append to `{path}`: the session is closed after an earlier failure: {reason}")]
-    Closed { path: PathBuf, reason: String },
-    #[error("cannot store what belongs to an event")]
-    Artifact(#[from] ArtifactError),
-    #[error("the event was written but is not yet safe from a power cut")]
-    Sync(#[from] SyncError),
-}
-
-impl AppendError {
-    /// What the user can do about it.
-    #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Full { .. } => Some(
-                "free some space (`agent sessions size` shows what sessions use, `agent sessions prune` reduces it), then go on with the same session",
-            ),
-            Self::Gone { .. } => Some("the session cannot be continued; start a new one"),
-            Self::Foreign { .. } => Some("`agent audit` shows what was changed"),
-            Self::Closed { .. } => Some("open the session again; what is on disk will be checked"),
-            _ => None,
-        }
-    }
-}
-
-/// Why events are not known to be safe from a power cut.
-#[derive(Debug, thiserror::Error)]
-pub enum SyncError {
-    #[error("cannot sync `{path}` to disk; the last events may be lost if the machine fails now")]
-    Disk { path: PathBuf, source: io::Error },
-    #[error("cannot sync `{path}`: the log was removed while the session was running")]
-    Gone { path: PathBuf },
-    #[error(transparent)]
-    Place(#[from] PlaceError),
-}
 
 /// What became of an event.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,7 +49,7 @@ pub struct Recorded {
 /// Appends to one session. A cheap handle, to be shared between threads.
 #[derive(Clone)]
 pub struct SessionWriter {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What a writer is made of; see `open`.
@@ -131,19 +68,21 @@ pub(crate) struct Parts {
     pub(crate) lease: Lease,
 }
 
-struct Shared {
+pub(super) struct Shared {
     session_id: SessionId,
     runtime_id: RuntimeId,
     clock: Arc<dyn Clock>,
     mint: Arc<IdMint>,
-    redactor: Arc<Redactor>,
+    pub(super) redactor: Arc<Redactor>,
     anchors: Option<AnchorStore>,
-    artifacts: ArtifactStore,
+    pub(super) artifacts: ArtifactStore,
     directory: PathBuf,
     path: PathBuf,
     file: File,
     state: Mutex<State>,
     /// The sequence of the next event; a copy that can be read without the lock.
+    accepted: AtomicU64,
+    /// Events before this one are in the kernel's hands, and may be told.
     written: AtomicU64,
     commit: GroupCommit,
     listeners: Listeners,
@@ -153,9 +92,11 @@ struct Shared {
 
 struct State {
     head: Head,
+    /// Where a line is built, kept for its memory.
     buffer: Vec<u8>,
-    /// Bytes of a half-written line are behind the head and have to be cut off first.
-    must_cut: bool,
+    tail: Tail,
+    /// How many want events to be gathered rather than written one by one.
+    gathering: usize,
     closed: Option<String>,
     anchor_failed: bool,
 }
@@ -174,12 +115,14 @@ impl SessionWriter {
                 directory: parts.directory,
                 path: parts.path,
                 file: parts.file,
+                accepted: AtomicU64::new(parts.head.next_sequence),
                 written: AtomicU64::new(parts.head.next_sequence),
                 commit: GroupCommit::new(parts.head.next_sequence),
                 state: Mutex::new(State {
                     head: parts.head,
                     buffer: Vec::with_capacity(4096),
-                    must_cut: false,
+                    tail: Tail::new(parts.head.bytes),
+                    gathering: 0,
                     closed: None,
                     anchor_failed: false,
                 }),
@@ -207,8 +150,7 @@ impl SessionWriter {
         let ends_work = ends_work(&payload);
         let recorded = self.append_locked(&mut self.lock(), scope, payload, refs)?;
         if ends_work {
-            self.sync()?;
-            self.anchor()?;
+            self.sync_and_anchor()?;
         }
         self.deliver();
         Ok(recorded)
@@ -222,9 +164,10 @@ impl SessionWriter {
     /// is on disk.
     pub fn sync(&self) -> Result<(), SyncError> {
         let shared = &self.shared;
-        let wanted = shared.written.load(Ordering::Acquire);
-        let written = || shared.written.load(Ordering::Acquire);
-        shared.commit.reach(wanted, written, || self.sync_files())?;
+        let accepted = || shared.accepted.load(Ordering::Acquire);
+        shared
+            .commit
+            .reach(accepted(), accepted, || self.sync_files())?;
         self.deliver();
         Ok(())
     }
@@ -234,71 +177,50 @@ impl SessionWriter {
         // Artifacts are safe before the events that name them.
         shared.artifacts.sync_names()?;
         let path = || shared.path.clone();
+        {
+            let mut state = self.lock();
+            let written = self.flush(&mut state).and_then(|()| {
+                // What is promised from here on was looked at: nobody else wrote between our lines.
+                state.tail.check(&shared.file)?;
+                state.tail.synced();
+                Ok(())
+            });
+            written.map_err(|failure| failure.for_sync(path()))?;
+        }
         shared.file.sync_data().map_err(|source| {
             self.lock().closed = Some("the disk refused to sync".into());
             SyncError::Disk {
                 path: path(),
                 source,
             }
-        })?;
-        match rustix::fs::fstat(&shared.file) {
-            Ok(stat) if stat.st_nlink == 0 => Err(SyncError::Gone { path: path() }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Stores `bytes` as an artifact and records it. Both are done when this returns; the name is
-    /// safe from a power cut with the next [`SessionWriter::sync`], like the event.
-    ///
-    /// # Errors
-    /// When the artifact or its event could not be written.
-    pub fn put_artifact(
-        &self,
-        scope: &Scope,
-        kind: ArtifactKind,
-        media_type: &str,
-        bytes: &[u8],
-        producer_ref: Option<String>,
-    ) -> Result<ArtifactRef, AppendError> {
-        let stored = self.shared.artifacts.put(bytes)?;
-        self.record_artifact(scope, &stored, kind, media_type, producer_ref)
-    }
-
-    /// Starts an artifact whose bytes come bit by bit; hand the result of
-    /// [`ArtifactWriter::finish`] to [`SessionWriter::record_artifact`].
-    ///
-    /// # Errors
-    /// When the temporary file could not be made.
-    pub fn artifact_writer(&self) -> Result<ArtifactWriter, ArtifactError> {
-        self.shared.artifacts.writer()
-    }
-
-    /// Records an artifact that was stored.
-    ///
-    /// # Errors
-    /// As [`SessionWriter::append`].
-    pub fn record_artifact(
-        &self,
-        scope: &Scope,
-        stored: &Stored,
-        kind: ArtifactKind,
-        media_type: &str,
-        producer_ref: Option<String>,
-    ) -> Result<ArtifactRef, AppendError> {
-        let event = artifact_changed(stored, kind, media_type, producer_ref, false);
-        let refs = Refs::default().with("artifact", &stored.artifact_id);
-        self.append(scope, event, refs)?;
-        Ok(ArtifactRef {
-            artifact_id: stored.artifact_id.clone(),
-            kind,
-            bytes: stored.bytes,
         })
     }
 
-    /// The artifacts of this session.
+    /// From now until the result is dropped, appended events are gathered in memory and written
+    /// together: at the end, with the next [`SessionWriter::sync`], or when there are many. Until
+    /// then they are told to nobody, and the death of this process would lose them; so nothing may
+    /// be done because of them without a sync.
     #[must_use]
-    pub fn artifacts(&self) -> &ArtifactStore {
-        &self.shared.artifacts
+    pub fn gather(&self) -> Gathering {
+        self.lock().gathering += 1;
+        Gathering {
+            writer: self.clone(),
+        }
+    }
+
+    fn flush(&self, state: &mut State) -> Result<(), WriteFailure> {
+        let outcome = state.tail.flush(&self.shared.file);
+        match &outcome {
+            Ok(()) => {
+                let written = &self.shared.written;
+                written.store(state.head.next_sequence, Ordering::Release);
+            }
+            Err(WriteFailure::Foreign { .. }) => {
+                state.closed = Some("something else changed the log".into());
+            }
+            Err(_) => {}
+        }
+        outcome
     }
 
     /// Calls `listener` with every event from now on, in order, from whichever thread appended it.
@@ -315,6 +237,15 @@ impl SessionWriter {
         let (sender, receiver) = std::sync::mpsc::channel();
         self.subscribe(move |appended| sender.send(appended.clone()).is_ok());
         receiver
+    }
+
+    /// Syncs, and anchors the head, for whoever leaves a session at a place where no turn ends.
+    ///
+    /// # Errors
+    /// When the log could not be synced or written.
+    pub fn sync_and_anchor(&self) -> Result<(), AppendError> {
+        self.sync()?;
+        self.anchor()
     }
 
     /// Anchors the head in user state, if there is a place for that. A failure is recorded once as
@@ -378,21 +309,19 @@ impl SessionWriter {
         let mut line = std::mem::take(&mut state.buffer);
         line.clear();
         let outcome = self.write_event(state, &mut event, &mut line, is_durable);
-        if let Ok(redacted) = &outcome {
-            self.shared.listeners.queue(|| Appended {
+        if outcome.is_ok() {
+            shared.listeners.queue(|| Appended {
                 event: event.clone(),
                 line: line.clone(),
                 is_durable,
             });
-            state.buffer = line;
-            // The fact that something was masked follows the event it is about.
-            for redacted in redacted {
-                self.record_redaction(state, &event, redacted)?;
-            }
-        } else {
-            state.buffer = line;
         }
-        outcome.map(|_| Recorded {
+        state.buffer = line;
+        // The fact that something was masked follows the event it is about.
+        for redacted in &outcome? {
+            self.record_redaction(state, &event, redacted)?;
+        }
+        Ok(Recorded {
             event_id: event.event_id,
             sequence: event.sequence,
             timestamp: event.timestamp,
@@ -409,28 +338,37 @@ impl SessionWriter {
         is_durable: bool,
     ) -> Result<Vec<Redacted>, AppendError> {
         encode(event, line)?;
-        let redacted = if self.shared.redactor.suspects(line) {
-            self.shared.redactor.mask_event(event, line)
-        } else {
-            Vec::new()
-        };
+        let redacted = self.shared.redactor.mask_event(event, line);
         if line.len() > MAX_LINE_BYTES {
             self.spill(state, event, line)?;
         }
         if is_durable {
-            line.push(b'\n');
-            self.write_line(state, line)?;
-            line.pop();
-            state.head = Head {
-                next_sequence: event.sequence + 1,
-                hash: hash_of(line),
-                bytes: state.head.bytes + line.len() as u64 + 1,
-            };
-            self.shared
-                .written
-                .store(state.head.next_sequence, Ordering::Release);
+            let path = || self.shared.path.clone();
+            self.accept(state, line)
+                .map_err(|failure| failure.for_append(path()))?;
         }
         Ok(redacted)
+    }
+
+    /// Adds a line to the log; all of it or nothing.
+    fn accept(&self, state: &mut State, line: &[u8]) -> Result<(), WriteFailure> {
+        let before = (state.head, state.tail.pending_bytes());
+        state.tail.push(line);
+        state.head = Head {
+            next_sequence: state.head.next_sequence + 1,
+            hash: hash_of(line),
+            bytes: state.head.bytes + line.len() as u64 + 1,
+        };
+        if state.gathering == 0 || state.tail.pending_bytes() > MOST_GATHERED {
+            self.flush(state).inspect_err(|_| {
+                // What waited before still waits; this line was never accepted.
+                state.head = before.0;
+                state.tail.forget(before.1);
+            })?;
+        }
+        let accepted = &self.shared.accepted;
+        accepted.store(state.head.next_sequence, Ordering::Release);
+        Ok(())
     }
 
     /// Moves what is large into artifacts, until the line fits.
@@ -440,12 +378,17 @@ impl SessionWriter {
         event: &mut Event,
         line: &mut Vec<u8>,
     ) -> Result<(), AppendError> {
-        let scope = event.scope.clone();
+        let mut scope = event.scope.clone();
+        if matches!(event.payload, Payload::ToolIntent(_)) {
+            // A call begins with its intent; what was stored for that belongs to the step.
+            scope.tool_call_id = None;
+        }
         let producer = event.event_id.to_string();
         let mut put = |kind: ArtifactKind, media_type: &str, bytes: &[u8]| {
             let stored = self.shared.artifacts.put(bytes)?;
             let producer = Some(producer.clone());
-            let changed = artifact_changed(&stored, kind, media_type, producer, true);
+            let mut changed = artifact_changed(&stored, kind, media_type, producer);
+            changed.redacted = self.shared.redactor.is_masked(bytes);
             let refs = Refs::default().with("artifact", &stored.artifact_id);
             self.append_locked(state, &scope, changed.into(), refs)?;
             let spilled = OutputSpilled {
@@ -497,59 +440,12 @@ impl SessionWriter {
         Ok(())
     }
 
-    fn write_line(&self, state: &mut State, line: &[u8]) -> Result<(), AppendError> {
-        let path = || self.shared.path.clone();
-        let stat = rustix::fs::fstat(&self.shared.file).map_err(|error| AppendError::Write {
-            path: path(),
-            source: error.into(),
-        })?;
-        if stat.st_nlink == 0 {
-            return Err(AppendError::Gone { path: path() });
-        }
-        if state.must_cut {
-            self.cut_back(state)?;
-        } else if u64::try_from(stat.st_size) != Ok(state.head.bytes) {
-            let found = u64::try_from(stat.st_size).unwrap_or(0);
-            state.closed = Some("something else changed the log".into());
-            return Err(AppendError::Foreign {
-                path: path(),
-                expected: state.head.bytes,
-                found,
-            });
-        }
-        let mut file = &self.shared.file;
-        let mut rest = line;
-        while !rest.is_empty() {
-            let failure = match file.write(rest) {
-                Ok(0) => io::ErrorKind::WriteZero.into(),
-                Ok(count) => {
-                    rest = &rest[count..];
-                    continue;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => error,
-            };
-            if rest.len() < line.len() {
-                // A failure to cut now is met again, and reported, by the next append.
-                state.must_cut = true;
-                let _ = self.cut_back(state);
-            }
-            return Err(write_error(path(), failure));
-        }
-        Ok(())
-    }
-
-    fn cut_back(&self, state: &mut State) -> Result<(), AppendError> {
-        self.shared
-            .file
-            .set_len(state.head.bytes)
-            .map_err(|source| write_error(self.shared.path.clone(), source))?;
-        state.must_cut = false;
-        Ok(())
-    }
-
     fn deliver(&self) {
-        self.shared.listeners.deliver(|| self.shared.commit.safe());
+        let shared = &self.shared;
+        let written = || shared.written.load(Ordering::Acquire);
+        shared
+            .listeners
+            .deliver(|| (written(), shared.commit.safe()));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -558,6 +454,24 @@ impl SessionWriter {
             .state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Events are gathered while this lives; see [`SessionWriter::gather`].
+pub struct Gathering {
+    writer: SessionWriter,
+}
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        let mut state = self.writer.lock();
+        state.gathering -= 1;
+        if state.gathering == 0 {
+            // A failure is met again, and reported, by the next append or sync: the lines wait.
+            let _ = self.writer.flush(&mut state);
+        }
+        drop(state);
+        self.writer.deliver();
     }
 }
 
@@ -619,38 +533,6 @@ fn encode(event: &Event, line: &mut Vec<u8>) -> Result<(), AppendError> {
             type_name: event.payload.type_name().to_owned(),
             source,
         })
-}
-
-fn write_error(path: PathBuf, source: io::Error) -> AppendError {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge) {
-        AppendError::Full { path, source }
-    } else {
-        AppendError::Write { path, source }
-    }
-}
-
-fn artifact_changed(
-    stored: &Stored,
-    kind: ArtifactKind,
-    media_type: &str,
-    producer_ref: Option<String>,
-    redacted: bool,
-) -> ArtifactChanged {
-    ArtifactChanged {
-        artifact_id: stored.artifact_id.clone(),
-        kind,
-        path: format!(
-            "{}/{}",
-            crate::artifact::ARTIFACTS,
-            stored.artifact_id.hex()
-        ),
-        media_type: media_type.to_owned(),
-        bytes: stored.bytes,
-        sha256: stored.artifact_id.hex().to_owned(),
-        producer_ref,
-        redacted,
-    }
 }
 
 /// Whether the event is the end of a turn or of the session, where the head is anchored.

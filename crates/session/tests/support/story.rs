@@ -1,7 +1,7 @@
 //! A session with one of everything: a call that works, one that is asked for, one that is refused,
 //! one that is not valid, a command in a sandbox, a queue, evidence and an end.
 
-use agent_protocol::id::{StepId, ThreadId, ToolCallId, TurnId};
+use agent_protocol::id::{ArtifactId, StepId, ThreadId, ToolCallId, TurnId};
 use agent_protocol::payload::conversation::*;
 use agent_protocol::payload::model::*;
 use agent_protocol::payload::permission::*;
@@ -11,11 +11,30 @@ use agent_protocol::payload::{SideEffect, SideEffectKind, Usage};
 use agent_protocol::status::{Mode, Status, VerificationStatus};
 use agent_protocol::{Code, Payload, Phase, Refs, Scope};
 use agent_session::{Recorded, SessionWriter};
+use sha2::{Digest as _, Sha256};
+
+/// The command of every call of `bash`.
+pub const COMMAND: &str = "cargo test";
+/// What the model says, at every request.
+pub const ANSWER: &str = "I will look.";
+
+/// The hash that the arguments of a call are recorded with.
+pub fn args_sha256(intent: &ToolIntent) -> String {
+    let text = intent.raw_input.as_ref().unwrap().to_string();
+    let digest: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+    ArtifactId::from_digest(&digest).hex().to_owned()
+}
 
 /// Tells a story to a writer.
 pub struct Teller<'a> {
     pub writer: &'a SessionWriter,
     pub scope: Scope,
+    /// Changes the next observation shows.
+    pub effects: Vec<SideEffect>,
+    /// What the turn so far shows about verification.
+    verification: VerificationStatus,
+    /// Calls of the turn that were refused.
+    refused: u64,
 }
 
 impl<'a> Teller<'a> {
@@ -27,6 +46,9 @@ impl<'a> Teller<'a> {
                 thread_id: Some(thread),
                 ..Scope::default()
             },
+            effects: Vec::new(),
+            verification: VerificationStatus::NotApplicable,
+            refused: 0,
         }
     }
 
@@ -52,6 +74,8 @@ impl<'a> Teller<'a> {
     pub fn begin_turn(&mut self, prompt: &str) {
         self.scope.turn_id = Some(self.writer.mint::<TurnId>());
         self.scope.step_id = None;
+        self.verification = VerificationStatus::NotApplicable;
+        self.refused = 0;
         self.tell(TurnSubmitted {
             text: Some(prompt.into()),
             source: TurnSource::Cli,
@@ -92,6 +116,11 @@ impl<'a> Teller<'a> {
     }
 
     pub fn ask_model(&mut self, request_no: u64) {
+        self.hear(request_no, ANSWER);
+    }
+
+    /// Asks the model, which says `answer`.
+    pub fn hear(&mut self, request_no: u64, answer: &str) {
         self.scope.step_id = Some(self.writer.mint::<StepId>());
         let request = ModelRequested {
             request_no,
@@ -112,12 +141,12 @@ impl<'a> Teller<'a> {
         self.tell(ModelDelta {
             model_request_id: id.clone(),
             index: 0,
-            text: "I will look.".into(),
+            text: answer.into(),
         });
         self.tell(ModelCompleted {
             model_request_id: id.clone(),
             stop_reason: "tool_use".into(),
-            text: Some("I will look.".into()),
+            text: Some(answer.into()),
             usage: Usage {
                 input: Some(100),
                 output: Some(20),
@@ -139,7 +168,10 @@ impl<'a> Teller<'a> {
         let intent = ToolIntent {
             intent_id: self.writer.mint(),
             tool_name: tool.into(),
-            raw_input: Some(serde_json::json!({ "path": "src/lib.rs", "old_string": "a" })),
+            raw_input: Some(match tool {
+                "bash" => serde_json::json!({ "command": COMMAND, "description": "a test" }),
+                _ => serde_json::json!({ "path": "src/lib.rs", "old_string": "a" }),
+            }),
             raw_input_sha256: "0".repeat(64),
             ..ToolIntent::default()
         };
@@ -154,7 +186,7 @@ impl<'a> Teller<'a> {
         if ok {
             self.tell(ToolArgs {
                 safe_args: intent.raw_input.clone(),
-                args_sha256: "1".repeat(64),
+                args_sha256: args_sha256(&intent),
                 ..ToolArgs::default()
             });
         }
@@ -177,6 +209,7 @@ impl<'a> Teller<'a> {
             intent_id: intent.intent_id.clone(),
             tool_name: intent.tool_name.clone(),
             executor: "local:test@1".into(),
+            args_sha256: args_sha256(intent),
             cwd: ".".into(),
             permission_ref: permission.event_id.to_string(),
             ..ToolStarted::default()
@@ -192,6 +225,7 @@ impl<'a> Teller<'a> {
         phase: Phase,
         code: Code,
     ) {
+        let effects = std::mem::take(&mut self.effects);
         self.tell(ToolObservation {
             observation_id: self.writer.mint(),
             intent_id: intent.intent_id.clone(),
@@ -204,6 +238,7 @@ impl<'a> Teller<'a> {
             summary: format!("{} ended with {code}", intent.tool_name),
             model_text: Some("text for the model".into()),
             user_text: "text for the user".into(),
+            side_effects: effects,
             ..ToolObservation::default()
         });
         self.writer.sync().unwrap();
@@ -213,6 +248,7 @@ impl<'a> Teller<'a> {
     }
 
     fn refuse(&mut self, intent: &ToolIntent, phase: Phase, code: Code) {
+        self.refused += u64::from(phase == Phase::Permission);
         self.tell(ToolFailed {
             phase,
             category: "refused".into(),
@@ -299,24 +335,39 @@ impl<'a> Teller<'a> {
         };
         let before = put(ArtifactKind::Before, b"a\n");
         let diff = put(ArtifactKind::Diff, b"-a\n+b\n");
+        self.effects = vec![SideEffect {
+            kind: SideEffectKind::Modified,
+            path: "src/lib.rs".into(),
+            before_ref: Some(before.artifact_id.clone()),
+            ..SideEffect::default()
+        }];
         self.tell(ToolResult {
             invocation_id: started.invocation_id.clone(),
             exit: ToolExit::Ok,
             ok: true,
             code: Code::Ok,
-            side_effects: vec![SideEffect {
-                kind: SideEffectKind::Modified,
-                path: "src/lib.rs".into(),
-                before_ref: Some(before.artifact_id.clone()),
-                ..SideEffect::default()
-            }],
+            side_effects: self.effects.clone(),
             artifact_refs: vec![diff],
             ..ToolResult::default()
         });
+        self.verification = match self.verification {
+            VerificationStatus::NotApplicable | VerificationStatus::Unverified => {
+                VerificationStatus::Unverified
+            }
+            _ => VerificationStatus::Stale,
+        };
         self.observe(&intent, Some(&started), Phase::Execute, Code::Ok);
     }
 
+    /// A verification that failed, and its evidence.
     pub fn bash_call(&mut self) {
+        let call = self.command(1);
+        self.evidence(Some(call), EvidenceStatus::Failed, 1);
+        self.verification = VerificationStatus::Failed;
+    }
+
+    /// A command from its intent to its observation.
+    pub fn command(&mut self, exit_code: i32) -> ToolCallId {
         let intent = self.propose("bash", true);
         let permission = self.decide(Effect::Allow);
         let started = self.start(&intent, &permission);
@@ -333,7 +384,7 @@ impl<'a> Teller<'a> {
         let process_id = self.scope.process_id.clone().unwrap();
         self.tell(ProcessStarted {
             process_id: process_id.clone(),
-            command_summary: "cargo test".into(),
+            command_summary: COMMAND.into(),
             argv0: "bash".into(),
             cwd: "/project".into(),
             sandbox_ref: sandbox.event_id.to_string(),
@@ -351,37 +402,56 @@ impl<'a> Teller<'a> {
             .unwrap();
         self.tell(ProcessCompleted {
             process_id,
-            exit_code: Some(1),
+            exit_code: Some(exit_code),
             output_ref: Some(output.artifact_id.clone()),
             ..ProcessCompleted::default()
         });
+        let (exit, code) = match exit_code {
+            0 => (ToolExit::Ok, Code::Ok),
+            _ => (ToolExit::Error, Code::ExitNonzero),
+        };
         self.tell(ToolResult {
             invocation_id: started.invocation_id.clone(),
-            exit: ToolExit::Error,
-            ok: false,
-            code: Code::ExitNonzero,
+            exit,
+            ok: code.is_ok(),
+            code,
             artifact_refs: vec![output],
+            data: ToolData {
+                exit_code: Some(exit_code),
+                ..ToolData::default()
+            },
             ..ToolResult::default()
         });
-        self.observe(&intent, Some(&started), Phase::Execute, Code::ExitNonzero);
+        let call = self.scope.tool_call_id.clone().unwrap();
+        self.observe(&intent, Some(&started), Phase::Execute, code);
+        call
+    }
+
+    /// What a verification is said to have shown.
+    pub fn evidence(&mut self, call: Option<ToolCallId>, status: EvidenceStatus, exit_code: i32) {
+        self.scope.tool_call_id = call;
         self.tell(EvidenceChanged {
             evidence_id: self.writer.mint(),
             kind: EvidenceKind::Verification,
-            status: EvidenceStatus::Failed,
-            command: Some("cargo test".into()),
-            exit_code: Some(1),
+            status,
+            command: Some(COMMAND.into()),
+            exit_code: Some(exit_code),
             ..EvidenceChanged::default()
         });
+        self.scope.tool_call_id = None;
     }
 
     pub fn end_turn(&mut self) {
         self.scope.step_id = None;
         self.tell(TurnCompleted {
-            outcome: TurnOutcome::Degraded,
+            outcome: match (self.refused, self.verification) {
+                (0, _) | (_, VerificationStatus::Passed) => TurnOutcome::Completed,
+                _ => TurnOutcome::Degraded,
+            },
             stop_reason: "end_turn".into(),
-            final_text: Some("The tests fail.".into()),
+            final_text: Some(ANSWER.into()),
             verification: Verification {
-                status: VerificationStatus::Failed,
+                status: self.verification,
                 ..Verification::default()
             },
             ..TurnCompleted::default()

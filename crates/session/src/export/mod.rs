@@ -5,6 +5,9 @@
 //! version wrote; what they led to (`tool.started`, `tool.result`, `tool.failed`) is there. No
 //! artifact is exported: before-images and full outputs stay where they are.
 
+mod archive;
+mod evidence;
+
 use std::io::{self, Read, Write};
 
 use agent_protocol::{Event, EventType, Payload};
@@ -13,6 +16,9 @@ use serde_json::{Map, Value, json};
 use crate::log::reader::{LogReader, ReadError};
 use crate::place::PlaceError;
 use crate::store::SessionDirectory;
+
+pub(crate) use evidence::LEFT_OUT;
+pub use evidence::{PackError, Packed, export_evidence};
 
 /// Why an export failed. What was written so far is not a whole export.
 #[derive(Debug, thiserror::Error)]

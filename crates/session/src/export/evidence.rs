@@ -1,0 +1,260 @@
+//! An evidence pack: one file with the log, its artifacts, a report, an audit and the hashes of all
+//! of them, and how to check it without trusting whoever made it.
+//!
+//! The same session gives the same bytes, wherever and whenever it is packed. Images of files are
+//! left out unless they are asked for, because they are exact copies and may hold secrets; what was
+//! left out is listed.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Write};
+
+use agent_protocol::Payload;
+use agent_protocol::id::ArtifactId;
+use agent_protocol::payload::conversation::ArtifactKind;
+use sha2::{Digest as _, Sha256};
+
+use super::archive::{self, Content, Member};
+use super::{ExportError, export_jsonl};
+use crate::anchor::AnchorStore;
+use crate::artifact::ArtifactError;
+use crate::audit::{AuditError, AuditReport};
+use crate::hash::{hash_of, hex};
+use crate::replay::ReplayError;
+use crate::report::report;
+use crate::store::SessionDirectory;
+
+/// The file in a pack that lists artifacts which are not in it.
+pub(crate) const LEFT_OUT: &str = "LEFT_OUT";
+
+/// Why a pack was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    #[error("cannot read artifact {artifact_id} for the pack")]
+    Artifact {
+        artifact_id: ArtifactId,
+        source: ArtifactError,
+    },
+    #[error("cannot write the pack")]
+    Write(#[source] io::Error),
+}
+
+/// What is in a pack.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Packed {
+    pub files: u64,
+    pub artifacts: u64,
+    /// Images of files that were left out.
+    pub left_out: u64,
+    /// Artifacts the log names that are not there.
+    pub missing: u64,
+}
+
+/// Writes the pack of a session as `tar.zst`. Log and artifacts are read while they are written, so
+/// that their size does not matter.
+///
+/// # Errors
+/// When something cannot be read, or the pack not be written; what was written is no pack then.
+pub fn export_evidence(
+    session: &SessionDirectory,
+    anchors: Option<&AnchorStore>,
+    audit: &AuditReport,
+    with_images: bool,
+    out: &mut dyn Write,
+) -> Result<Packed, PackError> {
+    let (log_bytes, log_hash) = measure_log(session)?;
+    let report = report(session, anchors)?;
+    let modified = report
+        .summary()
+        .last_event_at
+        .map_or(0, |time| time.unix_millis().max(0) / 1000);
+    let id = session.id().as_str();
+    let mut packed = Packed::default();
+    let store = session.artifacts().ok();
+    let mut files = Files::default();
+    let json = |value: &serde_json::Value| {
+        let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+        text.push('\n');
+        text
+    };
+    // Where the session was kept is nobody's business.
+    let mut summary = report.to_json();
+    summary["events_path"] = "events.jsonl".into();
+    files.text("report.json", json(&summary));
+    files.text("report.md", report.to_markdown());
+    files.text("audit.json", json(&audit.to_json()));
+
+    let (kept, left_out) = chosen(session, with_images)?;
+    packed.left_out = left_out.len() as u64;
+    if !left_out.is_empty() {
+        let list = left_out.iter().map(|artifact| format!("{artifact}\n"));
+        files.text(LEFT_OUT, list.collect());
+    }
+    for artifact_id in kept {
+        let present = store.as_ref().and_then(|store| {
+            let bytes = store.verify(&artifact_id).ok()?;
+            Some((store, bytes))
+        });
+        let Some((store, bytes)) = present else {
+            packed.missing += 1;
+            continue;
+        };
+        packed.artifacts += 1;
+        // It was hashed again a moment ago, and its name is its hash.
+        let hash = artifact_id.hex().to_owned();
+        let open = move || {
+            store
+                .open(&artifact_id)
+                .map_err(|source| PackError::Artifact {
+                    artifact_id,
+                    source,
+                })
+        };
+        files.file(format!("artifacts/{hash}"), bytes, hash, Box::new(open));
+    }
+    let head = audit.events.saturating_sub(1);
+    files.text("README.txt", readme(id, head, &packed));
+    let open = || Ok(session.open_log().map_err(ExportError::from)?);
+    files.file("events.jsonl".into(), log_bytes, log_hash, Box::new(open));
+    let members = files.with_sums();
+    packed.files = members.len() as u64;
+    archive::write(id, modified, members, out)?;
+    Ok(packed)
+}
+
+/// How long the log is up to its last whole line, and the hash of that part. Whatever is appended
+/// later does not change it.
+fn measure_log(session: &SessionDirectory) -> Result<(u64, String), PackError> {
+    #[derive(Default)]
+    struct Measure {
+        bytes: u64,
+        hash: Sha256,
+    }
+    impl Write for Measure {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.bytes += bytes.len() as u64;
+            self.hash.update(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut measure = Measure::default();
+    export_jsonl(session, &mut measure)?;
+    Ok((measure.bytes, hex(&measure.hash.finalize().into())))
+}
+
+/// The files of a pack with their hashes.
+#[derive(Default)]
+struct Files<'a>(Vec<(Member<'a>, String)>);
+
+impl<'a> Files<'a> {
+    fn text(&mut self, name: &str, text: String) {
+        let hash = hex(&hash_of(text.as_bytes()));
+        let member = Member {
+            name: name.to_owned(),
+            bytes: text.len() as u64,
+            content: Content::Bytes(text.into_bytes()),
+        };
+        self.0.push((member, hash));
+    }
+
+    fn file(
+        &mut self,
+        name: String,
+        bytes: u64,
+        hash: String,
+        open: Box<dyn FnOnce() -> Result<File, PackError> + 'a>,
+    ) {
+        let content = Content::File(open);
+        let member = Member {
+            name,
+            bytes,
+            content,
+        };
+        self.0.push((member, hash));
+    }
+
+    /// All of them by name, and last the list of their hashes.
+    fn with_sums(mut self) -> Vec<Member<'a>> {
+        self.0.sort_by(|a, b| a.0.name.cmp(&b.0.name));
+        let lines = self.0.iter();
+        let lines = lines.map(|(member, hash)| format!("{hash}  {}\n", member.name));
+        let sums: String = lines.collect();
+        self.text("SHA256SUMS", sums);
+        self.0.into_iter().map(|(member, _)| member).collect()
+    }
+}
+
+/// The artifacts the log names that go into the pack, and the images that do not.
+fn chosen(
+    session: &SessionDirectory,
+    with_images: bool,
+) -> Result<(BTreeSet<ArtifactId>, BTreeSet<ArtifactId>), PackError> {
+    let mut kept = BTreeSet::new();
+    let mut images = BTreeSet::new();
+    let reader = session.reader().map_err(ExportError::from)?;
+    for item in reader {
+        let Some(event) = item.map_err(ExportError::from)?.event else {
+            continue;
+        };
+        match event.payload {
+            Payload::ArtifactChanged(artifact) => {
+                let is_image = matches!(artifact.kind, ArtifactKind::Before | ArtifactKind::After);
+                if is_image && !with_images {
+                    images.insert(artifact.artifact_id);
+                } else {
+                    kept.insert(artifact.artifact_id);
+                }
+            }
+            Payload::OutputExpired(expired) => {
+                kept.remove(&expired.artifact_id);
+                images.remove(&expired.artifact_id);
+            }
+            _ => {}
+        }
+    }
+    // The same bytes may be an image and something that is shown.
+    let left_out = images.difference(&kept).cloned().collect();
+    Ok((kept, left_out))
+}
+
+fn readme(id: &str, head: u64, packed: &Packed) -> String {
+    let images = if packed.left_out > 0 {
+        format!(
+            "{} images of files before and after their changes were left out, because they are\n\
+             exact copies; LEFT_OUT lists them, and the audit names them as left out.\n\n",
+            packed.left_out
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "Evidence of session {id}, events 0 to {head}.\n\n\
+         events.jsonl   the log, byte by byte: one event per line, each with the hash of the\n\
+         \x20              line before it\n\
+         artifacts/     what the log names, each file under its SHA-256\n\
+         report.json    what was done, decided, verified and spent; no prompt text\n\
+         report.md      the same for people\n\
+         audit.json     what `agent audit` found when the pack was made\n\
+         SHA256SUMS     the hashes of all other files\n\n\
+         {images}\
+         To check the pack:\n\n\
+         \x20 sha256sum -c SHA256SUMS      nothing was changed since the pack was made\n\
+         \x20 agent audit ./               the chain holds, and calls and turns make sense\n\
+         \x20 agent replay ./              the story\n\n\
+         from inside this directory, which has to keep its name. By hand: the `prev` of each\n\
+         line is `sha256:` and the SHA-256 of the line before, without its newline; the first\n\
+         line's is that of the session id.\n\n\
+         What this proves: no line and no artifact was changed, removed or moved after it was\n\
+         written. What it does not: that whoever controls the account did not write another\n\
+         log; compare the last line's hash with one that was kept elsewhere.\n"
+    )
+}

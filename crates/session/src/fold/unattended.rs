@@ -1,0 +1,90 @@
+//! What the read models say of a session that nobody writes: work that has not ended is not going
+//! on either. The log alone does not show that; whether somebody holds the session does.
+
+use std::collections::HashSet;
+
+use agent_protocol::id::TurnId;
+use agent_protocol::payload::permission::ActionDecision;
+use agent_protocol::status::Status;
+
+use super::{Call, CallStatus, Fact, ProcessState, ReadModels};
+
+impl ReadModels {
+    /// Puts right what looks as if it were going on, for a session nobody writes. Open questions
+    /// stay open, and what waits for one, or was answered since, goes on when the session does; the
+    /// rest is lost.
+    pub fn nobody_writes(&mut self) {
+        let mut paused: HashSet<TurnId> = HashSet::new();
+        for call in self.calls.open_mut() {
+            if !waits_for_an_answer(call) {
+                call.status = CallStatus::Lost;
+                continue;
+            }
+            paused.extend(call.turn_id.clone());
+            match call.action.as_ref().and_then(|action| action.decision) {
+                Some(ActionDecision::AllowOnce | ActionDecision::AllowSession) => {
+                    call.status = CallStatus::Allowed;
+                }
+                Some(ActionDecision::Deny | ActionDecision::Abort) => {
+                    call.status = CallStatus::Denied;
+                }
+                Some(ActionDecision::Answer) | None => {}
+            }
+        }
+        let pending = &self.permission_sandbox.pending;
+        let state_of = |turn_id: Option<&TurnId>| {
+            let is_asked = pending
+                .iter()
+                .any(|action| turn_id.is_none() || action.turn_id.as_ref() == turn_id);
+            let is_paused = turn_id.map_or(!paused.is_empty(), |turn_id| paused.contains(turn_id));
+            if is_asked {
+                Status::WaitingPermission
+            } else if is_paused {
+                // It was answered, and nobody has gone on with it yet.
+                Status::Blocked
+            } else {
+                Status::Lost
+            }
+        };
+        for thread in self.threads.threads.values_mut() {
+            for turn in &mut thread.turns {
+                if is_going_on(turn.status) {
+                    turn.status = state_of(Some(&turn.turn_id));
+                }
+            }
+            settle(&mut thread.status, !pending.is_empty(), || state_of(None));
+        }
+        let snapshot = &mut self.session_snapshot;
+        settle(&mut snapshot.status, !pending.is_empty(), || state_of(None));
+        for process in self.execution_environment.active.values_mut() {
+            process.state = ProcessState::Unknown;
+        }
+    }
+}
+
+fn waits_for_an_answer(call: &Call) -> bool {
+    call.action.is_some() && call.start.is_none()
+}
+
+/// Work for which somebody has to be there.
+fn is_going_on(status: Status) -> bool {
+    matches!(
+        status,
+        Status::Accepted
+            | Status::Preparing
+            | Status::Running
+            | Status::Streaming
+            | Status::Retrying
+            | Status::WaitingResource
+            | Status::WaitingPermission
+            | Status::WaitingInput
+    )
+}
+
+fn settle(status: &mut Fact<Status>, is_asked: bool, state: impl Fn() -> Status) {
+    if let Fact::Known(now) | Fact::Stale(now) = status
+        && (is_asked || is_going_on(*now))
+    {
+        *now = state();
+    }
+}

@@ -1,0 +1,267 @@
+//! Branching off: a new session that begins where another one was at some event.
+//!
+//! The fork stands alone. Its first event names the session and the event it came from, and an
+//! artifact holds the lines up to there exactly as they were, so that the fork can be folded,
+//! audited and continued when its parent is gone. Artifacts those lines name are linked, not
+//! copied, where the file system can. The parent is only read.
+
+use std::io::{self, BufRead as _, BufReader, Read as _};
+
+use agent_protocol::id::{ArtifactId, SessionId};
+use agent_protocol::payload::conversation::{ArtifactKind, SessionCreated, SessionParent};
+use agent_protocol::{Event, Payload, Scope};
+
+use crate::artifact::{ArtifactError, ArtifactStore};
+use crate::log::line::Lines;
+use crate::log::open::{OpenError, Rim};
+use crate::log::reader::{Chain, Damage, Head, ReadError};
+use crate::log::writer::{AppendError, SessionWriter};
+use crate::place::PlaceError;
+use crate::store::{SessionDirectory, SessionStore};
+
+/// What the lines before the fork are called in `artifact.changed`.
+const MEDIA_TYPE: &str = "application/jsonl";
+/// What the event after `session.created` says made them.
+const ROLE: &str = "history";
+/// How many forks of forks are followed.
+const MOST_GENERATIONS: usize = 64;
+
+/// Why a session was not forked, or its history not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    #[error("cannot fork session {session_id} at event {at}: its last whole event is {last}")]
+    TooFar {
+        session_id: SessionId,
+        at: u64,
+        last: String,
+    },
+    #[error("cannot fork session {session_id} at event {at}: its log is damaged at {damage}")]
+    Damaged {
+        session_id: SessionId,
+        at: u64,
+        damage: Damage,
+    },
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    #[error("cannot share the artifact {artifact_id} with the fork")]
+    Share {
+        artifact_id: ArtifactId,
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("cannot record where the fork came from")]
+    Append(#[from] AppendError),
+}
+
+/// Makes a session in `store` that begins where `parent` was after event `at`, or after its last
+/// whole event. `created` is the fork's first event; where it came from is filled in.
+///
+/// # Errors
+/// When the parent has no such event, the lines up to it are damaged, or something cannot be
+/// written. The parent is never changed.
+pub fn fork(
+    parent: &SessionDirectory,
+    at: Option<u64>,
+    store: &SessionStore,
+    created: SessionCreated,
+    rim: Rim,
+) -> Result<SessionWriter, ForkError> {
+    let prefix = Prefix::read(parent, at)?;
+    let created = SessionCreated {
+        parent: Some(SessionParent {
+            session_id: parent.id().clone(),
+            sequence: prefix.last,
+        }),
+        ..created
+    };
+    let writer = store.create(created, rim)?;
+    let shared = parent.artifacts()?;
+    for artifact_id in &prefix.artifacts {
+        share(&shared, writer.artifacts(), artifact_id)?;
+    }
+    writer.put_artifact(
+        &Scope::default(),
+        ArtifactKind::Other,
+        MEDIA_TYPE,
+        &prefix.bytes,
+        Some(ROLE.to_owned()),
+    )?;
+    writer.sync_and_anchor()?;
+    Ok(writer)
+}
+
+/// The lines of a log up to an event.
+struct Prefix {
+    bytes: Vec<u8>,
+    last: u64,
+    artifacts: Vec<ArtifactId>,
+}
+
+impl Prefix {
+    fn read(parent: &SessionDirectory, at: Option<u64>) -> Result<Self, ForkError> {
+        let path = parent.log_path();
+        let log = parent.open_log()?;
+        let mut lines = Lines::new(&log);
+        let mut chain = Chain::new(Head::start(parent.id()));
+        let mut artifacts = Vec::new();
+        let wanted = at.unwrap_or(u64::MAX);
+        while chain.head().next_sequence <= wanted {
+            let read = lines.next_line().map_err(|source| ReadError {
+                path: path.clone(),
+                source,
+            })?;
+            let Some(line) = read.filter(|line| line.is_terminated) else {
+                break;
+            };
+            if let Some(damage) = chain.follow(&line) {
+                return Err(ForkError::Damaged {
+                    session_id: parent.id().clone(),
+                    at: at.unwrap_or(chain.head().next_sequence),
+                    damage,
+                });
+            }
+            let event = line.text().and_then(|text| Event::from_line(text).ok());
+            if let Some(Payload::ArtifactChanged(changed)) = event.map(|event| event.payload)
+                // What a model was sent follows from the rest.
+                && changed.kind != ArtifactKind::ModelInput
+            {
+                artifacts.push(changed.artifact_id);
+            }
+        }
+        let head = chain.head();
+        let last = head.next_sequence.checked_sub(1);
+        let Some(last) = last.filter(|last| at.is_none_or(|at| *last == at)) else {
+            return Err(ForkError::TooFar {
+                session_id: parent.id().clone(),
+                at: at.unwrap_or(0),
+                last: last.map_or("none".to_owned(), |last| last.to_string()),
+            });
+        };
+        let mut bytes = Vec::new();
+        parent
+            .open_log()?
+            .take(head.bytes)
+            .read_to_end(&mut bytes)
+            .map_err(|source| ReadError { path, source })?;
+        Ok(Self {
+            bytes,
+            last,
+            artifacts,
+        })
+    }
+}
+
+/// Gives the fork an artifact of its parent. One that expired stays so.
+fn share(
+    from: &ArtifactStore,
+    to: &ArtifactStore,
+    artifact_id: &ArtifactId,
+) -> Result<(), ForkError> {
+    let (source, target) = (from.path_of(artifact_id), to.path_of(artifact_id));
+    let failed = |source| ForkError::Share {
+        artifact_id: artifact_id.clone(),
+        source,
+    };
+    match std::fs::hard_link(&source, &target) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // Another file system, or one without links.
+        Err(_) => {
+            let mut content = from.open(artifact_id)?;
+            let mut copy = to.writer()?;
+            io::copy(&mut content, &mut copy).map_err(failed)?;
+            copy.finish()?;
+            Ok(())
+        }
+    }
+}
+
+/// Tells the events a fork inherited, oldest first, and how many there were. A session that is no
+/// fork inherited none. The fork's own events follow in its log.
+///
+/// # Errors
+/// When the history is missing or cannot be read.
+pub fn inherited(
+    session: &SessionDirectory,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<u64, ForkError> {
+    let mut told = 0;
+    if let Some(history) = history(session)? {
+        let artifacts = session.artifacts()?;
+        tell_history(&artifacts, &history, tell, &mut told, MOST_GENERATIONS)?;
+    }
+    Ok(told)
+}
+
+/// The artifact that holds what a fork inherited; a session that is no fork has none.
+pub(crate) fn history(session: &SessionDirectory) -> Result<Option<ArtifactId>, ForkError> {
+    let log = session.open_log()?;
+    let found = history_of(BufReader::new(log));
+    Ok(found.map_err(|source| ReadError {
+        path: session.log_path(),
+        source,
+    })?)
+}
+
+fn tell_history(
+    artifacts: &ArtifactStore,
+    history: &ArtifactId,
+    tell: &mut dyn FnMut(&Event),
+    told: &mut u64,
+    generations: usize,
+) -> Result<(), ForkError> {
+    let read_error = |source| {
+        ForkError::Artifact(ArtifactError::Read {
+            artifact_id: history.clone(),
+            source,
+        })
+    };
+    artifacts.verify(history)?;
+    let earlier = history_of(BufReader::new(artifacts.open(history)?)).map_err(read_error)?;
+    if let (Some(earlier), true) = (earlier, generations > 0) {
+        tell_history(artifacts, &earlier, tell, told, generations - 1)?;
+    }
+    let mut lines = BufReader::new(artifacts.open(history)?);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if lines.read_until(b'\n', &mut line).map_err(read_error)? == 0 {
+            return Ok(());
+        }
+        if let Ok(event) = Event::from_line(line.trim_ascii_end()) {
+            tell(&event);
+            *told += 1;
+        }
+    }
+}
+
+/// The artifact that holds the history of a log, if it is that of a fork: the first two events say.
+fn history_of(mut log: impl io::BufRead) -> io::Result<Option<ArtifactId>> {
+    let mut next = || -> io::Result<Option<Payload>> {
+        let mut line = Vec::new();
+        // Longer than any line of ours, so that a damaged log is not read whole.
+        (&mut log)
+            .take(agent_protocol::MAX_LINE_BYTES as u64 + 1)
+            .read_until(b'\n', &mut line)?;
+        let event = Event::from_line(line.trim_ascii_end());
+        Ok(event.ok().map(|event| event.payload))
+    };
+    match next()? {
+        Some(Payload::SessionCreated(created)) if created.parent.is_some() => {}
+        _ => return Ok(None),
+    }
+    Ok(match next()? {
+        Some(Payload::ArtifactChanged(changed))
+            if changed.producer_ref.as_deref() == Some(ROLE) =>
+        {
+            Some(changed.artifact_id)
+        }
+        _ => None,
+    })
+}

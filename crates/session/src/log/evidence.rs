@@ -1,0 +1,97 @@
+//! Artifacts on their way into the log: stored whole first, then recorded.
+
+use agent_protocol::payload::ArtifactRef;
+use agent_protocol::payload::conversation::{ArtifactChanged, ArtifactKind};
+use agent_protocol::{Refs, Scope};
+
+use crate::artifact::{ARTIFACTS, ArtifactError, ArtifactStore, ArtifactWriter, Stored};
+use crate::log::error::AppendError;
+use crate::log::writer::SessionWriter;
+
+impl SessionWriter {
+    /// Stores `bytes` as an artifact and records it. Both are done when this returns; the name is
+    /// safe from a power cut with the next [`SessionWriter::sync`], like the event.
+    ///
+    /// # Errors
+    /// When the artifact or its event could not be written.
+    pub fn put_artifact(
+        &self,
+        scope: &Scope,
+        kind: ArtifactKind,
+        media_type: &str,
+        bytes: &[u8],
+        producer_ref: Option<String>,
+    ) -> Result<ArtifactRef, AppendError> {
+        let stored = self.shared.artifacts.put(bytes)?;
+        let mut event = artifact_changed(&stored, kind, media_type, producer_ref);
+        // Images of files are exact, also those of a file that quotes a placeholder.
+        let is_image = matches!(kind, ArtifactKind::Before | ArtifactKind::After);
+        event.redacted = !is_image && self.shared.redactor.is_masked(bytes);
+        self.append_artifact(scope, event)
+    }
+
+    /// Starts an artifact whose bytes come bit by bit; hand the result of
+    /// [`ArtifactWriter::finish`] to [`SessionWriter::record_artifact`].
+    ///
+    /// # Errors
+    /// When the temporary file could not be made.
+    pub fn artifact_writer(&self) -> Result<ArtifactWriter, ArtifactError> {
+        self.shared.artifacts.writer()
+    }
+
+    /// Records an artifact that was stored.
+    ///
+    /// # Errors
+    /// As [`SessionWriter::append`].
+    pub fn record_artifact(
+        &self,
+        scope: &Scope,
+        stored: &Stored,
+        kind: ArtifactKind,
+        media_type: &str,
+        producer_ref: Option<String>,
+    ) -> Result<ArtifactRef, AppendError> {
+        let event = artifact_changed(stored, kind, media_type, producer_ref);
+        self.append_artifact(scope, event)
+    }
+
+    fn append_artifact(
+        &self,
+        scope: &Scope,
+        event: ArtifactChanged,
+    ) -> Result<ArtifactRef, AppendError> {
+        let artifact = ArtifactRef {
+            artifact_id: event.artifact_id.clone(),
+            kind: event.kind,
+            bytes: event.bytes,
+        };
+        let refs = Refs::default().with("artifact", &artifact.artifact_id);
+        self.append(scope, event, refs)?;
+        Ok(artifact)
+    }
+
+    /// The artifacts of this session.
+    #[must_use]
+    pub fn artifacts(&self) -> &ArtifactStore {
+        &self.shared.artifacts
+    }
+}
+
+/// The event that records an artifact.
+pub(super) fn artifact_changed(
+    stored: &Stored,
+    kind: ArtifactKind,
+    media_type: &str,
+    producer_ref: Option<String>,
+) -> ArtifactChanged {
+    ArtifactChanged {
+        artifact_id: stored.artifact_id.clone(),
+        kind,
+        path: format!("{ARTIFACTS}/{}", stored.artifact_id.hex()),
+        media_type: media_type.to_owned(),
+        bytes: stored.bytes,
+        sha256: stored.artifact_id.hex().to_owned(),
+        producer_ref,
+        redacted: false,
+    }
+}

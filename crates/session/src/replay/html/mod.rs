@@ -1,0 +1,330 @@
+//! A session as one HTML file that can be attached to anything: no request, no script but its own,
+//! nothing in it that the session could make run.
+//!
+//! The file has what a reader scans (the timeline, one cell per call, what was decided) as plain
+//! HTML, and what a reader opens (inputs, outputs, diffs, facts) as data that a small script turns
+//! into text when it is asked for. So ten thousand events open at once, and without the script the
+//! story can still be read.
+
+mod cell;
+mod head;
+mod markup;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use agent_protocol::Timestamp;
+use agent_protocol::id::ArtifactId;
+use base64::Engine as _;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::entry::{Block, Entry, Kind, Level, Tone};
+use super::plain;
+use super::read::{Inherited, Replayed};
+use super::text::clock;
+use crate::audit::AuditReport;
+use cell::cell;
+use head::{head, title};
+use markup::{escaped, json_data, prose};
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// What the page needs besides the entries.
+pub struct Page<'a> {
+    pub replayed: &'a Replayed,
+    /// What an audit of the whole session found, if one was made.
+    pub audit: Option<&'a AuditReport>,
+    /// Reads an artifact as text that may be shown: bounded, and with secrets masked.
+    pub artifact: &'a dyn Fn(&ArtifactId) -> Option<String>,
+}
+
+/// Writes the page.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let summary = page.replayed.timeline.summary();
+    let title = title(&summary);
+    let mut html = String::with_capacity(64 * 1024);
+    html.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    html.push_str(&format!(
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; form-action 'none'; \
+         require-trusted-types-for 'script'\">\n",
+        hash(STYLE),
+        hash(SCRIPT)
+    ));
+    html.push_str(
+        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>",
+    );
+    escaped(&mut html, &plain::clip(&plain::line(&title), 80));
+    html.push_str(" · agent replay</title>\n<style>");
+    html.push_str(STYLE);
+    html.push_str("</style>\n</head>\n<body>\n");
+    head(&mut html, page, &summary, &title);
+    toolbar(&mut html, page);
+    html.push_str("<main id=\"timeline\">\n");
+    if let Some(inherited) = &page.replayed.inherited {
+        past(&mut html, inherited);
+    }
+    out.write_all(html.as_bytes())?;
+    let data = timeline(page, out)?;
+    let mut html = String::from("</main>\n");
+    html.push_str(HELP);
+    html.push_str("<script type=\"application/json\" id=\"data\">");
+    json_data(&mut html, &data.to_string());
+    html.push_str("</script>\n<script>");
+    html.push_str(SCRIPT);
+    html.push_str("</script>\n</body>\n</html>\n");
+    out.write_all(html.as_bytes())?;
+    out.flush()
+}
+
+const HELP: &str = "<p id=\"none\" hidden>Nothing here matches.</p>\n\
+<dialog id=\"help\" aria-label=\"Keys\"><h2>Keys</h2><dl>\
+<dt><kbd>j</kbd> <kbd>k</kbd></dt><dd>next, previous entry</dd>\
+<dt><kbd>Enter</kbd></dt><dd>open or close the entry</dd>\
+<dt><kbd>n</kbd> <kbd>p</kbd></dt><dd>next, previous failure or refusal</dd>\
+<dt><kbd>/</kbd></dt><dd>search; <kbd>Enter</kbd> goes to the next match</dd>\
+<dt><kbd>1</kbd>–<kbd>9</kbd></dt><dd>switch a kind on or off</dd>\
+<dt><kbd>e</kbd> <kbd>c</kbd></dt><dd>open all, close all</dd>\
+<dt><kbd>g</kbd> <kbd>G</kbd></dt><dd>first, last entry</dd>\
+<dt><kbd>t</kbd></dt><dd>light or dark</dd>\
+<dt><kbd>Esc</kbd></dt><dd>clear the search</dd></dl>\
+<form method=\"dialog\"><button>Close</button></form></dialog>\n";
+
+fn hash(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    let encoded = base64::engine::general_purpose::STANDARD.encode(digest);
+    format!("sha256-{encoded}")
+}
+
+const fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Conversation => "Conversation",
+        Kind::Call => "Tools",
+        Kind::Decision => "Decisions",
+        Kind::Change => "Changes",
+        Kind::Command => "Commands",
+        Kind::Evidence => "Checks",
+        Kind::Model => "Model",
+        Kind::Problem => "Problems",
+        Kind::Record => "Record",
+    }
+}
+
+fn toolbar(html: &mut String, page: &Page<'_>) {
+    let mut counts: BTreeMap<Kind, u64> = BTreeMap::new();
+    for (entry, _) in &page.replayed.entries {
+        *counts.entry(entry.kind).or_default() += 1;
+    }
+    html.push_str(
+        "<nav class=\"tools\" aria-label=\"Filter and search\">\n\
+         <div class=\"find\"><input id=\"search\" type=\"search\" placeholder=\"Search  /\" \
+         aria-label=\"Search\" autocomplete=\"off\" spellcheck=\"false\">\
+         <output id=\"count\" for=\"search\"></output>\
+         <button id=\"open\" type=\"button\">Open all</button>\
+         <button id=\"theme\" type=\"button\" aria-label=\"Light or dark\">◐</button>\
+         <button id=\"keys\" type=\"button\" aria-label=\"Keys\">?</button></div>\n\
+         <div class=\"kinds\" role=\"group\" aria-label=\"Kinds\">\n",
+    );
+    for kind in Kind::ALL {
+        let on = !matches!(kind, Kind::Model | Kind::Record);
+        html.push_str(&format!(
+            "<button type=\"button\" data-kind=\"{}\" aria-pressed=\"{on}\">{} <b>{}</b></button>\n",
+            kind.as_str(),
+            kind_name(kind),
+            counts.get(&kind).copied().unwrap_or_default()
+        ));
+    }
+    html.push_str(
+        "<button type=\"button\" id=\"failed\" aria-pressed=\"false\">Failures</button>\n\
+         </div>\n</nav>\n",
+    );
+}
+
+/// Writes the entries and returns what belongs to them as data.
+fn timeline(page: &Page<'_>, out: &mut dyn Write) -> io::Result<Value> {
+    let entries = &page.replayed.entries;
+    // Which entries belong to which call, so that a call is one cell where it was asked for.
+    let mut cells: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (at, (entry, _)) in entries.iter().enumerate() {
+        if let Some(call) = entry.call {
+            cells.entry(call).or_default().push(at);
+        }
+    }
+    let begun = page.replayed.timeline.summary().created_at;
+    let mut calls = serde_json::Map::new();
+    let mut rows = serde_json::Map::new();
+    let mut html = String::with_capacity(128 * 1024);
+    let mut open_turn = None;
+    for (at, (entry, _)) in entries.iter().enumerate() {
+        if entry.turn.is_some() && entry.turn != open_turn {
+            if open_turn.is_some() {
+                html.push_str("</section>\n");
+            }
+            open_turn = entry.turn;
+            turn_begins(&mut html, entry);
+        }
+        match entry.call {
+            Some(number) => {
+                let members = &cells[&number];
+                if members.first() == Some(&at) {
+                    let own: Vec<&Entry> = members.iter().map(|at| &entries[*at].0).collect();
+                    cell(&mut html, page, number, &own, begun);
+                    let data = own.iter().map(|entry| event_data(entry, begun, page));
+                    calls.insert(number.to_string(), data.collect::<Vec<_>>().into());
+                }
+            }
+            None => {
+                row(&mut html, entry, begun);
+                if let Some(data) = blocks_data(&entry.blocks, page) {
+                    rows.insert(entry.sequence.to_string(), data);
+                }
+            }
+        }
+        if html.len() > 96 * 1024 {
+            out.write_all(html.as_bytes())?;
+            html.clear();
+        }
+    }
+    if open_turn.is_some() {
+        html.push_str("</section>\n");
+    }
+    for text in page.replayed.timeline.unfinished_texts() {
+        html.push_str("<article class=\"row conversation\" data-k=\"conversation\"><span class=\"n\"></span><span class=\"l\">model, so far</span><div class=\"s\">");
+        prose(&mut html, text);
+        html.push_str("</div></article>\n");
+    }
+    out.write_all(html.as_bytes())?;
+    Ok(json!({ "calls": calls, "rows": rows }))
+}
+
+/// What a branch has in common with where it came from, in short and folded away: its numbers are
+/// those of another session, so they lead nowhere here.
+fn past(html: &mut String, inherited: &Inherited) {
+    html.push_str("<details class=\"past\"><summary>");
+    escaped(html, &inherited.lineage.in_words());
+    html.push_str("</summary>\n<ol>\n");
+    let entries = inherited.entries.iter().map(|(entry, _)| entry);
+    for entry in entries.filter(|entry| entry.level != Level::Record) {
+        html.push_str(&format!("<li value=\"{}\"><b>", entry.sequence));
+        escaped(html, &entry.label);
+        html.push_str("</b> ");
+        escaped(html, &plain::clip(&plain::line(&entry.says), 400));
+        html.push_str("</li>\n");
+    }
+    html.push_str("</ol></details>\n");
+}
+
+fn turn_begins(html: &mut String, entry: &Entry) {
+    let number = entry.turn.unwrap_or_default();
+    html.push_str(&format!(
+        "<section class=\"turn\"><h2 id=\"turn{number}\">Turn {number} <time>{}</time></h2>\n",
+        clock(entry.timestamp)
+    ));
+}
+
+/// One event outside of calls.
+fn row(html: &mut String, entry: &Entry, begun: Option<Timestamp>) {
+    let level = match entry.level {
+        Level::Headline => "",
+        Level::Detail => " detail",
+        Level::Record => " record",
+    };
+    let tone = match entry.tone {
+        Tone::Plain => "",
+        Tone::Good => " good",
+        Tone::Warn => " warn",
+        Tone::Bad => " bad",
+    };
+    let kind = entry.kind.as_str();
+    let who = match entry.class.as_ref() {
+        "turn.submitted" => " you",
+        "model.completed" if entry.kind == Kind::Conversation => " model",
+        _ => "",
+    };
+    html.push_str(&format!(
+        "<article class=\"row{level}{tone}{who}\" id=\"e{}\" data-k=\"{kind}\">",
+        entry.sequence
+    ));
+    number(html, entry, begun);
+    html.push_str("<span class=\"l\">");
+    escaped(html, &entry.label);
+    html.push_str("</span><div class=\"s\">");
+    if who.is_empty() {
+        escaped(html, &entry.says);
+    } else {
+        prose(html, &entry.says);
+    }
+    html.push_str("</div>");
+    if !entry.blocks.is_empty() {
+        html.push_str("<details class=\"more\"><summary>more</summary></details>");
+    }
+    html.push_str("</article>\n");
+}
+
+fn number(html: &mut String, entry: &Entry, begun: Option<Timestamp>) {
+    html.push_str(&format!(
+        "<a class=\"n\" href=\"#e{0}\" title=\"{1}\">{0}</a>",
+        entry.sequence,
+        begun.map_or_else(String::new, |begun| format!(
+            "+{}",
+            span(entry.timestamp.millis_since(begun))
+        ))
+    ));
+}
+
+/// `[sequence, label, tone, level, class, says, milliseconds, blocks]`.
+fn event_data(entry: &Entry, begun: Option<Timestamp>, page: &Page<'_>) -> Value {
+    json!([
+        entry.sequence,
+        plain::line(&entry.label),
+        entry.tone.as_str(),
+        entry.level.as_str(),
+        entry.class,
+        plain::lines(&entry.says),
+        begun.map(|begun| entry.timestamp.millis_since(begun)),
+        blocks_data(&entry.blocks, page).unwrap_or_else(|| json!([])),
+    ])
+}
+
+/// `[[kind, title, text, artifact], …]`.
+fn blocks_data(blocks: &[Block], page: &Page<'_>) -> Option<Value> {
+    if blocks.is_empty() {
+        return None;
+    }
+    let each = blocks.iter().map(|block| {
+        let loaded;
+        let text = match &block.artifact {
+            Some(artifact) if block.text.is_empty() => {
+                loaded = (page.artifact)(artifact)
+                    .unwrap_or_else(|| "(the artifact is not here)".to_owned());
+                loaded.as_str()
+            }
+            _ => block.text.as_str(),
+        };
+        json!([
+            block.kind.as_str(),
+            plain::line(&block.title),
+            plain::lines(text),
+            block.artifact.as_ref().map(|id| id.as_str()),
+        ])
+    });
+    Some(each.collect::<Vec<_>>().into())
+}
+
+/// A span of time as people say it.
+fn span(millis: u64) -> String {
+    match millis {
+        0..1000 => format!("{millis} ms"),
+        1000..60_000 => format!("{:.1} s", millis as f64 / 1000.0),
+        60_000..3_600_000 => format!("{} min {} s", millis / 60_000, millis / 1000 % 60),
+        _ => format!("{} h {} min", millis / 3_600_000, millis / 60_000 % 60),
+    }
+}

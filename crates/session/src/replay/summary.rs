@@ -1,0 +1,144 @@
+//! What the events so far amount to: the end of every form of replay, and the head of a report.
+
+use std::collections::BTreeMap;
+
+use agent_protocol::Timestamp;
+use agent_protocol::id::SessionId;
+use agent_protocol::payload::conversation::{SessionParent, Verification};
+use agent_protocol::status::{Mode, Status};
+
+use super::timeline::Timeline;
+use crate::fold::{CallStatus, ChangedFile, CostState, DecisionCounts, TurnBrief, UsageTotals};
+
+/// A session up to some event. What the events do not show is missing, never guessed.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    pub session_id: Option<SessionId>,
+    pub title: Option<String>,
+    pub agent_version: Option<String>,
+    /// The program whose record this was, if the session was imported.
+    pub imported_from: Option<String>,
+    pub parent: Option<SessionParent>,
+    pub mode: Option<Mode>,
+    pub model: Option<String>,
+    pub created_at: Option<Timestamp>,
+    pub last_event_at: Option<Timestamp>,
+    /// How many events were read.
+    pub events: u64,
+    /// Events that are missing from the log.
+    pub missing_events: u64,
+    /// Missing when the events do not tell.
+    pub status: Option<Status>,
+    pub turns: Vec<TurnBrief>,
+    /// How many calls ended how, or stand where.
+    pub calls: BTreeMap<&'static str, u64>,
+    pub call_count: u64,
+    pub decisions: DecisionCounts,
+    pub violations: u64,
+    /// By path relative to the project.
+    pub files_changed: BTreeMap<String, ChangedFile>,
+    /// Of the latest turn that has one.
+    pub verification: Option<Verification>,
+    pub usage: UsageTotals,
+    pub requests: u64,
+    pub cost: CostState,
+    /// Statements of the model that the facts contradict.
+    pub conflicts: u64,
+    pub open: OpenWork,
+}
+
+/// What had not ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpenWork {
+    pub turns: u64,
+    pub calls: u64,
+    pub actions: u64,
+    pub requests: u64,
+    pub processes: u64,
+}
+
+impl OpenWork {
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Summary {
+    pub(super) fn of(timeline: &Timeline) -> Self {
+        let models = timeline.models();
+        let session = &models.session_snapshot;
+        let turns: Vec<TurnBrief> = models.threads.turns().into_iter().cloned().collect();
+        let mut calls: BTreeMap<&'static str, u64> = BTreeMap::new();
+        let mut open_calls = 0;
+        for call in timeline.calls().iter() {
+            *calls.entry(status_word(call.status)).or_default() += 1;
+            open_calls += u64::from(!call.status.is_terminal());
+        }
+        let open = OpenWork {
+            turns: turns
+                .iter()
+                .filter(|turn| !turn.status.is_terminal())
+                .count() as u64,
+            calls: open_calls,
+            actions: models.permission_sandbox.pending.len() as u64,
+            requests: timeline.open_requests(),
+            processes: models.execution_environment.active.len() as u64,
+        };
+        Self {
+            session_id: session.session_id.clone(),
+            title: session.title.clone(),
+            agent_version: session.agent_version.clone(),
+            imported_from: timeline.imported_from().map(str::to_owned),
+            parent: session.parent.clone(),
+            // Another program's modes are not ours.
+            mode: session
+                .mode
+                .value()
+                .copied()
+                .filter(|_| timeline.imported_from().is_none()),
+            model: session.model.value().cloned(),
+            created_at: session.created_at,
+            last_event_at: session.last_event_at,
+            events: session.cursor.next_sequence - session.cursor.missing_events,
+            missing_events: session.cursor.missing_events,
+            status: session.status.known().copied(),
+            call_count: calls.values().sum(),
+            calls,
+            decisions: models.permission_sandbox.decisions.clone(),
+            violations: models.permission_sandbox.violation_count,
+            files_changed: models.artifact_checkpoint.files_changed.clone(),
+            // What another program's turns came to was never computed from facts.
+            verification: turns
+                .iter()
+                .rev()
+                .find_map(|turn| turn.verification.clone())
+                .filter(|_| timeline.imported_from().is_none()),
+            turns,
+            usage: models.routing_limit.usage.clone(),
+            requests: models.routing_limit.requests,
+            cost: models.routing_limit.cost.clone(),
+            conflicts: models.evidence.conflicts,
+            open,
+        }
+    }
+}
+
+/// The word for how a call ended or where it stands.
+pub(crate) const fn status_word(status: CallStatus) -> &'static str {
+    match status {
+        CallStatus::Unknown => "unknown",
+        CallStatus::Proposed => "proposed",
+        CallStatus::Validated => "validated",
+        CallStatus::WaitingPermission => "waiting_permission",
+        CallStatus::Allowed => "allowed",
+        CallStatus::Running => "running",
+        CallStatus::Ok => "ok",
+        CallStatus::Failed => "failed",
+        CallStatus::Rejected => "rejected",
+        CallStatus::Denied => "denied",
+        CallStatus::Cancelled => "cancelled",
+        CallStatus::TimedOut => "timed_out",
+        CallStatus::Lost => "lost",
+    }
+}

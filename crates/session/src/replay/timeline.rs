@@ -1,0 +1,208 @@
+//! The fold behind every form of replay: an event goes in, its entry comes out.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use agent_protocol::id::{ModelRequestId, ToolCallId, TurnId};
+use agent_protocol::{Event, EventType, Payload};
+
+use super::entry::Entry;
+use super::summary::Summary;
+use super::tell::tell;
+use crate::fold::{Calls, Fold as _, ReadModels};
+
+/// Text of an unfinished answer that is kept; the rest is in the log.
+const KEPT: usize = 16 * 1024;
+
+/// How the profile of an imported session begins; the rest names the program it came from.
+pub(crate) const IMPORTED: &str = "imported:";
+
+/// A session as far as it was told.
+#[derive(Debug, Clone)]
+pub struct Timeline {
+    models: ReadModels,
+    calls: Calls,
+    turn_numbers: Numbers<TurnId>,
+    call_numbers: Numbers<ToolCallId>,
+    /// What open requests have said so far.
+    streaming: Vec<(ModelRequestId, String)>,
+    imported_from: Option<String>,
+}
+
+/// Numbers things in the order they are first met, from 1.
+#[derive(Debug, Clone)]
+struct Numbers<T>(HashMap<T, u64>);
+
+impl<T: Clone + Eq + Hash> Numbers<T> {
+    fn of(&mut self, id: &T) -> u64 {
+        if let Some(number) = self.0.get(id) {
+            return *number;
+        }
+        let next = self.0.len() as u64 + 1;
+        self.0.insert(id.clone(), next);
+        next
+    }
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        Self {
+            models: ReadModels::default(),
+            calls: Calls::all(),
+            turn_numbers: Numbers(HashMap::new()),
+            call_numbers: Numbers(HashMap::new()),
+            streaming: Vec::new(),
+            imported_from: None,
+        }
+    }
+}
+
+impl Timeline {
+    /// Takes the next event and tells it.
+    pub fn take(&mut self, event: &Event) -> Entry {
+        self.fold(event);
+        let told = tell(event);
+        Entry {
+            sequence: event.sequence,
+            event_id: event.event_id.clone(),
+            timestamp: event.timestamp,
+            class: class(&event.payload),
+            kind: told.kind,
+            tone: told.tone,
+            level: told.level,
+            turn: event
+                .scope
+                .turn_id
+                .as_ref()
+                .map(|id| self.turn_numbers.of(id)),
+            call: event
+                .scope
+                .tool_call_id
+                .as_ref()
+                .map(|id| self.call_numbers.of(id)),
+            tool_call_id: event.scope.tool_call_id.clone(),
+            label: told.label,
+            says: told.says,
+            blocks: told.blocks,
+        }
+    }
+
+    /// Takes an event without telling it: what comes before the part that is shown.
+    pub fn pass(&mut self, event: &Event) {
+        self.fold(event);
+        if let Some(id) = &event.scope.turn_id {
+            self.turn_numbers.of(id);
+        }
+        if let Some(id) = &event.scope.tool_call_id {
+            self.call_numbers.of(id);
+        }
+    }
+
+    fn fold(&mut self, event: &Event) {
+        self.models.fold(event);
+        self.calls.fold(event);
+        match &event.payload {
+            Payload::SessionCreated(created) => {
+                let profile = created.profile.as_deref();
+                self.imported_from = profile
+                    .and_then(|profile| profile.strip_prefix(IMPORTED))
+                    .map(str::to_owned);
+            }
+            Payload::ModelRequested(requested) => {
+                let id = requested.model_request_id.clone();
+                self.streaming.push((id, String::new()));
+            }
+            Payload::ModelDelta(delta) => {
+                let open = self.streaming.iter_mut();
+                let mut open = open.filter(|(id, _)| *id == delta.model_request_id);
+                if let Some((_, text)) = open.next()
+                    && text.len() < KEPT
+                {
+                    text.push_str(&delta.text);
+                }
+            }
+            Payload::ModelCompleted(completed) => self.answered(&completed.model_request_id),
+            Payload::ModelFailed(failed) => self.answered(&failed.model_request_id),
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, request: &ModelRequestId) {
+        self.streaming.retain(|(id, _)| id != request);
+    }
+
+    /// The read models after the events so far: the ones a live session has, too.
+    #[must_use]
+    pub fn models(&self) -> &ReadModels {
+        &self.models
+    }
+
+    /// Every call so far.
+    #[must_use]
+    pub fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// The number of a call in this replay.
+    #[must_use]
+    pub fn call_number(&self, id: &ToolCallId) -> Option<u64> {
+        self.call_numbers.0.get(id).copied()
+    }
+
+    /// The call with this number, or whose id begins like this.
+    #[must_use]
+    pub fn find_calls(&self, asked: &str) -> Vec<&ToolCallId> {
+        let bare = asked.strip_prefix('#').unwrap_or(asked);
+        if let Ok(number) = bare.parse::<u64>() {
+            let numbered = self.call_numbers.0.iter();
+            let found = numbered.filter(|(_, have)| **have == number);
+            return found.map(|(id, _)| id).collect();
+        }
+        let matches = |id: &&ToolCallId| {
+            let word = id.as_str();
+            let without = word.strip_prefix("call_").unwrap_or(word);
+            !asked.is_empty() && (word.starts_with(asked) || without.starts_with(asked))
+        };
+        let exact = self.call_numbers.0.keys().find(|id| id.as_str() == asked);
+        match exact {
+            Some(id) => vec![id],
+            None => {
+                let mut found: Vec<_> = self.call_numbers.0.keys().filter(matches).collect();
+                found.sort();
+                found
+            }
+        }
+    }
+
+    /// The program whose record this was, if the session was imported.
+    #[must_use]
+    pub fn imported_from(&self) -> Option<&str> {
+        self.imported_from.as_deref()
+    }
+
+    /// What open requests have said so far.
+    pub fn unfinished_texts(&self) -> impl Iterator<Item = &str> {
+        self.streaming
+            .iter()
+            .map(|(_, text)| text.as_str())
+            .filter(|text| !text.is_empty())
+    }
+
+    pub(super) fn open_requests(&self) -> u64 {
+        self.streaming.len() as u64
+    }
+
+    /// What the events so far amount to.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        Summary::of(self)
+    }
+}
+
+fn class(payload: &Payload) -> Cow<'static, str> {
+    match payload.event_type() {
+        Some(class) => Cow::Borrowed(EventType::as_str(class)),
+        None => Cow::Owned(payload.type_name().to_owned()),
+    }
+}
