@@ -14,29 +14,46 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use agent_sandbox::{
-    Capabilities, Command, ExitStatus, Feature, Policy, environment, probe, spawn,
+    Capabilities, Command, ExitStatus, Feature, Policy, Sandbox, environment, probe,
 };
+use agent_test_support::bench::{Table, is_measured, median};
 
 fn main() {
-    // `cargo test --benches` only wants to know that this runs.
-    let short = !std::env::args().any(|argument| argument == "--bench");
+    let short = !is_measured();
     let place = Place::new();
     let capabilities = probe(place.folder.path());
-    println!("level here: {}", capabilities.level().name());
+    let mut table = Table::new("sandbox");
+    table.note("level here", capabilities.level().name());
     let wanted: Vec<String> = std::env::args()
         .skip(1)
         .filter(|argument| !argument.starts_with('-'))
         .collect();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
     if is_wanted("launches") {
-        launches(&place, &capabilities, if short { 3 } else { 400 });
+        launches(
+            &mut table,
+            &place,
+            &capabilities,
+            if short { 3 } else { 400 },
+        );
     }
     if is_wanted("builds") {
-        builds(&place, &capabilities, if short { 1 } else { 15 });
+        builds(
+            &mut table,
+            &place,
+            &capabilities,
+            if short { 1 } else { 15 },
+        );
     }
     if is_wanted("residue") {
-        residue(&place, &capabilities, if short { 10 } else { 1000 });
+        residue(
+            &mut table,
+            &place,
+            &capabilities,
+            if short { 10 } else { 1000 },
+        );
     }
+    table.finish();
 }
 
 struct Place {
@@ -74,14 +91,17 @@ impl Place {
         policy
     }
 
-    fn run(&self, policy: &Policy, capabilities: &Capabilities) {
-        let running = spawn(policy, capabilities, Box::new(|_, _| {})).unwrap();
+    fn run(&self, policy: &Policy, sandbox: &Sandbox) {
+        let running = sandbox.spawn(policy, Box::new(|_, _| {})).unwrap();
         assert_eq!(running.wait(None, None).status, ExitStatus::Code(0));
     }
 }
 
-/// Lets the alternatives take turns and prints what each took.
-fn compare(rounds: usize, alternatives: &mut [(&str, &mut dyn FnMut())]) -> Vec<Duration> {
+/// Lets the alternatives take turns; says the minimum and the median of each.
+fn take_turns(
+    rounds: usize,
+    alternatives: &mut [(&str, &mut dyn FnMut())],
+) -> Vec<(Duration, Duration)> {
     let mut times = vec![Vec::with_capacity(rounds); alternatives.len()];
     for (_, run) in alternatives.iter_mut() {
         run();
@@ -93,20 +113,16 @@ fn compare(rounds: usize, alternatives: &mut [(&str, &mut dyn FnMut())]) -> Vec<
             times.push(begun.elapsed());
         }
     }
-    let mut least = Vec::new();
-    for (times, (name, _)) in times.iter_mut().zip(alternatives.iter()) {
-        times.sort();
-        let (minimum, median) = (times[0], times[times.len() / 2]);
-        let base = *least.first().unwrap_or(&minimum);
-        let ratio = minimum.as_secs_f64() / base.as_secs_f64();
-        println!("  {name:<34} min {minimum:>10.3?}  median {median:>10.3?}  {ratio:.2}x");
-        least.push(minimum);
-    }
-    least
+    times
+        .into_iter()
+        .map(|times| {
+            let least = times.iter().min().copied().unwrap_or_default();
+            (least, median(times))
+        })
+        .collect()
 }
 
-fn launches(place: &Place, capabilities: &Capabilities, rounds: usize) {
-    println!("launch of /bin/true, {rounds} rounds");
+fn launches(table: &mut Table, place: &Place, capabilities: &Capabilities, rounds: usize) {
     let command = Command::Program {
         program: "/bin/true".into(),
         arguments: Vec::new(),
@@ -130,14 +146,18 @@ fn launches(place: &Place, capabilities: &Capabilities, rounds: usize) {
             .unwrap();
         assert!(status.status.success());
     };
-    let mut full = || place.run(&policy, capabilities);
-    let mut helper = || place.run(&off, capabilities);
+    let sandbox = Sandbox::of(capabilities.clone());
+    let without_landlock = Sandbox::of(without_landlock);
+    let mut full = || place.run(&policy, &sandbox);
+    let mut first = || place.run(&policy, &Sandbox::of(capabilities.clone()));
+    let mut helper = || place.run(&off, &sandbox);
     let mut less = || place.run(&policy, &without_landlock);
-    let mut shared = || place.run(&host, capabilities);
+    let mut shared = || place.run(&host, &sandbox);
     let mut wrapped = || bwrap(place);
     let mut alternatives: Vec<(&str, &mut dyn FnMut())> = vec![
         ("direct", &mut direct),
         ("full profile", &mut full),
+        ("full profile, first of a session", &mut first),
         ("full profile, host network", &mut shared),
         ("full profile without Landlock", &mut less),
         ("helper and supervisor only", &mut helper),
@@ -145,9 +165,24 @@ fn launches(place: &Place, capabilities: &Capabilities, rounds: usize) {
     if bubblewrap {
         alternatives.push(("bubblewrap, comparable mounts", &mut wrapped));
     }
-    compare(rounds, &mut alternatives);
-    if !bubblewrap {
-        println!("  bubblewrap: absent");
+    let taken = take_turns(rounds, &mut alternatives);
+    let (direct, full) = (taken[0], taken[1]);
+    let what = "sandboxed `/bin/true`, to a direct spawn";
+    table.ratio(&format!("{what}: minimum"), full.0, direct.0, 3.5);
+    table.compare(&format!("{what}: median"), full.1, direct.1);
+    for ((name, _), taken) in alternatives.iter().zip(&taken).skip(2) {
+        table.compare(
+            &format!("{name}, to a direct spawn: minimum"),
+            taken.0,
+            direct.0,
+        );
+    }
+    match taken.get(6) {
+        Some(wrapped) => {
+            let what = "sandboxed `/bin/true`, to bubblewrap with comparable mounts";
+            table.ratio(&format!("{what}: minimum"), full.0, wrapped.0, 1.0);
+        }
+        None => table.note("bubblewrap", "absent"),
     }
 }
 
@@ -192,8 +227,7 @@ fn bwrap(place: &Place) {
 }
 
 /// A small project of C files, because a compiler's system calls are what a build is made of.
-fn builds(place: &Place, capabilities: &Capabilities, rounds: usize) {
-    println!("make of 12 small C files, {rounds} rounds");
+fn builds(table: &mut Table, place: &Place, capabilities: &Capabilities, rounds: usize) {
     let work = place.at("home/work");
     let mut objects = String::new();
     for number in 0..12 {
@@ -218,18 +252,20 @@ fn builds(place: &Place, capabilities: &Capabilities, rounds: usize) {
             .unwrap();
         assert!(output.status.success());
     };
-    let mut inside = || place.run(&policy, capabilities);
-    let least = compare(
+    let sandbox = Sandbox::of(capabilities.clone());
+    let mut inside = || place.run(&policy, &sandbox);
+    let taken = take_turns(
         rounds,
         &mut [("outside", &mut outside), ("inside", &mut inside)],
     );
-    let more = least[1].as_secs_f64() / least[0].as_secs_f64() * 100.0 - 100.0;
-    println!("  inside costs {more:+.1} % at the minimum");
+    let what = "`make` of 12 small C files, to the same outside: minimum";
+    table.ratio(what, taken[1].0, taken[0].0, 1.05);
 }
 
 /// Runs many commands and counts what is left.
-fn residue(place: &Place, capabilities: &Capabilities, count: usize) {
+fn residue(table: &mut Table, place: &Place, capabilities: &Capabilities, count: usize) {
     let count_of = |path: &str| std::fs::read_dir(path).map(Iterator::count).unwrap_or(0);
+    // The launcher.
     let children = || {
         std::fs::read_to_string(format!("/proc/self/task/{}/children", std::process::id()))
             .unwrap_or_default()
@@ -245,27 +281,22 @@ fn residue(place: &Place, capabilities: &Capabilities, count: usize) {
     let policy = place.policy(Command::Shell(
         b"sleep 99 & (setsid sleep 99 &); mktemp > /dev/null; rm -rf /tmp/*".to_vec(),
     ));
-    place.run(&policy, capabilities);
+    let sandbox = Sandbox::of(capabilities.clone());
+    place.run(&policy, &sandbox);
     let before = (children(), mounts(), entries(), folders());
-    let begun = Instant::now();
     for _ in 0..count {
-        place.run(&policy, capabilities);
+        place.run(&policy, &sandbox);
     }
     let after = (children(), mounts(), entries(), folders());
-    println!(
-        "{count} commands that leave two processes and a file each: {:.1?}",
-        begun.elapsed()
-    );
-    println!(
-        "  children {:?} -> {:?}, mounts {} -> {}",
-        before.0, after.0, before.1, after.1
-    );
-    println!(
-        "  descriptors and threads {} -> {}, temporary folders {} -> {}",
-        before.2, after.2, before.3, after.3
-    );
-    assert_eq!(
-        (&before.0, before.1, before.2),
-        (&after.0, after.1, after.2)
-    );
+    let left = [
+        ("processes", usize::from(before.0 != after.0)),
+        ("mounts", after.1.abs_diff(before.1)),
+        ("descriptors and threads", after.2.abs_diff(before.2)),
+        ("temporary directories", after.3.abs_diff(before.3)),
+    ];
+    for (what, left) in left {
+        let what =
+            format!("{count} commands that leave two processes and a file each: {what} left");
+        table.amount(&what, left as f64, "", 0.0);
+    }
 }

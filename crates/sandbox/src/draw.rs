@@ -7,12 +7,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::carve::{Carved, carve, guards, named};
 use crate::git_link::GitLink;
 use crate::launch::LaunchError;
 use crate::plan::{Containment, LandlockPlan, LimitPlan, MountPlan, Plan, SeccompPlan};
 use crate::policy::{Command, Mode, Network, Policy, WriteAccess};
 use crate::probe::Capabilities;
-use crate::protected;
 use crate::report::{EnforcementReport, Level};
 use crate::secrets;
 use crate::watch::Watch;
@@ -28,9 +28,6 @@ const DEVICES: [&str; 6] = [
     "/dev/urandom",
     "/dev/ptmx",
 ];
-
-/// Git's own names whose content makes git run something.
-pub(crate) const GIT_EXECUTES: [&str; 2] = ["hooks", "config"];
 
 pub(crate) struct Drawn {
     pub(crate) plan: Plan,
@@ -75,6 +72,12 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
     {
         return Err(problem("the working directory lies outside the workspace"));
     }
+    // In read-only mode what the user made writable is still there to be read.
+    let only_read = if policy.write_access == WriteAccess::ReadOnly {
+        std::mem::take(&mut writable)
+    } else {
+        Vec::new()
+    };
     let owner =
         std::fs::metadata(&workspace).map_err(|error| problem(&format!("workspace: {error}")))?;
     let uid = rustix::process::getuid().as_raw();
@@ -83,35 +86,37 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         (level != Level::None && uid == 0 && owner.uid() != 0).then(|| (owner.uid(), owner.gid()));
     let uid = run_as.map_or(uid, |(uid, _)| uid);
 
-    let found = protected::existing(&workspace);
-    let mut also: Vec<PathBuf> = Vec::new();
-    for path in &policy.protected {
-        if let Ok(path) = workspace.join(path).strip_prefix(&workspace) {
-            also.push(path.to_owned());
-        }
-    }
-    if let Ok(inside) = session_dir.strip_prefix(&workspace) {
-        also.push(inside.to_owned());
-    }
-    let every = [&found.paths[..], &also].concat();
     let git_link = GitLink::of(&workspace);
-    let carved = carve(&workspace, &every, policy.write_access, git_link.as_ref());
-    let watch = Watch::before(
+    if let Some(link) = git_link.as_ref().filter(|link| link.points_back)
+        && policy.write_access == WriteAccess::WorkspaceWithGit
+    {
+        writable.push(link.common.clone());
+    }
+    let guards = guards(
+        policy,
         &workspace,
         &session_dir,
-        policy.write_access,
-        level == Level::Partial,
-        &found.paths,
-        &also,
-    );
+        &writable,
+        git_link.as_ref(),
+    )
+    .map_err(|error| problem(&format!("workspace: {error}")))?;
+    let carved = if policy.write_access == WriteAccess::ReadOnly {
+        Carved::default()
+    } else {
+        carve(&guards)
+    };
+    let named: Vec<PathBuf> = guards.iter().flat_map(named).collect();
+    let search_complete = guards.iter().all(|(_, found)| found.complete);
+    let partial = level == Level::Partial;
+    let watch = Watch::before(guards, &session_dir, policy.write_access, partial)
+        .map_err(|error| problem(&format!("session directory: {error}")))?;
 
     let mut readable = readable(policy, &workspace);
-    match (&git_link, policy.write_access) {
-        (Some(link), WriteAccess::WorkspaceWithGit) if link.points_back => {
-            writable.push(link.common.clone())
-        }
-        (Some(link), _) => readable.push((link.common.clone(), link.common.clone())),
-        (None, _) => {}
+    readable.extend(only_read.into_iter().map(|path| (path.clone(), path)));
+    if let Some(link) = &git_link
+        && !writable.contains(&link.common)
+    {
+        readable.push((link.common.clone(), link.common.clone()));
     }
     let put_back: Vec<PathBuf> = readable
         .iter()
@@ -120,6 +125,16 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         .chain(writable.iter().cloned())
         .collect();
     let hidden = hidden(policy, &workspace, &put_back, uid);
+    // What is covered needs no protection of its own and cannot be looked at from inside.
+    let mut protected = carved.read_only;
+    protected.retain(|path| {
+        let mut covers = hidden.inside.iter();
+        !covers.any(|cover| path.starts_with(cover) && path != cover)
+    });
+    // The session's directory shows that the user's places cannot be written; where it is covered
+    // itself, the nearest place above that is not.
+    let mut canary = session_dir;
+    while hidden.inside.iter().any(|cover| canary.starts_with(cover)) && canary.pop() {}
     let namespaces = matches!(level, Level::Full | Level::NoLandlock | Level::Bubblewrap);
     let network_namespace = namespaces && policy.network == Network::Off;
     let writable_roots: Vec<PathBuf> = (policy.write_access != WriteAccess::ReadOnly)
@@ -189,7 +204,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
                 workspace_writable: policy.write_access != WriteAccess::ReadOnly,
                 writable,
                 pins: carved.pins,
-                protected: carved.read_only,
+                protected,
             }
         } else {
             MountPlan::default()
@@ -201,7 +216,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         } else {
             limits
         },
-        canary: session_dir,
+        canary,
         cwd: cwd.clone(),
         arguments: arguments(&policy.command),
         environment: environment(policy, &temporary, level),
@@ -229,12 +244,12 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         } else {
             writable_roots
         },
-        protected: if level == Level::Partial {
-            every.iter().map(|path| workspace.join(path)).collect()
+        protected: if partial {
+            named
         } else {
             plan.mounts.protected.clone()
         },
-        protected_search_complete: found.complete,
+        protected_search_complete: search_complete,
         network: if level == Level::None {
             Network::Host
         } else {
@@ -248,7 +263,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
             .collect(),
         cwd,
         uid,
-        notes: notes(policy, capabilities, level),
+        notes: notes(policy, capabilities, level, search_complete),
     };
     Ok(Drawn {
         plan,
@@ -273,86 +288,6 @@ fn directory(path: &Path, what: &str) -> Result<PathBuf, LaunchError> {
         )));
     }
     Ok(resolved)
-}
-
-/// Mounts over a writable workspace, parents before children.
-struct Carved {
-    pins: Vec<PathBuf>,
-    read_only: Vec<PathBuf>,
-}
-
-fn carve(
-    workspace: &Path,
-    found: &[PathBuf],
-    access: WriteAccess,
-    link: Option<&GitLink>,
-) -> Carved {
-    let mut read_only = BTreeSet::new();
-    let mut pins = BTreeSet::new();
-    let mut protect = |path: PathBuf, root: &Path| {
-        // A link cannot be a mount point: it is compared after the run, and what it points
-        // to is protected under its own name.
-        let Ok(resolved) = std::fs::canonicalize(&path) else {
-            return;
-        };
-        let inside = resolved.starts_with(root) && resolved != root;
-        if inside {
-            for parent in resolved
-                .ancestors()
-                .skip(1)
-                .take_while(|parent| *parent != root)
-            {
-                pins.insert(parent.to_owned());
-            }
-            read_only.insert(resolved);
-        }
-    };
-    if access != WriteAccess::ReadOnly {
-        for path in found {
-            if access == WriteAccess::WorkspaceWithGit
-                && path == Path::new(".git")
-                && link.is_none()
-            {
-                for name in GIT_EXECUTES {
-                    protect(workspace.join(".git").join(name), workspace);
-                }
-            } else {
-                protect(workspace.join(path), workspace);
-            }
-        }
-        if let (WriteAccess::WorkspaceWithGit, Some(link)) = (access, link)
-            && link.points_back
-        {
-            for name in GIT_EXECUTES {
-                protect(link.common.join(name), &link.common);
-            }
-        }
-        if access == WriteAccess::WorkspaceWithGit
-            && std::fs::symlink_metadata(workspace.join(".git")).is_ok_and(|data| data.is_dir())
-        {
-            pins.insert(workspace.join(".git"));
-        }
-    }
-    // What lies below a read-only path is read-only with it.
-    let covered = |path: &Path| {
-        path.ancestors()
-            .skip(1)
-            .any(|parent| read_only.contains(parent))
-    };
-    let keep: Vec<PathBuf> = read_only
-        .iter()
-        .filter(|path| !covered(path))
-        .cloned()
-        .collect();
-    let pins = pins
-        .iter()
-        .filter(|path| !covered(path) && !read_only.contains(*path))
-        .cloned()
-        .collect();
-    Carved {
-        pins,
-        read_only: keep,
-    }
 }
 
 /// What has to look empty, resolved, without what lies below others.
@@ -531,10 +466,19 @@ fn limit_facts(policy: &Policy, level: Level) -> Vec<(&'static str, u64)> {
     .collect()
 }
 
-fn notes(policy: &Policy, capabilities: &Capabilities, level: Level) -> Vec<String> {
-    match (&policy.mode, level) {
+fn notes(
+    policy: &Policy,
+    capabilities: &Capabilities,
+    level: Level,
+    search_complete: bool,
+) -> Vec<String> {
+    let mut notes = match (&policy.mode, level) {
         (Mode::Off { reason }, _) => vec![format!("switched off: {reason}")],
         (_, Level::Full) => Vec::new(),
         _ => capabilities.reasons(),
+    };
+    if !search_complete && level != Level::None {
+        notes.push("too many files to have found every nested repository".into());
     }
+    notes
 }

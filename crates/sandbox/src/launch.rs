@@ -1,17 +1,17 @@
 //! The outside of a launch: start the helper, hear what it established, give the word.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use rustix::process::{Signal, pidfd_send_signal};
 
+use crate::control_group::ControlGroup;
 use crate::draw::{Drawn, draw};
-use crate::helper::MARK;
+use crate::launcher::{Ends, Launcher};
 use crate::listener::Listener;
 use crate::message;
 use crate::plan::{Containment, Plan};
@@ -19,6 +19,7 @@ use crate::policy::Policy;
 use crate::probe::Capabilities;
 use crate::report::{EnforcementReport, Layer, Level};
 use crate::running::{Parts, Running, Sink, supervise};
+use crate::session::Sandbox;
 use crate::watch::Watch;
 use crate::wire::{Reader, Writer};
 
@@ -52,21 +53,150 @@ pub struct Confined {
     parts: Option<Parts>,
 }
 
-/// Builds the sandbox around a command that does not run yet.
+/// Builds the sandbox around a command that does not run yet, with a launcher of its own; a
+/// [`Sandbox`] keeps one.
 pub fn prepare(policy: &Policy, capabilities: &Capabilities) -> Result<Confined, LaunchError> {
-    let Drawn {
-        plan,
-        report,
-        watch,
-    } = draw(policy, capabilities)?;
-    prepare_private_tmp(policy, &plan)?;
-    let free_disk = policy.limits.free_disk.filter(|_| plan.seccomp.is_some());
-    launch(
-        &plan,
-        report,
-        watch,
-        free_disk.map(|least| (policy.workspace.clone(), least)),
-    )
+    Sandbox::of(capabilities.clone()).prepare(policy)
+}
+
+/// A sandbox on paper, before any process of it exists.
+pub(crate) struct Prepared {
+    plan: Plan,
+    report: EnforcementReport,
+    watch: Watch,
+    free_disk: Option<(PathBuf, u64)>,
+    /// Below which the command gets a control group.
+    groups: Option<PathBuf>,
+}
+
+/// A sandbox whose first process exists.
+pub(crate) struct Born {
+    pid: u32,
+    pidfd: OwnedFd,
+    launcher: Arc<Launcher>,
+    control: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+impl Prepared {
+    pub(crate) fn new(policy: &Policy, capabilities: &Capabilities) -> Result<Self, LaunchError> {
+        let Drawn {
+            plan,
+            report,
+            watch,
+        } = draw(policy, capabilities)?;
+        prepare_private_tmp(policy, &plan)?;
+        let confined = plan.seccomp.is_some();
+        let free_disk = policy.limits.free_disk.filter(|_| confined);
+        Ok(Self {
+            plan,
+            report,
+            watch,
+            free_disk: free_disk.map(|least| (policy.workspace.clone(), least)),
+            groups: capabilities.cgroup.clone().ok().filter(|_| confined),
+        })
+    }
+
+    pub(crate) fn run_as(&self) -> Option<(u32, u32)> {
+        self.plan.run_as
+    }
+
+    /// A launcher from which this sandbox can come.
+    pub(crate) fn launcher(&self) -> Result<Launcher, LaunchError> {
+        Launcher::start(self.plan.run_as).map_err(helper)
+    }
+
+    /// Has the first process made. Nothing is left behind when that fails.
+    pub(crate) fn split_off(&self, launcher: &Arc<Launcher>) -> Result<Born, LaunchError> {
+        let (control, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|error| helper(error.into()))?;
+        let (stdout, their_stdout) = io::pipe().map_err(helper)?;
+        let (stderr, their_stderr) = io::pipe().map_err(helper)?;
+        let ends = Ends {
+            control: theirs,
+            stdout: their_stdout.into(),
+            stderr: their_stderr.into(),
+        };
+        let (pid, pidfd) = launcher.split_off(&self.plan, &ends)?;
+        Ok(Born {
+            pid,
+            pidfd,
+            launcher: Arc::clone(launcher),
+            control,
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+        })
+    }
+
+    /// Hears what the sandbox established.
+    pub(crate) fn meet(self, born: Born) -> Result<Confined, LaunchError> {
+        let mut first = First {
+            pid: born.pid,
+            pidfd: born.pidfd,
+            outer: None,
+        };
+        let met = handshake(&self.plan, &born.control, &mut first);
+        match met.and_then(|met| Ok((self.enclose(first.pid)?, met))) {
+            Ok((group, met)) => Ok(Confined {
+                parts: Some(Parts {
+                    report: self.established(&met, group.is_some()),
+                    group,
+                    pid: first.pid,
+                    pidfd: first.pidfd,
+                    outer: first.outer,
+                    _launcher: born.launcher,
+                    control: born.control,
+                    listener: met.listener,
+                    watch: self.watch,
+                    free_disk: self.free_disk,
+                    stdout: born.stdout,
+                    stderr: born.stderr,
+                }),
+            }),
+            Err(error) => {
+                drop(born.control);
+                end(&first.pidfd, first.outer.as_ref());
+                Err(error)
+            }
+        }
+    }
+
+    /// The first process has started nothing yet, so everything will be in its group.
+    fn enclose(&self, pid: u32) -> Result<Option<ControlGroup>, LaunchError> {
+        let around = |parent: &PathBuf| ControlGroup::around(pid, parent, &self.plan.limits);
+        self.groups.as_ref().map(around).transpose()
+    }
+
+    /// The report with what was only known from inside.
+    fn established(&self, met: &Met, in_a_group: bool) -> EnforcementReport {
+        let mut report = self.report.clone();
+        report.layers.clone_from(&met.layers);
+        report
+            .layers
+            .extend(in_a_group.then_some(Layer::ControlGroup));
+        if !met.processes_limited && !in_a_group && report.level != Level::None {
+            report.limits.retain(|(name, _)| *name != "processes");
+            report
+                .notes
+                .push("the number of processes is not bounded on this kernel".into());
+        }
+        if met.listener.is_none() && self.plan.seccomp.is_some() {
+            report
+                .notes
+                .push("an outer sandbox hears of refused calls, so we do not".into());
+        }
+        report
+    }
+}
+
+fn helper(source: io::Error) -> LaunchError {
+    LaunchError::Helper { source }
 }
 
 /// The command's home and temporary directory, owned by the user it runs as.
@@ -134,112 +264,38 @@ impl Drop for Confined {
     }
 }
 
-fn launch(
-    plan: &Plan,
-    report: EnforcementReport,
-    watch: Watch,
-    free_disk: Option<(PathBuf, u64)>,
-) -> Result<Confined, LaunchError> {
-    let helper = |source| LaunchError::Helper { source };
-    let (control, theirs) = socketpair(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(|error| helper(error.into()))?;
-    let (stdout, their_stdout) = io::pipe().map_err(helper)?;
-    let (stderr, their_stderr) = io::pipe().map_err(helper)?;
-    // No `pre_exec`: that would fork the whole agent instead of using posix_spawn.
-    let mut launcher = std::process::Command::new("/proc/self/exe")
-        .arg0("agent-sandbox")
-        .arg(MARK)
-        .env_clear()
-        .stdin(Stdio::from(theirs))
-        .stdout(Stdio::from(OwnedFd::from(their_stdout)))
-        .stderr(Stdio::from(OwnedFd::from(their_stderr)))
-        .spawn()
-        .map_err(helper)?;
-    let mut pidfd = None;
-    match handshake(plan, &control, &mut pidfd) {
-        Ok(met) => {
-            let pidfd = pidfd.ok_or(LaunchError::HelperGone)?;
-            let mut report = report;
-            report.layers = met.layers;
-            if !met.processes_limited && report.level != Level::None {
-                report.limits.retain(|(name, _)| *name != "processes");
-                report
-                    .notes
-                    .push("the number of processes is not bounded on this kernel".into());
-            }
-            if met.listener.is_none() && plan.seccomp.is_some() {
-                report
-                    .notes
-                    .push("an outer sandbox hears of refused calls, so we do not".into());
-            }
-            Ok(Confined {
-                parts: Some(Parts {
-                    report,
-                    pid: met.pid,
-                    launcher,
-                    pidfd,
-                    control,
-                    listener: met.listener,
-                    watch,
-                    free_disk,
-                    stdout: stdout.into(),
-                    stderr: stderr.into(),
-                }),
-            })
-        }
-        Err(error) => {
-            drop(control);
-            end(&mut launcher, pidfd.as_ref());
-            Err(error)
-        }
-    }
+/// The processes that a launch made.
+struct First {
+    pid: u32,
+    /// Everything dies with it.
+    pidfd: OwnedFd,
+    /// The `bwrap` around it.
+    outer: Option<OwnedFd>,
 }
 
 /// What the helper told before it was ready.
 struct Met {
-    pid: u32,
     listener: Option<Listener>,
     layers: Vec<Layer>,
     processes_limited: bool,
 }
 
-/// Leaves the descriptor of the first process in `first`, also when a later step fails.
-fn handshake(
-    plan: &Plan,
-    control: &OwnedFd,
-    first: &mut Option<OwnedFd>,
-) -> Result<Met, LaunchError> {
-    let send = |plan: &Plan| {
-        plan.encode()
-            .send(control, &[])
-            .map_err(|_| LaunchError::HelperGone)
-    };
-    send(plan)?;
+fn handshake(plan: &Plan, control: &OwnedFd, first: &mut First) -> Result<Met, LaunchError> {
     if plan.containment == Containment::Bubblewrap {
         // The helper on the other side of bubblewrap knows nothing of the first.
-        send(&Plan {
+        let inside = Plan {
             containment: Containment::InsideBubblewrap,
             run_as: None,
             ..plan.clone()
-        })?;
+        };
+        let sent = inside.encode().send(control, &[]);
+        sent.map_err(|_| LaunchError::HelperGone)?;
+        let mut born = hear(control, &mut None, message::BORN)?;
+        let inner = born.fds.pop().ok_or(LaunchError::HelperGone)?;
+        first.pid = pid_of(&inner).unwrap_or(0);
+        first.outer = Some(std::mem::replace(&mut first.pidfd, inner));
     }
-    let mut listener = None;
-    let mut born = hear(control, &mut listener, message::BORN)?;
-    let pidfd = first.insert(born.fds.pop().ok_or(LaunchError::HelperGone)?);
-    let pid = pid_of(pidfd).unwrap_or(0);
-    if let Some(seccomp) = plan.seccomp {
-        let mut filtered = hear(control, &mut listener, message::LISTENER)?;
-        listener = filtered
-            .fds
-            .pop()
-            .map(|socket| Listener::new(socket, seccomp.internet));
-    }
-    let mut confined = hear(control, &mut listener, message::CONFINED)?;
+    let mut confined = hear(control, &mut None, message::CONFINED)?;
     let numbers = confined
         .list(Reader::number)
         .map_err(|_| LaunchError::HelperGone)?;
@@ -248,8 +304,11 @@ fn handshake(
         .filter(|layer| numbers.contains(&(*layer as u64)))
         .collect();
     let processes_limited = confined.flag().unwrap_or(false);
+    let listener = match (plan.seccomp, confined.fds.pop()) {
+        (Some(seccomp), Some(socket)) => Some(Listener::new(socket, seccomp.internet)),
+        _ => None,
+    };
     Ok(Met {
-        pid,
         listener,
         layers,
         processes_limited,
@@ -265,7 +324,7 @@ fn pid_of(pidfd: &OwnedFd) -> Option<u32> {
 }
 
 /// The next message, which has to be `wanted`. Refused calls are answered meanwhile.
-fn hear(
+pub(crate) fn hear(
     control: &OwnedFd,
     listener: &mut Option<Listener>,
     wanted: u8,
@@ -312,17 +371,16 @@ fn hear(
 }
 
 /// Ends a sandbox in which nothing was run.
-fn abandon(mut parts: Parts) {
+fn abandon(parts: Parts) {
     drop(parts.control);
-    end(&mut parts.launcher, Some(&parts.pidfd));
+    end(&parts.pidfd, parts.outer.as_ref());
 }
 
-/// Kills and reaps. The first process is our child too, unless bubblewrap is in between.
-fn end(launcher: &mut Child, first: Option<&OwnedFd>) {
-    if let Some(first) = first {
-        let _ = pidfd_send_signal(first, Signal::KILL);
-        let _ = waitid(WaitId::PidFd(first.as_fd()), WaitIdOptions::EXITED);
+/// Kills and waits for the end. Reaping is the launcher's business.
+fn end(first: &OwnedFd, outer: Option<&OwnedFd>) {
+    for process in [Some(first), outer].into_iter().flatten() {
+        let _ = pidfd_send_signal(process, Signal::KILL);
+        let mut polled = [PollFd::new(process, PollFlags::IN)];
+        while poll(&mut polled, None) == Err(rustix::io::Errno::INTR) {}
     }
-    let _ = launcher.kill();
-    let _ = launcher.wait();
 }

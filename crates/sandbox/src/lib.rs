@@ -6,8 +6,8 @@
 //! runs no command whose confinement it could not see from inside. It is the only crate with
 //! `unsafe`.
 //!
-//! Start reading at [`Policy`], then [`prepare`], which starts this same binary as the helper
-//! in `helper/`, where the confinement happens.
+//! Start reading at [`Policy`], then [`Sandbox`], which starts this same binary once as the
+//! launcher in `helper/` and has a sandbox split off from it for every command.
 
 mod policy;
 mod probe;
@@ -18,19 +18,28 @@ pub mod environment;
 pub mod protected;
 pub mod tool_dirs;
 
+mod carve;
 mod draw;
+mod git_data;
 mod git_link;
+mod guard;
+mod keepsake;
 mod plan;
+mod remove;
 mod secrets;
 mod syscalls;
+mod tree;
 mod watch;
 
 mod message;
 mod wire;
 
+mod control_group;
 mod launch;
+mod launcher;
 mod listener;
 mod running;
+mod session;
 
 mod helper;
 
@@ -38,6 +47,8 @@ pub use helper::dispatch_helper;
 pub use launch::{Confined, LaunchError, prepare, spawn};
 pub use policy::{Command, Limits, Mode, Network, Policy, WriteAccess};
 pub use probe::{Capabilities, Feature, Finding, probe};
+pub use remove::remove_private;
 pub use report::{EnforcementReport, Layer, Level};
 pub use running::{ExitStatus, Finished, GRACE, KilledBy, Running, Sink, Stream};
+pub use session::Sandbox;
 pub use violation::{Detection, Kind, Permit, Quarantined, Violation};

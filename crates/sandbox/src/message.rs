@@ -1,13 +1,13 @@
 //! What the agent and its helper say to each other, in the order in which it is said.
 
-/// Agent to helper: the plan.
+/// Agent to launcher, with the three descriptors of a sandbox, or to the helper that
+/// bubblewrap started: the plan.
 pub(crate) const PLAN: u8 = 1;
-/// Helper to agent: the first process exists; a descriptor of it.
+/// Launcher to agent, or from inside bubblewrap on the sandbox's own socket: the first process
+/// exists; a descriptor of it, and from the launcher its pid.
 pub(crate) const BORN: u8 = 2;
-/// Helper to agent: the system call filter is on; with a descriptor that hears of refusals
-/// unless an outer sandbox already listens.
-pub(crate) const LISTENER: u8 = 3;
-/// Helper to agent: the self-check passed; the layers seen in force and facts about limits.
+/// Helper to agent: the self-check passed; the layers seen in force and facts about limits,
+/// with a descriptor that hears of refused calls unless an outer sandbox already listens.
 pub(crate) const CONFINED: u8 = 4;
 /// Agent to helper: run the command now.
 pub(crate) const GO: u8 = 5;
@@ -15,7 +15,8 @@ pub(crate) const GO: u8 = 5;
 pub(crate) const STARTED: u8 = 6;
 /// Agent to helper: send TERM to everything inside.
 pub(crate) const TERMINATE: u8 = 7;
-/// Helper to agent: the command ended; 0 and its exit code, or 1 and the signal.
+/// Helper to agent: the command ended and every other process inside is dead; 0 and its exit
+/// code, or 1 and the signal.
 pub(crate) const EXITED: u8 = 8;
 /// Helper to agent: everything was killed because it used too much memory.
 pub(crate) const OUT_OF_MEMORY: u8 = 9;

@@ -112,7 +112,8 @@ pub struct Limits {
     pub file_size: Option<u64>,
     /// Bytes of private memory of one process.
     pub data: Option<u64>,
-    /// Resident bytes of all processes together, looked at four times a second.
+    /// Resident bytes of all processes together: looked at four times a second, and enforced by
+    /// the kernel where the command has a control group.
     pub memory: Option<u64>,
     /// The command is killed when the workspace's file system has less room than this.
     pub free_disk: Option<u64>,

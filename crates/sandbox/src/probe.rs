@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::control_group::delegated;
 use crate::launch::{LaunchError, prepare};
 use crate::policy::{Command, Policy};
 use crate::report::Level;
@@ -28,7 +29,7 @@ pub struct Capabilities {
     pub landlock: Finding<u32>,
     pub seccomp: Finding<()>,
     pub bubblewrap: Finding<PathBuf>,
-    /// A control group of our own to put commands in.
+    /// The control group below which each command gets one of its own.
     pub cgroup: Finding<PathBuf>,
 }
 
@@ -95,7 +96,7 @@ pub fn probe(scratch: &Path) -> Capabilities {
         landlock: landlock(),
         seccomp: seccomp(),
         bubblewrap: bubblewrap(),
-        cgroup: cgroup(),
+        cgroup: Err(String::new()),
     };
     if found.seccomp.is_ok() {
         found.user_namespaces = try_out(scratch, &found);
@@ -104,7 +105,83 @@ pub fn probe(scratch: &Path) -> Capabilities {
             found.bubblewrap = works.and(found.bubblewrap);
         }
     }
+    // Last, so that a group which cannot be used is not taken for a lack of something else.
+    found.cgroup = delegated();
+    if found.cgroup.is_ok() && found.level() != Level::None {
+        let works = try_out(scratch, &found);
+        found.cgroup = works.and(found.cgroup);
+    }
     found
+}
+
+/// What can be enforced, told from a few system calls; `None` where they cannot tell. Then,
+/// and when user namespaces are missing, only trying decides.
+pub(crate) fn survey() -> Option<Capabilities> {
+    if is_filtered() || is_inside_a_container() || restricts_namespaces_by_program() {
+        return None;
+    }
+    let found = Capabilities {
+        user_namespaces: user_namespace(),
+        landlock: landlock(),
+        seccomp: seccomp(),
+        bubblewrap: bubblewrap(),
+        cgroup: delegated(),
+    };
+    found.user_namespaces.is_ok().then_some(found)
+}
+
+/// Whether a filter is around this process already: what it refuses is unknown.
+fn is_filtered() -> bool {
+    // SAFETY: a question about this process, with plain numbers.
+    (unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) }) != 0
+}
+
+/// Whether parts of `/proc` are covered, as containers do: the kernel then refuses a new one.
+fn is_inside_a_container() -> bool {
+    let Ok(mounts) = std::fs::read("/proc/self/mountinfo") else {
+        return true;
+    };
+    mounts.split(|byte| *byte == b'\n').any(|line| {
+        let place = line.split(|byte| *byte == b' ').nth(4);
+        place.is_some_and(|place| {
+            place.starts_with(b"/proc/") && place != b"/proc/sys/fs/binfmt_misc"
+        })
+    })
+}
+
+/// Whether the system gives a namespace to everyone but its powers only to listed programs.
+fn restricts_namespaces_by_program() -> bool {
+    let set = std::fs::read_to_string("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
+    set.is_ok_and(|text| text.trim() != "0") && !rustix::process::getuid().is_root()
+}
+
+/// Makes a user namespace and leaves it at once.
+fn user_namespace() -> Finding<()> {
+    extern "C" fn leave(_: *mut libc::c_void) -> libc::c_int {
+        0
+    }
+    const STACK: usize = 16 << 10;
+    let mut stack = vec![0_u8; STACK];
+    // SAFETY: the end of `stack` is one past its last byte, inside the same allocation.
+    let top = unsafe { stack.as_mut_ptr().add(STACK) };
+    let top = top.wrapping_sub(top as usize % 16);
+    // SAFETY: CLONE_VFORK stops this thread until the child is gone, so `stack` outlives it;
+    // the child touches nothing but that stack. Without an exit signal it is found only by
+    // the wait below.
+    let pid = unsafe {
+        libc::clone(
+            leave,
+            top.cast::<libc::c_void>(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_NEWUSER,
+            std::ptr::null_mut(),
+        )
+    };
+    if pid < 0 {
+        return Err(std::io::Error::last_os_error().to_string());
+    }
+    // SAFETY: waits for the process just made; the status is not asked for.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::__WCLONE) };
+    Ok(())
 }
 
 /// Builds and drops the sandbox that these would give.
@@ -188,26 +265,4 @@ fn bubblewrap() -> Finding<PathBuf> {
         .map(PathBuf::from)
         .find(|path| path.is_file());
     found.ok_or_else(|| "not installed".into())
-}
-
-/// A version 2 control group of ours in which memory and processes can be bounded.
-fn cgroup() -> Finding<PathBuf> {
-    let own = std::fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
-    let own = own
-        .lines()
-        .find_map(|line| line.strip_prefix("0::/"))
-        .ok_or("no version 2 hierarchy")?;
-    let group = Path::new("/sys/fs/cgroup").join(own);
-    let enabled = std::fs::read_to_string(group.join("cgroup.subtree_control"))
-        .map_err(|_| String::from("no version 2 hierarchy at /sys/fs/cgroup"))?;
-    if !["memory", "pids"]
-        .iter()
-        .all(|name| enabled.split_ascii_whitespace().any(|word| word == *name))
-    {
-        return Err("memory and pids are not delegated to us".into());
-    }
-    match rustix::fs::access(&group, rustix::fs::Access::WRITE_OK) {
-        Ok(()) => Ok(group),
-        Err(_) => Err("our control group is not writable".into()),
-    }
 }

@@ -55,6 +55,7 @@ pub enum Layer {
     Landlock,
     Seccomp,
     ResourceLimits,
+    ControlGroup,
 }
 
 impl Layer {
@@ -73,10 +74,11 @@ impl Layer {
             Self::Landlock => "landlock",
             Self::Seccomp => "seccomp",
             Self::ResourceLimits => "resource_limits",
+            Self::ControlGroup => "control_group",
         }
     }
 
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::UserNamespace,
         Self::MountNamespace,
         Self::PidNamespace,
@@ -90,11 +92,12 @@ impl Layer {
         Self::Landlock,
         Self::Seccomp,
         Self::ResourceLimits,
+        Self::ControlGroup,
     ];
 }
 
 /// The facts behind `sandbox.applied`. The layers are those the helper saw in force from
-/// inside, not those it was told to set up.
+/// inside, not those it was told to set up; the control group is the one we put it into.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnforcementReport {
     pub level: Level,

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::process::Child;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use rustix::process::{Signal, pidfd_send_signal};
 
+use crate::control_group::ControlGroup;
+use crate::launcher::Launcher;
 use crate::listener::Listener;
 use crate::message;
 use crate::report::EnforcementReport;
@@ -193,8 +194,12 @@ impl Drop for Running {
 pub(crate) struct Parts {
     pub(crate) report: EnforcementReport,
     pub(crate) pid: u32,
-    pub(crate) launcher: Child,
     pub(crate) pidfd: OwnedFd,
+    /// The `bwrap` around it.
+    pub(crate) outer: Option<OwnedFd>,
+    /// Its parent, which reaps it.
+    pub(crate) _launcher: Arc<Launcher>,
+    pub(crate) group: Option<ControlGroup>,
     pub(crate) control: OwnedFd,
     pub(crate) listener: Option<Listener>,
     pub(crate) watch: Watch,
@@ -224,6 +229,7 @@ pub(crate) fn supervise(parts: Parts, sink: Sink) -> std::io::Result<Running> {
         stderr_tail: VecDeque::new(),
         killed_by: None,
         status: None,
+        over: false,
         violations: Vec::new(),
         shared: Arc::clone(&shared),
         parts,
@@ -250,6 +256,8 @@ struct Supervisor {
     stderr_tail: VecDeque<u8>,
     killed_by: Option<KilledBy>,
     status: Option<ExitStatus>,
+    /// The helper has said its last word; it only takes its mounts down now.
+    over: bool,
     violations: Vec<Violation>,
 }
 
@@ -262,9 +270,21 @@ impl Supervisor {
         self.shared.changed.notify_all();
         // Nobody reads this counter, so it stays readable.
         let _ = rustix::io::write(&self.shared.done, &1_u64.to_ne_bytes());
+        self.leave_group();
     }
 
-    /// Passes output on until the first process is dead.
+    /// The first process may still be taking its mounts down, and a group with somebody in it
+    /// cannot be removed.
+    fn leave_group(&mut self) {
+        let Some(group) = self.parts.group.take() else {
+            return;
+        };
+        group.kill();
+        let mut polled = [PollFd::new(&self.parts.pidfd, PollFlags::IN)];
+        let _ = poll(&mut polled, Some(&timespec(GRACE)));
+    }
+
+    /// Passes output on until the first process says that all others are dead, or is itself.
     fn follow(&mut self) {
         let mut open = Open {
             stdout: true,
@@ -296,7 +316,7 @@ impl Supervisor {
             if ready.control {
                 open.control = self.hear();
             }
-            if ready.dead {
+            if ready.dead || self.over {
                 return;
             }
             if ready.wake {
@@ -406,6 +426,7 @@ impl Supervisor {
         let Ok(Some(mut frame)) = Reader::receive(&self.parts.control) else {
             return false;
         };
+        self.over |= matches!(frame.tag, message::EXITED | message::OUT_OF_MEMORY);
         let (how, value) = (frame.number().unwrap_or(0), frame.number().unwrap_or(0));
         match frame.tag {
             message::EXITED if how == 0 => self.status = Some(ExitStatus::Code(value as i32)),
@@ -418,9 +439,9 @@ impl Supervisor {
         true
     }
 
-    /// Everything is dead: take what is left in the pipes and reap.
+    /// Everything is dead: take what is left in the pipes.
     fn collect(&mut self) {
-        while self.hear() {}
+        while !self.over && self.hear() {}
         for stream in [Stream::Stdout, Stream::Stderr] {
             let before = self.totals[stream as usize];
             loop {
@@ -436,19 +457,18 @@ impl Supervisor {
                 }
             }
         }
-        let _ = self.parts.launcher.wait();
-        let _ = waitid(
-            WaitId::PidFd(self.parts.pidfd.as_fd()),
-            WaitIdOptions::EXITED,
-        );
     }
 
     fn finish(&mut self) -> Finished {
         let status = self
             .status
             .unwrap_or(ExitStatus::Signal(Signal::KILL.as_raw()));
+        let killed = ExitStatus::Signal(Signal::KILL.as_raw());
+        let out_of_memory = status == killed
+            && (self.parts.group.as_ref()).is_some_and(ControlGroup::ran_out_of_memory);
         let killed_by = self
             .killed_by
+            .or(out_of_memory.then_some(KilledBy::MemoryLimit))
             .or(self.status.is_none().then_some(KilledBy::Outside));
         self.retire_listener();
         let mut violations = std::mem::take(&mut self.violations);

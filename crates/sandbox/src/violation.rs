@@ -68,6 +68,8 @@ pub enum Permit {
     WritableRoot,
     /// A directory in the user's list of readable ones.
     ReadableRoot,
+    /// Rules that do not deny writing it.
+    NoDenyRule,
     /// Only a command outside the sandbox could do this.
     SandboxOff,
 }
@@ -79,6 +81,7 @@ impl Permit {
             Self::GitWrite => "git write access",
             Self::WritableRoot => "sandbox.writable",
             Self::ReadableRoot => "sandbox.readable",
+            Self::NoDenyRule => "no deny rule for it",
             Self::SandboxOff => "sandbox = \"off\"",
         }
     }

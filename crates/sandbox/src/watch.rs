@@ -1,39 +1,46 @@
 //! Protected names before and after a run. Mounts cannot protect what does not exist yet, so
-//! what appeared is moved into quarantine once every process of the command is dead.
+//! what appeared is moved into quarantine once every process of the command is dead. Another
+//! command may still run in the same workspace, so that nothing here follows a link.
 
-use std::collections::BTreeMap;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 
+use crate::guard::{Found, Guard};
+use crate::keepsake::Keepsake;
 use crate::policy::WriteAccess;
 use crate::protected;
+use crate::tree::Tree;
 use crate::violation::{Detection, Kind, Permit, Quarantined, Violation};
 
-/// Below `.git`, where git follows what it finds; watched when git's data is writable.
-const GIT_FOLLOWS: [&str; 8] = [
-    "modules",
-    "worktrees",
-    "hooks",
-    "config",
-    "commondir",
-    "config.worktree",
-    "info/attributes",
-    "gitdir",
-];
+/// More than a protected directory has without git's objects.
+const MOST_ENTRIES: usize = 2_000;
+
+/// A name that any file system takes, with room for a number before it.
+const LONGEST_NAME: usize = 160;
 
 #[derive(Debug)]
 pub(crate) struct Watch {
-    workspace: PathBuf,
-    quarantine: PathBuf,
+    /// The first is the workspace.
+    guarded: Vec<Guarded>,
+    session: Tree,
     access: WriteAccess,
-    /// Compare content too, because no mount kept it.
+    /// Compare content everywhere, because no mount kept it.
     content: bool,
-    /// Protected by this policy besides the names that are searched for.
-    also: Vec<PathBuf>,
+}
+
+/// One directory and what was in it before.
+#[derive(Debug)]
+struct Guarded {
+    guard: Guard,
     before: BTreeMap<PathBuf, State>,
+    /// Whose content is compared.
+    compared: BTreeSet<PathBuf>,
+    /// What is put back, where content is compared.
+    keepsake: Keepsake,
 }
 
 /// What is compared of one protected path.
@@ -47,190 +54,284 @@ enum State {
 }
 
 impl Watch {
+    /// `guards` and what was found there; the workspace comes first.
     pub(crate) fn before(
-        workspace: &Path,
+        guards: Vec<(Guard, Found)>,
         session_dir: &Path,
         access: WriteAccess,
         content: bool,
-        found: &[PathBuf],
-        also: &[PathBuf],
-    ) -> Self {
-        let mut watch = Self {
-            workspace: workspace.to_owned(),
-            quarantine: session_dir.join("quarantine"),
+    ) -> io::Result<Self> {
+        let guarded = guards
+            .into_iter()
+            .map(|(guard, found)| Guarded::before(guard, &found, content))
+            .collect();
+        Ok(Self {
+            guarded,
+            session: Tree::open(session_dir)?,
             access,
             content,
-            also: also.to_owned(),
-            before: BTreeMap::new(),
-        };
-        watch.before = watch.look(found);
-        watch
-    }
-
-    fn look(&self, found: &[PathBuf]) -> BTreeMap<PathBuf, State> {
-        let mut paths = [found, &self.also].concat();
-        if self.access == WriteAccess::WorkspaceWithGit {
-            let git = Path::new(".git");
-            paths.extend(GIT_FOLLOWS.iter().map(|name| git.join(name)));
-            for (holder, names) in [("modules", &GIT_FOLLOWS[..]), ("worktrees", &[][..])] {
-                let holder = git.join(holder);
-                let entries = std::fs::read_dir(self.workspace.join(&holder));
-                for entry in entries.into_iter().flatten().flatten() {
-                    let one = holder.join(entry.file_name());
-                    paths.extend(names.iter().map(|name| one.join(name)));
-                    paths.push(one);
-                }
-            }
-        }
-        paths
-            .into_iter()
-            .filter_map(|path| Some((path.clone(), self.state(&path)?)))
-            .collect()
-    }
-
-    fn state(&self, path: &Path) -> Option<State> {
-        let full = self.workspace.join(path);
-        let data = std::fs::symlink_metadata(&full).ok()?;
-        if data.is_symlink() {
-            return Some(State::Link(std::fs::read_link(&full).unwrap_or_default()));
-        }
-        // The log grows while we run; it is guarded by its own hash chain.
-        let compared =
-            self.content && protected::is_protected(path) != Some(protected::Kind::Agent);
-        if !compared {
-            return Some(State::Present);
-        }
-        let mut hash = Sha256::new();
-        let mut left = 2_000;
-        digest(&full, &mut hash, &mut left);
-        Some(State::Content(hash.finalize().into()))
+        })
     }
 
     /// Compares, moves what is new out of the way, and says what happened.
     pub(crate) fn after(&self) -> (Vec<Violation>, Vec<Quarantined>) {
-        let mut violations = Vec::new();
-        let mut quarantined = Vec::new();
+        let mut outcome = Outcome::default();
         if self.access == WriteAccess::ReadOnly && !self.content {
-            return (violations, quarantined);
+            return (outcome.violations, outcome.quarantined);
         }
-        // What was there before is looked at again, whether or not it would be found anew.
-        let mut found = protected::existing(&self.workspace).paths;
-        found.extend(self.before.keys().cloned());
-        let after = self.look(&found);
-        let mut report = |path: &Path, what: &str| {
-            let git = path.starts_with(".git") && self.access != WriteAccess::WorkspaceWithGit;
-            violations.push(Violation {
-                kind: Kind::Write,
-                target: format!("{} {what}", path.display()),
-                count: 1,
-                detection: Detection::BeforeAfterComparison,
-                permitted_by: if git {
-                    Permit::GitWrite
-                } else {
-                    Permit::SandboxOff
-                },
-                expected: false,
-            });
+        for (number, guarded) in self.guarded.iter().enumerate() {
+            let compared = Comparison {
+                watch: self,
+                guarded,
+                is_workspace: number == 0,
+            };
+            compared.run(&mut outcome);
+        }
+        (outcome.violations, outcome.quarantined)
+    }
+}
+
+#[derive(Default)]
+struct Outcome {
+    violations: Vec<Violation>,
+    quarantined: Vec<Quarantined>,
+}
+
+impl Guarded {
+    fn before(guard: Guard, found: &Found, content: bool) -> Self {
+        let mut guarded = Self {
+            guard,
+            before: BTreeMap::new(),
+            compared: found.compared.iter().cloned().collect(),
+            keepsake: Keepsake::default(),
         };
+        for path in &found.read_only {
+            // The log grows while we run; it is guarded by its own hash chain.
+            let of_agent = protected::is_protected(path) == Some(protected::Kind::Agent);
+            if content && !of_agent || guarded.has_other_names(path) {
+                guarded.compared.insert(path.clone());
+            }
+        }
+        guarded.before = guarded.states(found);
+        for path in &guarded.compared {
+            guarded.keepsake.keep(&guarded.guard.tree, path);
+        }
+        guarded
+    }
+
+    /// A file that can be written under a name that is not protected.
+    fn has_other_names(&self, path: &Path) -> bool {
+        self.guard
+            .tree
+            .metadata(path)
+            .is_ok_and(|data| FileType::from_raw_mode(data.st_mode).is_file() && data.st_nlink > 1)
+    }
+
+    fn states(&self, found: &Found) -> BTreeMap<PathBuf, State> {
+        let paths = [&found.read_only, &found.present, &found.compared].into_iter();
+        paths
+            .flatten()
+            .filter_map(|path| Some((path.clone(), self.state(path)?)))
+            .collect()
+    }
+
+    fn state(&self, path: &Path) -> Option<State> {
+        let tree = &self.guard.tree;
+        if tree.kind(path)?.is_symlink() {
+            return Some(State::Link(tree.link(path).unwrap_or_default()));
+        }
+        if !self.compared.contains(path) {
+            return Some(State::Present);
+        }
+        let mut hash = Sha256::new();
+        let mut left = MOST_ENTRIES;
+        digest(tree, path, &mut hash, &mut left);
+        Some(State::Content(hash.finalize().into()))
+    }
+}
+
+/// The look back at one directory.
+struct Comparison<'a> {
+    watch: &'a Watch,
+    guarded: &'a Guarded,
+    is_workspace: bool,
+}
+
+impl Comparison<'_> {
+    fn run(&self, outcome: &mut Outcome) {
+        // What was there before is looked at again, whether or not it would be found anew.
+        let before = &self.guarded.before;
+        let mut found = self.guarded.guard.look();
+        found.present.extend(before.keys().cloned());
+        let after = self.guarded.states(&found);
         for (path, state) in &after {
-            match self.before.get(path) {
-                None if quarantined
-                    .iter()
-                    .any(|done: &Quarantined| path.starts_with(&done.path)) => {}
+            match before.get(path) {
+                // It went away with the directory it is in.
+                None if !self.guarded.guard.tree.exists(path) => {}
                 None => {
-                    report(path, "was created");
-                    quarantined.push(self.move_away(path));
+                    self.report(path, "was created", outcome);
+                    outcome.quarantined.push(self.move_away(path));
                 }
                 Some(known) if known != state => {
-                    report(path, "was changed");
-                    if matches!(state, State::Link(_)) || matches!(known, State::Link(_)) {
-                        quarantined.push(self.move_away(path));
+                    self.report(path, "was changed", outcome);
+                    let is_link = |state: &State| matches!(state, State::Link(_));
+                    if is_link(state) || is_link(known) {
+                        outcome.quarantined.push(self.move_away(path));
                     }
+                    outcome.quarantined.extend(self.restore(path));
                 }
                 Some(_) => {}
             }
         }
-        for path in self.before.keys().filter(|path| !after.contains_key(*path)) {
-            report(path, "was removed");
+        for path in before.keys().filter(|path| !after.contains_key(*path)) {
+            self.report(path, "was removed", outcome);
+            outcome.quarantined.extend(self.restore(path));
         }
-        (violations, quarantined)
+    }
+
+    /// As people know it: relative in the workspace, absolute elsewhere.
+    fn shown(&self, path: &Path) -> PathBuf {
+        if self.is_workspace {
+            path.to_owned()
+        } else {
+            self.guarded.guard.tree.path().join(path)
+        }
+    }
+
+    fn report(&self, path: &Path, what: &str, outcome: &mut Outcome) {
+        let ungranted = self.watch.access != WriteAccess::WorkspaceWithGit;
+        let permitted_by = if self.is_workspace && path.starts_with(".git") && ungranted {
+            Permit::GitWrite
+        } else if self.guarded.guard.is_by_policy(path) {
+            Permit::NoDenyRule
+        } else {
+            Permit::SandboxOff
+        };
+        outcome.violations.push(Violation {
+            kind: Kind::Write,
+            target: format!("{} {what}", self.shown(path).display()),
+            count: 1,
+            detection: Detection::BeforeAfterComparison,
+            permitted_by,
+            expected: false,
+        });
+    }
+
+    /// Puts back what is known of a protected path; what was there instead goes to quarantine,
+    /// and so do files that were not there before.
+    fn restore(&self, path: &Path) -> Vec<Quarantined> {
+        let (tree, keepsake) = (&self.guarded.guard.tree, &self.guarded.keepsake);
+        let mut moved = Vec::new();
+        // What cannot be put back was reported as changed.
+        if let Some(State::Link(target)) = self.guarded.before.get(path) {
+            let _ = tree.create_link(path, target);
+            return moved;
+        }
+        for file in keepsake.differing(tree, path) {
+            if tree.exists(&file) {
+                moved.push(self.move_away(&file));
+            }
+            let _ = keepsake.put_back(tree, &file);
+        }
+        let mut added = Vec::new();
+        if self.guarded.compared.contains(path) {
+            files_below(tree, path, &mut added);
+        }
+        added.retain(|file| keepsake.is_new(file));
+        moved.extend(added.iter().map(|file| self.move_away(file)));
+        moved
     }
 
     fn move_away(&self, path: &Path) -> Quarantined {
-        let moved_to = self.try_move(path);
         Quarantined {
-            path: path.to_owned(),
-            moved_to: moved_to.ok(),
+            path: self.shown(path),
+            moved_to: self.try_move(path).ok(),
         }
     }
 
-    fn try_move(&self, path: &Path) -> std::io::Result<PathBuf> {
-        std::fs::create_dir_all(&self.quarantine)?;
-        let name = path.to_string_lossy().replace('/', "%");
+    fn try_move(&self, path: &Path) -> io::Result<PathBuf> {
+        let (tree, session) = (&self.guarded.guard.tree, &self.watch.session);
+        let folder = Path::new("quarantine");
+        session.make_parents(&folder.join("file"))?;
+        let name = shortened(&self.shown(path).to_string_lossy().replace('/', "%"));
         for number in 0..1000 {
-            let target = self.quarantine.join(format!("{number:03}-{name}"));
-            if std::fs::symlink_metadata(&target).is_ok() {
-                continue;
+            let target = folder.join(format!("{number:03}-{name}"));
+            match tree.take_to(path, session, &target) {
+                Ok(()) => return Ok(session.path().join(target)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(_) => return self.move_aside(path),
             }
-            let source = self.workspace.join(path);
-            if std::fs::rename(&source, &target).is_err() {
-                // Another file system: out of the way matters more than out of the tree, and a
-                // name that nothing looks for is out of the way.
-                let aside = source.with_file_name(format!(
-                    "quarantined-{number:03}-{}",
-                    path.file_name()
-                        .unwrap_or_default()
-                        .to_string_lossy()
-                        .trim_start_matches('.')
-                ));
-                std::fs::rename(&source, &aside)?;
-                return Ok(aside);
-            }
-            return Ok(target);
         }
-        Err(std::io::ErrorKind::AlreadyExists.into())
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Where it cannot be moved far, another file system for example: out of the way matters more
+    /// than out of the tree, and a name that nothing looks for is out of the way.
+    fn move_aside(&self, path: &Path) -> io::Result<PathBuf> {
+        let tree = &self.guarded.guard.tree;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = shortened(name.trim_start_matches('.'));
+        for number in 0..1000 {
+            let aside = path.with_file_name(format!("quarantined-{number:03}-{name}"));
+            match tree.take_to(path, tree, &aside) {
+                Ok(()) => return Ok(tree.path().join(aside)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+}
+
+/// The end of a name, which says most.
+fn shortened(name: &str) -> String {
+    let mut from = name.len().saturating_sub(LONGEST_NAME);
+    while !name.is_char_boundary(from) {
+        from += 1;
+    }
+    name.get(from..).unwrap_or_default().to_owned()
+}
+
+/// The files that git or an editor would find at and below a path, within a bound.
+fn files_below(tree: &Tree, path: &Path, found: &mut Vec<PathBuf>) {
+    match tree.kind(path) {
+        None => {}
+        Some(FileType::Directory) => {
+            for name in tree.names(path) {
+                if name != "objects" && found.len() < MOST_ENTRIES {
+                    files_below(tree, &path.join(name), found);
+                }
+            }
+        }
+        Some(_) => found.push(path.to_owned()),
     }
 }
 
 /// Hashes a tree by names, modes and content, within a bound on entries and bytes.
-fn digest(path: &Path, hash: &mut Sha256, left: &mut usize) {
+fn digest(tree: &Tree, path: &Path, hash: &mut Sha256, left: &mut usize) {
     if *left == 0 {
         return;
     }
     *left -= 1;
-    let Ok(data) = std::fs::symlink_metadata(path) else {
+    let Ok(data) = tree.metadata(path) else {
         return;
     };
     hash.update(path.as_os_str().as_encoded_bytes());
-    hash.update(data.mode().to_le_bytes());
-    if data.is_dir() {
-        let mut names: Vec<PathBuf> = std::fs::read_dir(path)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-            .collect();
-        names.sort();
-        for name in names {
-            // Objects are named by their content; hooks, configuration and references are not.
-            if !name.ends_with("objects") {
-                digest(&name, hash, left);
+    hash.update(data.st_mode.to_le_bytes());
+    match FileType::from_raw_mode(data.st_mode) {
+        FileType::Directory => {
+            for name in tree.names(path) {
+                // Objects are named by their content; hooks, configuration and references are not.
+                if name != "objects" {
+                    digest(tree, &path.join(name), hash, left);
+                }
             }
         }
-    } else if data.is_symlink() {
-        hash.update(
-            std::fs::read_link(path)
-                .unwrap_or_default()
-                .as_os_str()
-                .as_encoded_bytes(),
-        );
-    } else if data.is_file() {
-        let mut content = Vec::new();
-        if std::fs::File::open(path)
-            .and_then(|file| file.take(1 << 20).read_to_end(&mut content))
-            .is_ok()
-        {
-            hash.update(&content);
+        FileType::Symlink => {
+            let target = tree.link(path).unwrap_or_default();
+            hash.update(target.as_os_str().as_encoded_bytes());
         }
+        FileType::RegularFile => hash.update(tree.read(path, 1 << 20).unwrap_or_default()),
+        _ => {}
     }
 }

@@ -24,6 +24,11 @@ impl Writer {
         Self(vec![tag])
     }
 
+    /// The same frame again, for somebody else.
+    pub(crate) fn copy_of(frame: &Reader) -> Self {
+        Self(frame.bytes.clone())
+    }
+
     pub(crate) fn number(&mut self, value: u64) -> &mut Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self

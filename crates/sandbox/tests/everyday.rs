@@ -164,6 +164,45 @@ fn python_node_and_make() {
     }
 }
 
+/// What was fetched before is found and installed from, and stays as it was.
+#[test]
+fn package_managers_read_their_caches_and_cannot_change_them() {
+    let place = Place::new();
+    let cache = place.at("cache");
+    std::fs::create_dir(&cache).unwrap();
+    let shown = cache.display();
+    place.outside(&format!(
+        "python3 - <<'E'\nimport zipfile\n\
+         w=zipfile.ZipFile('{shown}/small-1.0-py3-none-any.whl','w')\n\
+         w.writestr('small.py','answer=42\\n')\n\
+         w.writestr('small-1.0.dist-info/METADATA','Metadata-Version: 2.1\\nName: small\\nVersion: 1.0\\n')\n\
+         w.writestr('small-1.0.dist-info/WHEEL','Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
+         w.writestr('small-1.0.dist-info/RECORD','')\n\
+         w.close()\nE"
+    ));
+    let mut policy = place.policy(&format!(
+        "python3 -m pip --no-cache-dir --disable-pip-version-check install --quiet --no-index --find-links '{shown}' --target vendor small; \
+         PYTHONPATH=vendor python3 -c 'import small; print(small.answer)'; \
+         touch '{shown}/changed' || echo refused"
+    ));
+    policy.readable.push(cache.clone());
+    let (finished, text) = place.run(&policy);
+    assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+    assert!(text.contains("42") && text.contains("refused"), "{text}");
+    assert!(!cache.join("changed").exists());
+    if Path::new("/usr/bin/npm").exists() {
+        place.write(
+            "dependency/package.json",
+            "{\"name\":\"dependency\",\"version\":\"1.0.0\"}",
+        );
+        place.write("package.json", "{\"name\":\"app\",\"version\":\"1.0.0\",\"dependencies\":{\"dependency\":\"file:dependency\"},\"scripts\":{\"hello\":\"echo from a script\"}}");
+        place.check(
+            "npm install --offline --no-audit --no-fund && npm ls && npm run hello",
+            "from a script",
+        );
+    }
+}
+
 #[test]
 fn a_server_and_its_client_in_one_command() {
     let place = Place::new();

@@ -180,6 +180,61 @@ fn partial_confinement_compares_what_it_cannot_protect() {
 }
 
 #[test]
+fn partial_confinement_puts_back_what_was_changed() {
+    let place = Place::new();
+    let git = place.at("home/work/.git");
+    std::fs::create_dir_all(git.join("hooks")).unwrap();
+    std::fs::write(git.join("config"), "[core]\n").unwrap();
+    std::fs::write(git.join("large"), vec![b'x'; 2 << 20]).unwrap();
+    let (_, finished, text) = place.run(
+        "echo evil >> .git/config; echo evil > .git/hooks/post-commit; chmod +x .git/config; mv .git/large .git/moved",
+        &partial(),
+    );
+    assert_eq!(
+        std::fs::read_to_string(git.join("config")).unwrap(),
+        "[core]\n",
+        "{text}"
+    );
+    assert!(!git.join("hooks/post-commit").exists());
+    let kept = |name: &str| place.at("session/quarantine").join(name);
+    assert!(
+        kept("000-.git%config").exists(),
+        "{:?}",
+        finished.quarantined
+    );
+    assert!(kept("000-.git%hooks%post-commit").exists());
+    // Too large to be remembered: moved, which is reported, and not lost.
+    assert!(
+        kept("000-.git%moved").exists(),
+        "{:?}",
+        finished.quarantined
+    );
+}
+
+#[test]
+fn partial_confinement_lets_a_granted_commit_stand() {
+    let place = Place::new();
+    let git = place.at("home/work/.git");
+    std::fs::create_dir_all(git.join("refs/heads")).unwrap();
+    std::fs::write(git.join("config"), "[core]\n").unwrap();
+    std::fs::write(git.join("HEAD"), "old\n").unwrap();
+    let mut policy = place.policy("echo new > .git/HEAD; echo evil > .git/config");
+    policy.write_access = agent_sandbox::WriteAccess::WorkspaceWithGit;
+    let running = prepare(&policy, &partial()).unwrap();
+    let finished = running.start(Box::new(|_, _| {})).unwrap().wait(None, None);
+    assert_eq!(std::fs::read_to_string(git.join("HEAD")).unwrap(), "new\n");
+    assert_eq!(
+        std::fs::read_to_string(git.join("config")).unwrap(),
+        "[core]\n"
+    );
+    let changed = finished
+        .violations
+        .iter()
+        .any(|found| found.target == ".git/config was changed");
+    assert!(changed, "{:?}", finished.violations);
+}
+
+#[test]
 fn partial_confinement_closes_the_internet_and_keeps_its_watcher() {
     let place = Place::new();
     let script = "kill -9 $PPID; sleep 0.1; echo x > /dev/udp/127.0.0.1/9 && echo sent; sleep 77777 & echo on";
@@ -276,4 +331,53 @@ fn user_namespaces_that_are_really_gone_are_noticed() {
         output.status.success() && text.contains("1 passed"),
         "{text}"
     );
+}
+
+/// A plain directory stands for a delegated group: what would be written to the kernel stays in it.
+#[test]
+fn a_delegated_control_group_holds_the_command_before_it_runs() {
+    let place = Place::new();
+    let groups = place.at("groups");
+    std::fs::create_dir(&groups).unwrap();
+    let delegated = Capabilities {
+        cgroup: Ok(groups.clone()),
+        ..here()
+    };
+    let confined = prepare(&place.policy("echo fine > file"), &delegated).unwrap();
+    let report = confined.report().unwrap();
+    assert!(report.layers.contains(&Layer::ControlGroup), "{report:?}");
+    assert!(report.limits.contains(&("processes", 1024)));
+    let made = std::fs::read_dir(&groups).unwrap().next().unwrap().unwrap();
+    let read = |name: &str| std::fs::read_to_string(made.path().join(name)).unwrap();
+    let pid: u32 = read("cgroup.procs").parse().unwrap();
+    assert!(PathBuf::from(format!("/proc/{pid}")).exists());
+    assert_eq!(read("pids.max"), "1025");
+    assert_eq!(read("memory.max"), (8_u64 << 30).to_string());
+    assert_eq!(read("memory.oom.group"), "1");
+    assert!(!place.at("home/work/file").exists(), "it ran too early");
+
+    let running = confined.start(Box::new(|_, _| {})).unwrap();
+    assert_eq!(running.pid(), pid);
+    assert_eq!(running.wait(None, None).status, ExitStatus::Code(0));
+    drop(running);
+    assert_eq!(read("cgroup.kill"), "1", "nothing is left inside");
+    assert!(place.at("home/work/file").exists());
+}
+
+#[test]
+fn a_control_group_that_cannot_be_made_runs_nothing_and_none_is_claimed_without() {
+    let place = Place::new();
+    let broken = Capabilities {
+        cgroup: Ok(place.at("not-there")),
+        ..here()
+    };
+    let refused = prepare(&place.policy("echo fine > file"), &broken).unwrap_err();
+    assert!(
+        matches!(&refused, LaunchError::Step { step, .. } if step == "make a control group"),
+        "{refused}"
+    );
+    assert!(!place.at("home/work/file").exists());
+
+    let (report, _, _) = place.run("true", &here().without(Feature::Cgroup));
+    assert!(!report.layers.contains(&Layer::ControlGroup));
 }

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use agent_sandbox::{
-    Capabilities, Command, ExitStatus, KilledBy, LaunchError, Mode, Policy, Running, Stream,
-    prepare, probe, spawn,
+    Capabilities, Command, ExitStatus, KilledBy, LaunchError, Mode, Policy, Running, Sandbox, Sink,
+    Stream, prepare, probe, spawn,
 };
 
 /// A throw-away place to run in.
@@ -56,13 +56,8 @@ impl Place {
 
     fn start(&self, script: &str) -> (Running, Output) {
         let output = Output::default();
-        let copy = Output(Arc::clone(&output.0));
-        let sink =
-            move |stream, bytes: &[u8]| copy.0.lock().unwrap().push((stream, bytes.to_vec()));
-        (
-            spawn(&self.policy(script), &self.capabilities, Box::new(sink)).unwrap(),
-            output,
-        )
+        let running = spawn(&self.policy(script), &self.capabilities, output.sink()).unwrap();
+        (running, output)
     }
 }
 
@@ -79,6 +74,11 @@ type Chunks = Vec<(Stream, Vec<u8>)>;
 struct Output(Arc<Mutex<Chunks>>);
 
 impl Output {
+    fn sink(&self) -> Sink {
+        let chunks = Arc::clone(&self.0);
+        Box::new(move |stream, bytes| chunks.lock().unwrap().push((stream, bytes.to_vec())))
+    }
+
     fn text(&self, wanted: Stream) -> String {
         let output = self.0.lock().unwrap();
         let chosen = output.iter().filter(|(stream, _)| *stream == wanted);
@@ -233,6 +233,105 @@ fn dropping_the_handle_ends_the_command() {
     });
 }
 
+/// Every process below this one.
+fn descendants(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+    {
+        let children = task.unwrap().path().join("children");
+        for child in std::fs::read_to_string(children)
+            .unwrap_or_default()
+            .split_whitespace()
+        {
+            let child = child.parse().unwrap();
+            found.push(child);
+            found.extend(descendants(child));
+        }
+    }
+    found
+}
+
+#[test]
+fn each_command_of_a_session_has_namespaces_of_its_own() {
+    let place = Place::new(Mode::Required);
+    let sandbox = Sandbox::of(place.capabilities.clone());
+    let script = "for n in user mnt pid ipc uts net cgroup; do readlink /proc/self/ns/$n; done";
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..4 {
+        let output = Output::default();
+        let running = sandbox.spawn(&place.policy(script), output.sink()).unwrap();
+        assert_eq!(running.wait(None, None).status, ExitStatus::Code(0));
+        let text = output.text(Stream::Stdout);
+        assert_eq!(text.lines().count(), 7, "{text}");
+        // The one before may be on its way out, so that its numbers are not used again.
+        seen.extend(text.lines().map(str::to_owned));
+    }
+    for kind in ["user", "mnt", "pid", "ipc", "uts", "net", "cgroup"] {
+        let host = std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap();
+        assert!(!seen.contains(host.to_str().unwrap()), "{kind}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_launcher_that_was_killed_is_replaced() {
+    let place = Place::new(Mode::Required);
+    let sandbox = Sandbox::of(place.capabilities.clone());
+    for _ in 0..3 {
+        let output = Output::default();
+        let running = sandbox
+            .spawn(&place.policy("echo runs"), output.sink())
+            .unwrap();
+        assert_eq!(running.wait(None, None).status, ExitStatus::Code(0));
+        assert_eq!(output.text(Stream::Stdout), "runs\n");
+        let launcher = rustix::process::Pid::from_raw(launchers()[0] as i32).unwrap();
+        rustix::process::kill_process(launcher, rustix::process::Signal::KILL).unwrap();
+    }
+}
+
+/// The launchers below this thread, which are found by their name.
+fn launchers() -> Vec<u32> {
+    let named = |pid: &u32| {
+        let name = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        name.starts_with(b"agent-sandbox\0")
+    };
+    let own = format!(
+        "/proc/self/task/{}/children",
+        rustix::thread::gettid().as_raw_nonzero()
+    );
+    let children = std::fs::read_to_string(own).unwrap();
+    let pids = children.split_whitespace().map(|pid| pid.parse().unwrap());
+    pids.filter(named).collect()
+}
+
+#[test]
+fn what_an_earlier_command_was_given_is_out_of_reach() {
+    let place = Place::new(Mode::Required);
+    let sandbox = Sandbox::of(place.capabilities.clone());
+    let mut first = place.policy("true # earlier-secret");
+    first
+        .environment
+        .push(("EARLIER".into(), "earlier-secret".into()));
+    sandbox
+        .spawn(&first, Box::new(|_, _| {}))
+        .unwrap()
+        .wait(None, None);
+    let script = "cat /proc/1/mem /proc/1/environ /proc/1/maps /proc/1/fd/* 2>&1; \
+                  ls /proc | grep -cE '^[0-9]+$'; ls -l /proc/self/fd | grep -c socket";
+    let output = Output::default();
+    let running = sandbox.spawn(&place.policy(script), output.sink()).unwrap();
+    running.wait(None, None);
+    let text = output.text(Stream::Stdout);
+    assert!(!text.contains("earlier-secret"), "{text}");
+    // Its own processes only, and no socket among its descriptors.
+    let numbers: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    assert!(
+        matches!(numbers[..], [processes, 0] if processes <= 5),
+        "{text}"
+    );
+}
+
 /// The part of the test below that is killed.
 const VICTIM: &str = "SANDBOX_TEST_VICTIM";
 
@@ -247,7 +346,12 @@ fn nothing_outlives_an_agent_that_was_killed() {
             }
         };
         let place = Place::new(mode);
-        let (_running, output) = place.start(&format!("setsid sleep {mark} & echo there; wait"));
+        // Kept as in a session: the launcher and its reserve must not outlive us either.
+        let sandbox = Sandbox::of(place.capabilities.clone());
+        let output = Output::default();
+        let sink = output.sink();
+        let script = format!("setsid sleep {mark} & echo there; wait");
+        let _running = sandbox.spawn(&place.policy(&script), sink).unwrap();
         output.wait_for_something();
         // Tells the test that the command runs; the folder is left to be removed by it.
         std::fs::write(
@@ -284,12 +388,18 @@ fn nothing_outlives_an_agent_that_was_killed() {
         while alive(&mark) == 0 && Instant::now() < limit {
             std::thread::yield_now();
         }
+        let family = descendants(agent.id());
+        assert!(!family.is_empty());
         agent.kill().unwrap();
         agent.wait().unwrap();
-        while alive(&mark) > 0 && Instant::now() < limit {
+        let left = || {
+            let exists = |pid: &&u32| std::path::Path::new(&format!("/proc/{pid}")).exists();
+            family.iter().filter(exists).count()
+        };
+        while alive(&mark) + left() > 0 && Instant::now() < limit {
             std::thread::yield_now();
         }
-        assert_eq!(alive(&mark), 0);
+        assert_eq!((alive(&mark), left()), (0, 0));
         std::fs::remove_file(ready).unwrap();
         std::fs::remove_dir_all(folder).unwrap();
     }

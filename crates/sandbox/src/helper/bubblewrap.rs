@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-use super::{Context, Failure, MARK};
+use super::{Context, Failure, INSIDE_MARK};
 use crate::plan::{Containment, Plan};
 
 /// Where this program is found inside.
@@ -110,7 +110,7 @@ fn arguments(plan: &Plan, itself: &Path) -> Vec<OsString> {
         text("/"),
         text("--"),
         text(INSIDE),
-        text(MARK),
+        text(INSIDE_MARK),
     ]);
     all
 }

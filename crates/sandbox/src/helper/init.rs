@@ -32,7 +32,9 @@ pub(super) fn watch_over(command: Pid, plan: &Plan, control: &OwnedFd) -> ! {
         let _ = rustix::stdio::dup2_stderr(&null);
     }
     let ended = follow(command, plan, control, contained);
-    if !contained {
+    if contained {
+        end_everyone();
+    } else {
         end_descendants();
     }
     if let Ok(Some((tag, how, value))) = ended {
@@ -40,8 +42,22 @@ pub(super) fn watch_over(command: Pid, plan: &Plan, control: &OwnedFd) -> ! {
         // If the agent is gone nobody needs the answer.
         let _ = exited.number(how).number(value).send(control, &[]);
     }
-    // As first process of a namespace our exit takes every other process along.
     std::process::exit(0)
+}
+
+/// Kills every other process of the namespace and waits until they are gone. Our own exit
+/// would do that too, but it also takes the mounts down, which the agent need not wait for.
+fn end_everyone() {
+    loop {
+        // SAFETY: a plain system call. In a namespace of our own, -1 means every process in
+        // it but ourselves.
+        unsafe { libc::kill(-1, libc::SIGKILL) };
+        match wait(WaitOptions::empty()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            // No child at all means no descendant either: orphans would be our children.
+            Err(_) => return,
+        }
+    }
 }
 
 type Ended = (u8, u64, u64);

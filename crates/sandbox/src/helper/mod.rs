@@ -1,13 +1,15 @@
 //! The inside: the same binary started again, alone in its process, before any thread or
-//! runtime. It receives a plan, carries it out step by step, checks from within that it
-//! holds, and only then starts the command.
+//! runtime. As launcher it waits for plans and splits a process off for each; that one carries
+//! the plan out step by step, checks from within that it holds, and only then starts the
+//! command.
 //!
-//! Reading order: [`dispatch_helper`], `first_process`, then one file per step.
+//! Reading order: [`dispatch_helper`], `launcher`, `first_process`, then one file per step.
 
 mod bubblewrap;
 mod command;
 mod init;
 mod landlock;
+mod launcher;
 mod mounts;
 mod namespaces;
 mod privileges;
@@ -26,8 +28,10 @@ use crate::plan::{Containment, Plan};
 use crate::report::Layer;
 use crate::wire::{Reader, Writer};
 
-/// The first argument that makes this program a helper.
-pub(crate) const MARK: &str = "__sandbox-helper";
+/// The first argument that makes this program the launcher of sandboxes.
+pub(crate) const MARK: &str = "__sandbox-launcher";
+/// The first argument of the helper that bubblewrap starts: one plan, carried out right here.
+const INSIDE_MARK: &str = "__sandbox-inside";
 
 /// Turns this process into a sandbox helper if it was started as one; returns otherwise.
 ///
@@ -35,8 +39,12 @@ pub(crate) const MARK: &str = "__sandbox-helper";
 /// namespaces. Being a helper is no privilege: whoever can start one with a plan of their own
 /// could have run the command directly.
 pub fn dispatch_helper() {
-    if std::env::args_os().nth(1).as_deref() == Some(OsStr::new(MARK)) {
-        serve();
+    let mark = std::env::args_os().nth(1);
+    if mark.as_deref() == Some(OsStr::new(MARK)) {
+        end_with(launcher::serve());
+    }
+    if mark.as_deref() == Some(OsStr::new(INSIDE_MARK)) {
+        end_with(serve_inside());
     }
 }
 
@@ -83,34 +91,26 @@ struct Seen {
     layers: Vec<Layer>,
     /// Whether the number of processes could be bounded.
     processes_limited: bool,
+    /// Hears of refused calls. Until the agent has it nothing here may be refused with a
+    /// notification, because nobody would answer.
+    listener: Option<OwnedFd>,
 }
 
-fn serve() -> ! {
-    let outcome = (|| -> io::Result<()> {
-        let control = take_control()?;
-        if let Some(mut frame) = Reader::receive(&control)? {
-            let plan = Plan::decode(&mut frame)?;
-            let before = Membership::current();
-            match contain(&plan, &control) {
-                Ok(()) => first_process(&plan, &control, &before),
-                Err(failure) => tell(&failure, &control),
-            }
+fn end_with(outcome: io::Result<()>) -> ! {
+    std::process::exit(i32::from(outcome.is_err()))
+}
+
+/// Carries out one plan in this process, which bubblewrap has contained.
+fn serve_inside() -> io::Result<()> {
+    let control = take_control()?;
+    if let Some(mut frame) = Reader::receive(&control)? {
+        let plan = Plan::decode(&mut frame)?;
+        match announce(&control) {
+            Ok(()) => first_process(&plan, &control, &Membership::default()),
+            Err(failure) => tell(&failure, &control),
         }
-        Ok(())
-    })();
-    std::process::exit(i32::from(outcome.is_err()));
-}
-
-/// Returns in the process that will watch over the command.
-fn contain(plan: &Plan, control: &OwnedFd) -> Result<(), Failure> {
-    if let Some((uid, gid)) = plan.run_as {
-        namespaces::become_user(uid, gid)?;
     }
-    match plan.containment {
-        Containment::Namespaces => namespaces::enter(plan, control),
-        Containment::Bubblewrap => bubblewrap::become_bubblewrap(plan, control),
-        Containment::InsideBubblewrap | Containment::Subreaper => announce(control),
-    }
+    Ok(())
 }
 
 /// Hands the agent a descriptor of this process, which everything dies with.
@@ -152,13 +152,15 @@ fn take_control() -> io::Result<OwnedFd> {
 /// Confines itself, waits for the word, runs the command and cleans up after it.
 fn first_process(plan: &Plan, control: &OwnedFd, before: &Membership) -> ! {
     let started = (|| {
-        let seen = confine(plan, control, before)?;
+        let seen = confine(plan, before)?;
         let mut confined = Writer::with_tag(message::CONFINED);
         confined.list(&seen.layers, |out, layer| {
             out.number(*layer as u64);
         });
         confined.flag(seen.processes_limited);
-        confined.send(control, &[]).at("report", "the agent")?;
+        let fds: Vec<BorrowedFd<'_>> = seen.listener.iter().map(OwnedFd::as_fd).collect();
+        confined.send(control, &fds).at("report", "the agent")?;
+        drop(seen.listener);
         match Reader::receive(control).at("wait for the agent", "")? {
             Some(frame) if frame.tag == message::GO => command::start(plan),
             // The agent changed its mind or is gone: nothing was run.
@@ -178,14 +180,11 @@ fn first_process(plan: &Plan, control: &OwnedFd, before: &Membership) -> ! {
 }
 
 /// The steps, in the order in which each still has what it needs.
-fn confine(plan: &Plan, control: &OwnedFd, before: &Membership) -> Result<Seen, Failure> {
+fn confine(plan: &Plan, before: &Membership) -> Result<Seen, Failure> {
     let mut seen = Seen::default();
     let confined = plan.seccomp.is_some();
     match plan.containment {
         Containment::Namespaces => {
-            if plan.network_namespace {
-                namespaces::loopback_up()?;
-            }
             mounts::arrange(&plan.mounts, plan.network_namespace)?;
             seen.processes_limited = plan
                 .limits
@@ -218,11 +217,7 @@ fn confine(plan: &Plan, control: &OwnedFd, before: &Membership) -> Result<Seen, 
         landlock::restrict(landlock)?;
     }
     if let Some(seccomp) = plan.seccomp {
-        let listener = seccomp::install(seccomp)?;
-        let fds: Vec<BorrowedFd<'_>> = listener.iter().map(OwnedFd::as_fd).collect();
-        Writer::with_tag(message::LISTENER)
-            .send(control, &fds)
-            .at("report", "the agent")?;
+        seen.listener = seccomp::install(seccomp)?;
     }
     seen.layers = self_check::inspect(plan, before)?;
     Ok(seen)

@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr;
 
 use rustix::process::{Gid, Uid, getgid, getuid};
 
 use super::{Context, Failure};
-use crate::plan::Plan;
+use crate::plan::{Containment, Plan};
 use crate::report::Layer;
 
 const KINDS: [(&str, Layer, libc::c_int); 7] = [
@@ -56,32 +57,88 @@ pub(super) fn become_user(uid: u32, gid: u32) -> Result<(), Failure> {
         .at("change user", "")
 }
 
-/// Splits off the first process of the new namespaces and returns in it alone; this process
-/// ends. The agent becomes the parent, so nothing else has to stay.
-pub(super) fn enter(plan: &Plan, control: &OwnedFd) -> Result<(), Failure> {
-    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
-    let mut flags = libc::CLONE_PARENT | libc::SIGCHLD;
-    for (_, layer, flag) in KINDS {
-        if layer != Layer::NetworkNamespace || plan.network_namespace {
-            flags |= flag;
-        }
+/// The namespaces of a command without network.
+pub(super) const USUAL: libc::c_int = {
+    let mut flags = 0;
+    let mut at = 0;
+    while at < KINDS.len() {
+        flags |= KINDS[at].2;
+        at += 1;
     }
+    flags
+};
+
+/// The namespaces this plan asks for.
+pub(super) fn flags(plan: &Plan) -> libc::c_int {
+    match (plan.containment, plan.network_namespace) {
+        (Containment::Namespaces, true) => USUAL,
+        (Containment::Namespaces, false) => USUAL & !libc::CLONE_NEWNET,
+        _ => 0,
+    }
+}
+
+/// The two who return from [`split_off`].
+pub(super) enum Split {
+    Launcher { pid: u64, pidfd: OwnedFd },
+    Sandbox(Origin),
+}
+
+/// Who the launcher is, as seen from outside the new namespaces.
+pub(super) struct Origin {
+    uid: u32,
+    gid: u32,
+}
+
+/// Splits off the first process of the sandbox.
+pub(super) fn split_off(flags: libc::c_int) -> Result<Split, Failure> {
+    let origin = Origin {
+        uid: getuid().as_raw(),
+        gid: getgid().as_raw(),
+    };
+    let mut pidfd: libc::c_int = -1;
     // SAFETY: without CLONE_VM this is a fork: the child gets a copy of memory and, because
     // the stack argument is null, goes on with its copy of this stack. The process has one
-    // thread, so no lock can be held by a thread that the child does not have.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    // thread, so no lock can be held by a thread that the child does not have. The kernel
+    // writes one integer to `pidfd`, the third argument on every architecture.
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone,
+            flags | libc::CLONE_PIDFD | libc::SIGCHLD,
+            ptr::null_mut::<libc::c_void>(),
+            &raw mut pidfd,
+            ptr::null_mut::<libc::c_void>(),
+            0,
+        )
+    };
     match pid {
-        0 => super::announce(control)?,
-        1.. => std::process::exit(0),
-        _ => return Err(io::Error::last_os_error()).at("enter namespaces", ""),
+        0 => Ok(Split::Sandbox(origin)),
+        1.. => Ok(Split::Launcher {
+            pid: pid as u64,
+            // SAFETY: with CLONE_PIDFD the call made this descriptor, and nobody owns it yet.
+            pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
+        }),
+        _ => Err(io::Error::last_os_error()).at("enter namespaces", ""),
     }
-    // The same numbers inside as outside: files keep their owners.
+}
+
+/// The same numbers inside as outside: files keep their owners.
+pub(super) fn map_user(origin: &Origin) -> Result<(), Failure> {
+    let Origin { uid, gid } = origin;
     let put = |name: &str, text: String| {
         std::fs::write(format!("/proc/self/{name}"), text).at("map the user", name)
     };
     put("setgroups", "deny".into())?;
     put("uid_map", format!("{uid} {uid} 1"))?;
     put("gid_map", format!("{gid} {gid} 1"))
+}
+
+/// A copy of the mounts for a process that is in the other namespaces already.
+pub(super) fn leave_mounts() -> Result<(), Failure> {
+    // SAFETY: the process has one thread and shares nothing with another but what a fork does.
+    match unsafe { libc::unshare(libc::CLONE_NEWNS) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()).at("enter namespaces", ""),
+    }
 }
 
 /// Brings up the loopback of a new network namespace.

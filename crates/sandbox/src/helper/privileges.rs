@@ -44,6 +44,12 @@ pub(super) fn limit_resources(limits: &LimitPlan, contained: bool) -> Result<(),
     Ok(())
 }
 
+/// Whether children that ended wait to be asked about, or are gone.
+pub(super) fn set_child_signal(disposition: libc::sighandler_t) {
+    // SAFETY: neither disposition runs code of ours.
+    unsafe { libc::signal(libc::SIGCHLD, disposition) };
+}
+
 /// Drops every capability for good.
 pub(super) fn drop_capabilities() -> Result<(), Failure> {
     rustix::thread::clear_ambient_capability_set().at("drop capabilities", "ambient")?;

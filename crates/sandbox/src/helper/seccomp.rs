@@ -148,12 +148,18 @@ fn program(plan: SeccompPlan, refuse: u32) -> Vec<libc::sock_filter> {
         code.answer(refuse);
     });
     code.when(BPF_JEQ, libc::SYS_socketpair as u32, |code| {
+        // Of other families some can make pairs too, and those reach the network.
+        code.load(argument(0));
+        code.unless_equal(libc::AF_UNIX as u32, |code| code.answer(refuse));
         // A datagram pair can be sent to any path, so it is as good as a UNIX socket.
         code.load(argument(1));
         code.and(0xf);
-        code.when(BPF_JEQ, libc::SOCK_DGRAM as u32, |code| code.answer(refuse));
-        code.when(BPF_JEQ, libc::SOCK_RAW as u32, |code| code.answer(refuse));
-        code.answer(libc::SECCOMP_RET_ALLOW);
+        for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
+            code.when(BPF_JEQ, kind as u32, |code| {
+                code.answer(libc::SECCOMP_RET_ALLOW)
+            });
+        }
+        code.answer(refuse);
     });
     code.when(BPF_JEQ, libc::SYS_seccomp as u32, |code| {
         // Filters of its own are fine; a listener that could wave calls through is not.
@@ -304,6 +310,19 @@ mod tests {
             [1, libc::SOCK_DGRAM as u64 | 0o2000000, 0],
             NOTIFY,
         );
+        check(
+            libc::SYS_socketpair,
+            [1, libc::SOCK_SEQPACKET as u64, 0],
+            ALLOW,
+        );
+        check(libc::SYS_socketpair, [1, libc::SOCK_RDM as u64, 0], NOTIFY);
+        for family in [libc::AF_INET, libc::AF_TIPC, libc::AF_VSOCK] {
+            check(
+                libc::SYS_socketpair,
+                [family as u64, libc::SOCK_STREAM as u64, 0],
+                NOTIFY,
+            );
+        }
         check(
             libc::SYS_seccomp,
             [1, 8, 0],

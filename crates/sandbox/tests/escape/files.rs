@@ -7,6 +7,7 @@ pub(crate) fn cases() -> Vec<Case> {
     all.extend(protected());
     all.extend(names_that_do_not_exist_yet());
     all.extend(git_write());
+    all.extend(repositories_without_a_name());
     all.extend(read_only());
     all.extend(reading());
     all
@@ -152,9 +153,21 @@ fn names_that_do_not_exist_yet() -> Vec<Case> {
             ("link to a repository", "ln -s /tmp/evil src/.git"),
             ("repository by git", "git init -q nested"),
             ("repository by clone", "git init -q --bare $TMPDIR/b.git; git clone -q $TMPDIR/b.git cloned; ls cloned/.git >/dev/null"),
+            ("repository in a directory that cannot be written", "git init -q closed; chmod 555 closed/.git closed"),
+            ("repository below names too long for one", "d=$(printf 'd%.0s' $(seq 200)); git init -q $d/$d"),
+            ("many times", "for i in 1 2 3; do git init -q n$i; done"),
+            ("workflows behind a link", "mkdir -p real/workflows; echo x > real/workflows/x.yml; ln -s real .github"),
             ("made in the background", "(sleep 0.1; mkdir .cursor; echo x > .cursor/mcp.json) & sleep 0.3"),
         ]
         .map(|(name, script)| Case::new(&format!("new name: {name}"), script)),
+    );
+    // Others could not see the damage of the proof.
+    all.push(
+        Case::new(
+            "new name: repository in a directory that cannot be listed",
+            "git init -q closed; chmod 311 closed",
+        )
+        .proof(Proof::AsRoot),
     );
     all
 }
@@ -162,6 +175,22 @@ fn names_that_do_not_exist_yet() -> Vec<Case> {
 fn git_write() -> Vec<Case> {
     [
         ("hook", "echo x > .git/hooks/pre-commit"),
+        ("hook of a submodule", "echo x > .git/modules/deep/lib/hooks/pre-push"),
+        ("configuration of a submodule", "echo x >> .git/modules/deep/lib/config"),
+        ("new hooks of a submodule", "cd .git/modules/deep/lib; mv hooks h2; mkdir hooks; echo x > hooks/pre-push"),
+        ("moved submodule", "cd .git/modules/deep; mv lib l2; cp -r l2 lib; echo x >> lib/config"),
+        ("moved submodules", "cd .git; mv modules m2; cp -r m2 modules; echo x >> modules/deep/lib/config"),
+        ("common directory of a submodule", "echo /tmp/evil > .git/modules/deep/lib/commondir"),
+        ("worktree configuration of a submodule", "echo x > .git/modules/deep/lib/config.worktree"),
+        ("submodule with a long name", "mkdir -p .git/modules/deep/new; echo x > .git/modules/deep/new/config"),
+        ("submodule of a submodule", "mkdir -p .git/modules/deep/lib/modules/new; echo x > .git/modules/deep/lib/modules/new/config"),
+        ("common directory of a worktree", "echo /tmp/evil > .git/worktrees/other/commondir"),
+        ("way back of a worktree", "echo /tmp/evil > .git/worktrees/other/gitdir"),
+        ("configuration of a worktree", "echo x > .git/worktrees/other/config.worktree"),
+        ("existing attributes", "echo '* filter=evil' >> .git/info/attributes"),
+        ("existing worktree configuration", "echo x >> .git/config.worktree"),
+        ("what a link leads to", "cd .git/modules/deep/lib; ln -s $OUT/directory info"),
+        ("what a replaced directory leads to", "cd .git; python3 -c 'import os; os.rename(\"modules\",\"m\")'; python3 -c 'import os; os.rename(\"worktrees\",\"w\")'; ln -s $OUT modules; ln -s $OUT/directory worktrees"),
         (
             "configuration",
             "git config core.fsmonitor ./x; echo x >> .git/config",
@@ -195,6 +224,41 @@ fn git_write() -> Vec<Case> {
         ("nested repository", "echo x >> vendor/lib/.git/config"),
     ]
     .map(|(name, script)| Case::new(&format!("git write: {name}"), script).git_write())
+    .into()
+}
+
+/// Git takes a directory for a repository by what is in it, whatever its name.
+fn repositories_without_a_name() -> Vec<Case> {
+    let make = "mkdir -p objects refs; echo 'ref: refs/heads/main' > HEAD";
+    [
+        ("in the workspace", format!("{make}; echo x > config")),
+        (
+            "below",
+            format!("mkdir -p a/b; cd a/b; {make}; echo x > config; mkdir hooks"),
+        ),
+        (
+            "with another's objects",
+            "mkdir one two; echo two > one/HEAD; echo ../two > one/commondir".into(),
+        ),
+        ("by git", "git init -q --bare made.git".into()),
+        (
+            "configuration of one that is there",
+            "echo x >> fixtures/bare.git/config".into(),
+        ),
+        (
+            "hook of one that is there",
+            "echo x > fixtures/bare.git/hooks/post-receive".into(),
+        ),
+        (
+            "one that is there, moved",
+            "cd fixtures; mv bare.git b2; cp -r b2 bare.git; echo x > bare.git/config".into(),
+        ),
+        (
+            "worktree configuration of one that is there",
+            "echo x > fixtures/bare.git/config.worktree".into(),
+        ),
+    ]
+    .map(|(name, script)| Case::new(&format!("repository: {name}"), &script))
     .into()
 }
 

@@ -194,6 +194,24 @@ fn refused() -> Vec<Case> {
             Proof::Never,
         ),
         (
+            "pair of a family that reaches the network",
+            libc::SYS_socketpair,
+            "30,1,0,0",
+            Proof::Always,
+        ),
+        (
+            "pair of internet sockets",
+            libc::SYS_socketpair,
+            "2,1,0,0",
+            Proof::Always,
+        ),
+        (
+            "pair of a kind that can be sent anywhere",
+            libc::SYS_socketpair,
+            "1,4,0,0",
+            Proof::Always,
+        ),
+        (
             "file that runs as its owner",
             libc::SYS_chmod,
             "b\"README.md\",0o4755",

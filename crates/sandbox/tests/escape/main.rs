@@ -21,7 +21,7 @@ use std::os::unix::process::CommandExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use agent_sandbox::{Level, Limits, Network, Policy, WriteAccess, probe};
+use agent_sandbox::{Level, Limits, Network, Policy, Sandbox, WriteAccess, probe};
 use world::World;
 
 /// One way out.
@@ -104,6 +104,8 @@ fn run_all() -> Vec<String> {
         "{:?}",
         capabilities.reasons()
     );
+    // One for all, as in a session: what one case does must not help another.
+    let sandbox = Sandbox::of(capabilities);
     let wanted = std::env::var("ESCAPE").unwrap_or_default();
     let root = rustix::process::getuid().is_root();
     let problems = Mutex::new(Vec::new());
@@ -118,7 +120,7 @@ fn run_all() -> Vec<String> {
                     let mut world = World::new();
                     let mut policy = world.policy(&case.script);
                     (case.adjust)(&mut policy);
-                    world.run_confined(&policy, &capabilities);
+                    world.run_confined(&policy, &sandbox);
                     let harm = world.harm(case.workspace_too);
                     if !harm.is_empty() {
                         problems
@@ -206,6 +208,14 @@ fn small(policy: &mut Policy) {
         data: Some(256 << 20),
         memory: Some(200 << 20),
         free_disk: None,
+    };
+}
+
+/// The kernel accepts no bound below 301 for a pid namespace, and that one is all that holds for root.
+fn some_hundred_processes(policy: &mut Policy) {
+    policy.limits = Limits {
+        processes: Some(320),
+        ..Limits::default()
     };
 }
 

@@ -1,6 +1,6 @@
 //! Harming other processes, outliving the call, using everything up.
 
-use crate::{Case, Proof, python, small};
+use crate::{Case, Proof, python, small, some_hundred_processes};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut all = others();
@@ -85,9 +85,9 @@ fn bombs() -> Vec<Case> {
         Case::new("bombs: fork", "f() { f | f & }; f; sleep 1").with(small).proof(Proof::Never),
         Case::new(
             "bombs: many processes",
-            "for i in $(seq 200); do sleep 3 & done 2>/dev/null; test $(ls -d /proc/[0-9]* | wc -l) -gt 70 && echo $ESCAPED",
+            "for i in $(seq 600); do sleep 20 & done 2>/dev/null; test $(ls -d /proc/[0-9]* | wc -l) -gt 330 && echo $ESCAPED",
         )
-        .with(small)
+        .with(some_hundred_processes)
         .proof(Proof::Never),
         Case::new(
             "bombs: threads",

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use agent_sandbox::{Capabilities, Command, Finished, Policy, environment, spawn};
+use agent_sandbox::{Command, Finished, Policy, Sandbox, environment};
 
 /// In every secret file, variable and descriptor. Scripts never contain it whole.
 pub(crate) const SECRET: &str = "sEcReT-0f-tHe-uSeR";
@@ -185,7 +185,7 @@ impl World {
         policy
     }
 
-    pub(crate) fn run_confined(&mut self, policy: &Policy, capabilities: &Capabilities) {
+    pub(crate) fn run_confined(&mut self, policy: &Policy, sandbox: &Sandbox) {
         let output = Arc::new(Mutex::new(Vec::new()));
         let copy = Arc::clone(&output);
         let sink = move |_, bytes: &[u8]| {
@@ -193,7 +193,7 @@ impl World {
             let room = (1_usize << 20).saturating_sub(kept.len());
             kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
         };
-        let running = match spawn(policy, capabilities, Box::new(sink)) {
+        let running = match sandbox.spawn(policy, Box::new(sink)) {
             Ok(running) => running,
             Err(error) => {
                 self.output = format!("{ESCAPED} not started: {error}");
@@ -249,6 +249,10 @@ impl World {
             }
         }
         harm.dedup();
+        harm.extend(self.planted(&after));
+        if self.at("home/shop/.github").is_symlink() {
+            harm.push("workflows come from elsewhere".into());
+        }
         for place in ["/tmp", "/var/tmp", "/dev/shm"] {
             let left = Path::new(place).join(format!("escape-{}", self.mark));
             if std::fs::symlink_metadata(&left).is_ok() {
@@ -280,12 +284,43 @@ impl World {
     }
 }
 
+impl World {
+    /// What git would act on in directories that only look like a repository.
+    fn planted(&self, after: &Snapshot) -> Vec<String> {
+        let is_repository = |directory: &Path| {
+            let has = |name: &str| directory.join(name).symlink_metadata().is_ok();
+            has("HEAD") && (has("commondir") || has("objects") && has("refs"))
+        };
+        let shop = self.at("home/shop");
+        let acted_on = |path: &&PathBuf| {
+            let mut above = path.ancestors().skip(1);
+            above.any(|directory| {
+                let inside = path.strip_prefix(directory).ok();
+                let first = inside.and_then(|inside| inside.iter().next());
+                directory.starts_with(&shop)
+                    && ["config", "hooks", "commondir", "config.worktree"]
+                        .iter()
+                        .any(|name| first == Some(name.as_ref()))
+                    && is_repository(directory)
+            })
+        };
+        after
+            .iter()
+            .filter(|(path, state)| self.before.get(*path) != Some(state))
+            .map(|(path, _)| path)
+            .filter(|path| !path.starts_with(shop.join(".agent/sessions/one/quarantine")))
+            .filter(acted_on)
+            .map(|path| format!("git would act on {}", path.display()))
+            .collect()
+    }
+}
+
 impl Drop for World {
     fn drop(&mut self) {
         let _ = self.victim.kill();
         let _ = self.victim.wait();
         // Scripts may have taken rights away that removing the folder needs.
-        for entry in ["home/shop", "outside"] {
+        for entry in ["home/shop", "home/shop/closed", "outside"] {
             let _ =
                 std::fs::set_permissions(self.at(entry), std::fs::Permissions::from_mode(0o755));
         }
@@ -386,6 +421,23 @@ fn furnish(base: &Path) {
             "[core]\n\trepositoryformatversion = 0\n\tbare = false\n",
         );
     }
+    write("home/shop/.git/info/attributes", "* text\n");
+    write("home/shop/.git/config.worktree", "");
+    for path in ["modules/deep/lib", "worktrees/other"] {
+        write(
+            &format!("home/shop/.git/{path}/HEAD"),
+            "ref: refs/heads/main\n",
+        );
+        write(&format!("home/shop/.git/{path}/commondir"), "../..\n");
+    }
+    write("home/shop/.git/modules/deep/lib/config", "[core]\n");
+    write("home/shop/.git/modules/deep/lib/hooks/pre-push.sample", "");
+    write("home/shop/.git/worktrees/other/gitdir", "/elsewhere/.git\n");
+    for path in ["refs/none", "objects/none", "HEAD", "config", "hooks/none"] {
+        write(&format!("home/shop/fixtures/bare.git/{path}"), "");
+    }
+    write("outside/directory/attributes", "theirs\n");
+    write("outside/repository/.git/config", "[core]\n");
     // Time stamps in the past, so that a change shows even within one clock tick.
     let past = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
     let file = std::fs::File::options()

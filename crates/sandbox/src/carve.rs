@@ -1,0 +1,125 @@
+//! Where exceptions are cut out of what a command may write: which directories are looked after, and
+//! the mounts that keep parts of them as they are.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::git_link::GitLink;
+use crate::guard::{Found, Guard};
+use crate::policy::{Policy, WriteAccess};
+use crate::protected::{SEARCH_DEPTH, SEARCH_DEPTH_ELSEWHERE};
+
+/// What may be written, each with what in it may not. The workspace comes first.
+pub(crate) fn guards(
+    policy: &Policy,
+    workspace: &Path,
+    session_dir: &Path,
+    writable: &[PathBuf],
+    link: Option<&GitLink>,
+) -> io::Result<Vec<(Guard, Found)>> {
+    let granted = policy.write_access == WriteAccess::WorkspaceWithGit;
+    let mut main = Guard::of_names(workspace, SEARCH_DEPTH)?;
+    for path in &policy.protected {
+        if let Ok(path) = workspace.join(path).strip_prefix(workspace) {
+            main.protect(path.to_owned());
+        }
+    }
+    if let Ok(inside) = session_dir.strip_prefix(workspace) {
+        main.protect(inside.to_owned());
+    }
+    let git = link.map_or_else(|| workspace.join(".git"), |link| link.common.clone());
+    main.follow_configuration(&git.join("config"));
+    // The directory itself, and the link to it where there is one.
+    let own_git = std::fs::canonicalize(workspace.join(".git")).ok();
+    if let Some(own_git) = own_git.filter(|git| granted && git.is_dir())
+        && let Ok(inside) = own_git.strip_prefix(workspace)
+    {
+        main.grant_git(Path::new(".git"));
+        main.grant_git(inside);
+    }
+    let mut guards = vec![main];
+    for root in writable {
+        if link.is_some_and(|link| link.common == *root) {
+            guards.push(Guard::of_git(root)?);
+        } else if !root.starts_with(workspace) {
+            let mut guard = Guard::of_names(root, SEARCH_DEPTH_ELSEWHERE)?;
+            // The workspace has its own, which may grant more.
+            guard.leave_out(workspace.strip_prefix(root).ok());
+            guards.push(guard);
+        }
+    }
+    Ok(guards
+        .into_iter()
+        .map(|guard| {
+            let found = guard.look();
+            (guard, found)
+        })
+        .collect())
+}
+
+/// What a guard keeps as it is, by its whole path.
+pub(crate) fn named((guard, found): &(Guard, Found)) -> Vec<PathBuf> {
+    let paths = found.read_only.iter().chain(&found.compared);
+    paths.map(|path| guard.tree.path().join(path)).collect()
+}
+
+/// Mounts over writable directories, parents before children.
+#[derive(Default)]
+pub(crate) struct Carved {
+    /// Bound onto themselves so that they cannot be renamed.
+    pub(crate) pins: Vec<PathBuf>,
+    pub(crate) read_only: Vec<PathBuf>,
+}
+
+pub(crate) fn carve(guards: &[(Guard, Found)]) -> Carved {
+    let mut read_only = BTreeSet::new();
+    let mut pins = BTreeSet::new();
+    for (guard, found) in guards {
+        let root = guard.tree.path();
+        let above = |path: &Path| -> Vec<PathBuf> {
+            let parents = path.ancestors().skip(1);
+            let parents = parents.take_while(|parent| *parent != root);
+            parents.map(Path::to_owned).collect()
+        };
+        for path in &found.read_only {
+            // A link cannot be a mount point: it is compared after the run, and what it points
+            // to is protected under its own name.
+            let Ok(resolved) = std::fs::canonicalize(root.join(path)) else {
+                continue;
+            };
+            if resolved.starts_with(root) && resolved != root {
+                pins.extend(above(&resolved));
+                read_only.insert(resolved);
+            }
+        }
+        for path in &found.present {
+            let full = root.join(path);
+            if std::fs::canonicalize(&full).is_ok_and(|resolved| resolved == full && full.is_dir())
+            {
+                pins.extend(above(&full));
+                pins.insert(full);
+            }
+        }
+    }
+    // What lies below a read-only path is read-only with it.
+    let covered = |path: &Path| {
+        path.ancestors()
+            .skip(1)
+            .any(|parent| read_only.contains(parent))
+    };
+    let keep: Vec<PathBuf> = read_only
+        .iter()
+        .filter(|path| !covered(path))
+        .cloned()
+        .collect();
+    let pins = pins
+        .iter()
+        .filter(|path| !covered(path) && !read_only.contains(*path))
+        .cloned()
+        .collect();
+    Carved {
+        pins,
+        read_only: keep,
+    }
+}

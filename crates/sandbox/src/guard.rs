@@ -1,0 +1,127 @@
+//! A directory that commands may write, and what in it they may not: looked for before a command
+//! starts, to be mounted read-only, and after it ended, to be compared.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::git_data::{GitData, pointed_to};
+use crate::protected;
+use crate::tree::Tree;
+
+/// What is not allowed to change below one directory. All paths are relative to it.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) tree: Tree,
+    /// How many levels are searched for protected names.
+    depth: usize,
+    /// Git directories that may be written.
+    git: Vec<PathBuf>,
+    /// Protected by the policy, whatever their names.
+    also: Vec<PathBuf>,
+    /// Where git is sent by its configuration.
+    pointed_to: Vec<PathBuf>,
+    left_out: Option<PathBuf>,
+}
+
+/// What is there now.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Nothing of it may change.
+    pub(crate) read_only: Vec<PathBuf>,
+    /// May change, and is noticed when it is new.
+    pub(crate) present: Vec<PathBuf>,
+    /// Part of the project, which tools write again as it was: only compared.
+    pub(crate) compared: Vec<PathBuf>,
+    /// False when the search stopped at its bound.
+    pub(crate) complete: bool,
+}
+
+impl Guard {
+    /// A directory in which protected names are searched for.
+    pub(crate) fn of_names(root: &Path, depth: usize) -> io::Result<Self> {
+        Ok(Self {
+            tree: Tree::open(root)?,
+            depth,
+            git: Vec::new(),
+            also: Vec::new(),
+            pointed_to: Vec::new(),
+            left_out: None,
+        })
+    }
+
+    /// A git directory that may be written as a whole, outside the workspace it belongs to.
+    pub(crate) fn of_git(git: &Path) -> io::Result<Self> {
+        Ok(Self {
+            git: vec![PathBuf::new()],
+            ..Self::of_names(git, 0)?
+        })
+    }
+
+    pub(crate) fn protect(&mut self, path: PathBuf) {
+        self.also.push(path);
+    }
+
+    /// Lets git write its data at `git`.
+    pub(crate) fn grant_git(&mut self, git: &Path) {
+        if !self.git.iter().any(|known| known == git) {
+            self.git.push(git.to_owned());
+        }
+    }
+
+    /// Takes no notice of what another guard looks after.
+    pub(crate) fn leave_out(&mut self, path: Option<&Path>) {
+        self.left_out = path.map(Path::to_owned);
+    }
+
+    /// Follows the configuration of the repository whose work tree this is; `config` is its file.
+    pub(crate) fn follow_configuration(&mut self, config: &Path) {
+        const LARGEST: u64 = 1 << 20;
+        let name = Path::new("config");
+        let git = config.parent().unwrap_or(Path::new("/"));
+        let text = Tree::open(git).and_then(|git| git.read(name, LARGEST));
+        let root = self.tree.path();
+        let inside = git.strip_prefix(root).ok();
+        self.pointed_to = text.map_or_else(|_| Vec::new(), |text| pointed_to(&text, root, inside));
+    }
+
+    pub(crate) fn is_by_policy(&self, path: &Path) -> bool {
+        self.also.iter().any(|also| path.starts_with(also))
+    }
+
+    pub(crate) fn look(&self) -> Found {
+        let mut found = Found {
+            complete: true,
+            ..Found::default()
+        };
+        if self.depth > 0 {
+            let named = protected::existing(self.tree.path(), self.depth);
+            found.complete = named.complete;
+            (found.present, found.read_only) = named
+                .paths
+                .into_iter()
+                .filter(|path| {
+                    !self
+                        .left_out
+                        .as_ref()
+                        .is_some_and(|out| path.starts_with(out))
+                })
+                .partition(|path| self.git.contains(path));
+        }
+        for git in &self.git {
+            let data = GitData::of(&self.tree, git);
+            found.read_only.extend(data.followed);
+            found.present.extend(data.directories);
+        }
+        let there = |path: &&PathBuf| self.tree.exists(path);
+        found
+            .read_only
+            .extend(self.also.iter().filter(there).cloned());
+        let covered = |path: &Path| {
+            let mut above = path.ancestors();
+            above.any(|above| found.read_only.iter().any(|known| known == above))
+        };
+        let compared = self.pointed_to.iter().filter(there);
+        found.compared = compared.filter(|path| !covered(path)).cloned().collect();
+        found
+    }
+}

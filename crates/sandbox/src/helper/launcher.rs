@@ -1,0 +1,221 @@
+//! The launcher: splits a sandbox off for every plan until the agent is gone. Unconfined itself,
+//! it does nothing else: it reads only what the agent sends, and no command can reach it.
+//!
+//! It keeps one process in reserve whose namespaces exist already, because making those takes
+//! as long as all the mounts. The reserve has no mount namespace: it would keep what the user
+//! unmounts busy. Each serves for one command and is never used again.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::namespaces::{self, Membership, Origin, Split};
+use super::{Failure, bubblewrap, first_process, privileges, take_control, tell};
+use crate::message;
+use crate::plan::{Containment, Plan};
+use crate::wire::{Reader, Writer};
+
+pub(super) fn serve() -> io::Result<()> {
+    let socket = take_control()?;
+    // Out of reach of the terminal: an interrupt there is for the agent to act on. Leading a
+    // group already is as good.
+    let _ = rustix::process::setsid();
+    let before = Membership::current();
+    // The kernel reaps them: the agent holds a descriptor of each and needs no more.
+    privileges::set_child_signal(libc::SIG_IGN);
+    let mut launcher = Launcher {
+        socket,
+        before,
+        user: None,
+        reserve: None,
+    };
+    while let Some(frame) = Reader::receive(&launcher.socket)? {
+        launcher.answer(Request::of(frame)?)?;
+    }
+    Ok(())
+}
+
+struct Launcher {
+    socket: OwnedFd,
+    before: Membership,
+    /// Whom it has become.
+    user: Option<(u32, u32)>,
+    reserve: Option<Reserve>,
+}
+
+/// A process that waits in namespaces of its own for a plan.
+struct Reserve {
+    pid: u64,
+    pidfd: OwnedFd,
+    socket: OwnedFd,
+}
+
+/// A plan and what its sandbox is connected to.
+struct Request {
+    frame: Reader,
+    plan: Plan,
+    control: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+impl Request {
+    fn of(mut frame: Reader) -> io::Result<Self> {
+        let fds = std::mem::take(&mut frame.fds);
+        let Ok([control, stdout, stderr]) = <[OwnedFd; 3]>::try_from(fds) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let plan = Plan::decode(&mut frame)?;
+        Ok(Self {
+            frame,
+            plan,
+            control,
+            stdout,
+            stderr,
+        })
+    }
+
+    fn fds(&self) -> [BorrowedFd<'_>; 3] {
+        [&self.control, &self.stdout, &self.stderr].map(AsFd::as_fd)
+    }
+}
+
+impl Launcher {
+    /// Has the sandbox made and says so; nothing of it stays open here.
+    fn answer(&mut self, request: Request) -> io::Result<()> {
+        let ready = has_usual_namespaces(&request.plan)
+            .then(|| self.reserve.take())
+            .flatten()
+            // One that died is replaced by a new process, which can say what is wrong.
+            .filter(|reserve| {
+                let plan = Writer::copy_of(&request.frame);
+                plan.send(&reserve.socket, &request.fds()).is_ok()
+            });
+        if let Some(reserve) = ready {
+            self.tell_of(reserve.pid, &reserve.pidfd)?;
+        } else {
+            match self.split_off(&request.plan) {
+                Ok(Split::Launcher { pid, pidfd }) => self.tell_of(pid, &pidfd)?,
+                Ok(Split::Sandbox(origin)) => {
+                    close(&mut self.socket);
+                    privileges::set_child_signal(libc::SIG_DFL);
+                    match settle(&request, &origin) {
+                        Ok(()) => become_sandbox(request, &self.before),
+                        Err(failure) => tell(&failure, &request.control),
+                    }
+                    std::process::exit(1);
+                }
+                Err(failure) => tell(&failure, &self.socket),
+            }
+        }
+        let again = has_usual_namespaces(&request.plan);
+        drop(request);
+        if again && self.reserve.is_none() {
+            self.reserve = self.hold_in_reserve();
+        }
+        Ok(())
+    }
+
+    /// Not on the sandbox's own socket, where the new process may speak first.
+    fn tell_of(&self, pid: u64, pidfd: &OwnedFd) -> io::Result<()> {
+        let mut born = Writer::with_tag(message::BORN);
+        born.number(pid).send(&self.socket, &[pidfd.as_fd()])
+    }
+
+    fn split_off(&mut self, plan: &Plan) -> Result<Split, Failure> {
+        if let Some((uid, gid)) = plan.run_as
+            && self.user != plan.run_as
+        {
+            namespaces::become_user(uid, gid)?;
+            self.user = plan.run_as;
+        }
+        namespaces::split_off(namespaces::flags(plan))
+    }
+
+    /// A failure here is not told: the next plan meets it too.
+    fn hold_in_reserve(&mut self) -> Option<Reserve> {
+        let (socket, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .ok()?;
+        match namespaces::split_off(namespaces::USUAL & !libc::CLONE_NEWNS).ok()? {
+            Split::Launcher { pid, pidfd } => Some(Reserve { pid, pidfd, socket }),
+            Split::Sandbox(origin) => {
+                close(&mut self.socket);
+                drop(socket);
+                privileges::set_child_signal(libc::SIG_DFL);
+                let outcome = wait_for_a_plan(theirs, &origin, &self.before);
+                std::process::exit(i32::from(outcome.is_err()));
+            }
+        }
+    }
+}
+
+/// Closes the launcher's own socket in a process that was split off.
+fn close(socket: &mut OwnedFd) {
+    if let Ok(nothing) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3) {
+        *socket = nothing;
+    }
+}
+
+/// Whether the reserve has the namespaces that this plan asks for.
+fn has_usual_namespaces(plan: &Plan) -> bool {
+    plan.containment == Containment::Namespaces && plan.network_namespace
+}
+
+/// What the reserve does: as much as needs no plan, then the plan. Ends with the launcher.
+fn wait_for_a_plan(socket: OwnedFd, origin: &Origin, before: &Membership) -> io::Result<()> {
+    let prepared = namespaces::map_user(origin).and_then(|()| namespaces::loopback_up());
+    if prepared.is_err() {
+        return Err(io::ErrorKind::Other.into());
+    }
+    if let Some(frame) = Reader::receive(&socket)? {
+        drop(socket);
+        let request = Request::of(frame)?;
+        match namespaces::leave_mounts() {
+            Ok(()) => become_sandbox(request, before),
+            Err(failure) => tell(&failure, &request.control),
+        }
+    }
+    Ok(())
+}
+
+/// The first steps of a process that was made for this plan.
+fn settle(request: &Request, origin: &Origin) -> Result<(), Failure> {
+    let plan = &request.plan;
+    match plan.containment {
+        Containment::Namespaces => {
+            namespaces::map_user(origin)?;
+            if plan.network_namespace {
+                namespaces::loopback_up()?;
+            }
+            Ok(())
+        }
+        Containment::Bubblewrap => {
+            connect(request)?;
+            bubblewrap::become_bubblewrap(plan, &request.control)
+        }
+        Containment::InsideBubblewrap | Containment::Subreaper => Ok(()),
+    }
+}
+
+fn become_sandbox(request: Request, before: &Membership) {
+    match connect(&request) {
+        Ok(()) => {
+            let Request { plan, control, .. } = request;
+            first_process(&plan, &control, before)
+        }
+        Err(failure) => tell(&failure, &request.control),
+    }
+}
+
+/// The command's output goes where the agent listens.
+fn connect(request: &Request) -> Result<(), Failure> {
+    use super::Context;
+    rustix::stdio::dup2_stdout(&request.stdout).at("connect", "standard output")?;
+    rustix::stdio::dup2_stderr(&request.stderr).at("connect", "standard error")
+}

@@ -1,0 +1,93 @@
+//! The process that sandboxes are split off from: this same binary, started once with nothing
+//! in it and kept for the session. Starting a program anew for each command cost more than the
+//! namespaces and mounts together.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use crate::helper::MARK;
+use crate::launch::{LaunchError, hear};
+use crate::message;
+use crate::plan::Plan;
+
+/// The agent's end, held by everyone who has a sandbox from it. Dropping it ends the process,
+/// and so does our own death; what was split off has a socket of its own and ends by that.
+#[derive(Debug)]
+pub(crate) struct Launcher {
+    process: Child,
+    /// `None` only while being dropped.
+    socket: Option<OwnedFd>,
+    /// The user it has become for good, once a plan asked for one.
+    run_as: Option<(u32, u32)>,
+}
+
+/// What a sandbox gets from its beginning.
+pub(crate) struct Ends {
+    pub(crate) control: OwnedFd,
+    pub(crate) stdout: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+}
+
+impl Launcher {
+    pub(crate) fn start(run_as: Option<(u32, u32)>) -> io::Result<Self> {
+        let (socket, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        // No `pre_exec`: that would fork the whole agent instead of using posix_spawn.
+        let process = Command::new("/proc/self/exe")
+            .arg0("agent-sandbox")
+            .arg(MARK)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self {
+            process,
+            socket: Some(socket),
+            run_as,
+        })
+    }
+
+    /// Whether sandboxes for this user can come from it: giving up root is for good.
+    pub(crate) fn serves(&self, run_as: Option<(u32, u32)>) -> bool {
+        self.run_as == run_as
+    }
+
+    /// Asks for a sandbox and hears of its first process, pid and descriptor; everything else
+    /// is said on the sandbox's own socket.
+    pub(crate) fn split_off(
+        &self,
+        plan: &Plan,
+        ends: &Ends,
+    ) -> Result<(u32, OwnedFd), LaunchError> {
+        let socket = self.socket.as_ref().ok_or(LaunchError::HelperGone)?;
+        let fds = [&ends.control, &ends.stdout, &ends.stderr].map(AsFd::as_fd);
+        plan.encode()
+            .send(socket, &fds)
+            .map_err(|_| LaunchError::HelperGone)?;
+        let mut born = hear(socket, &mut None, message::BORN).map_err(|error| match error {
+            // A launcher that died with our request unread resets the connection.
+            LaunchError::Helper { .. } => LaunchError::HelperGone,
+            other => other,
+        })?;
+        let pidfd = born.fds.pop().ok_or(LaunchError::HelperGone)?;
+        Ok((born.number().unwrap_or(0) as u32, pidfd))
+    }
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        // It ends when the socket does.
+        drop(self.socket.take());
+        let _ = self.process.wait();
+    }
+}
