@@ -10,20 +10,20 @@
 )]
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use agent_provider::quirks::GENERIC;
 use agent_provider::{
     Decoder, Dialect, Found, HttpProvider, ModelEvent, ProviderConfig, resolve_endpoint,
 };
+use agent_test_support::bench::{Table, median};
 use serde_json::{Value, json};
 
 const SIZE: usize = 50 * 1024 * 1024;
 const PIECE: usize = 16 * 1024;
 
 fn main() {
-    println!("| dialect | stream | decode | serde_json, same payloads | ratio | largest buffer |");
-    println!("| --- | --- | --- | --- | --- | --- |");
+    let mut table = Table::new("decoders");
     for dialect in [
         Dialect::OpenAiChat,
         Dialect::OpenAiResponses,
@@ -38,19 +38,19 @@ fn main() {
             0
         });
         let megabytes = |seconds: f64| body.len() as f64 / 1e6 / seconds;
-        println!(
-            "| {} | {:.0} MB, {} events | {:.0} MB/s | {:.0} MB/s | {:.2} | {} events |",
+        let what = format!(
+            "{}, {:.0} MB in {} events, to `serde_json` on the same payloads",
             dialect.as_str(),
             body.len() as f64 / 1e6,
-            payloads.len(),
-            megabytes(decode.0),
-            megabytes(parse.0),
-            parse.0 / decode.0,
-            decode.1
+            payloads.len()
         );
+        table.speed(&what, megabytes(decode.0), megabytes(parse.0), "MB/s", 0.5);
+        let most = format!("{} events", decode.1);
+        table.note(&format!("{}: largest buffer", dialect.as_str()), &most);
     }
-    latency();
-    client();
+    latency(&mut table);
+    client(&mut table);
+    table.finish();
 }
 
 fn best(times: usize, mut run: impl FnMut() -> usize) -> (f64, usize) {
@@ -179,9 +179,9 @@ fn word(number: usize) -> &'static str {
 }
 
 /// From the last bytes of a call's arguments to the completed call, for arguments of 10 KB.
-fn latency() {
+fn latency(table: &mut Table) {
     let arguments = json!({"path": "src/lib.rs", "content": "x".repeat(10_000)}).to_string();
-    let mut times: Vec<u128> = (0..200)
+    let times: Vec<Duration> = (0..200)
         .map(|_| {
             let call = json!({"tool_calls": [{"index": 0, "id": "call_a", "type": "function", "function": {"name": "write", "arguments": arguments}}]});
             let first = format!("data: {}\n\n", chat(call, Value::Null));
@@ -192,19 +192,19 @@ fn latency() {
             decoder.feed(first.as_bytes(), &mut events);
             decoder.feed(last.as_bytes(), &mut events);
             assert!(events.iter().any(|event| matches!(event, ModelEvent::ToolCallCompleted { .. })));
-            begin.elapsed().as_nanos()
+            begin.elapsed()
         })
         .collect();
-    times.sort_unstable();
-    println!(
-        "\nlast bytes of a 10 KB tool call to its completed event: median {} µs",
-        times[times.len() / 2] / 1_000
+    table.time(
+        "last bytes of a 10 KB tool call to its completed event: median",
+        median(times),
+        Duration::from_millis(1),
     );
 }
 
 /// What building the HTTP client costs: nothing is read for plain HTTP, the system's certificates
 /// for HTTPS.
-fn client() {
+fn client(table: &mut Table) {
     for url in ["http://127.0.0.1:1/v1", "https://127.0.0.1:1/v1"] {
         let config = ProviderConfig {
             base_url: Some(url.to_owned()),
@@ -215,6 +215,7 @@ fn client() {
             HttpProvider::new(endpoint).unwrap().prepare();
             0
         });
-        println!("client for {url}: {:.2} ms", time.0 * 1e3);
+        let time = format!("{:.2} ms", time.0 * 1e3);
+        table.note(&format!("client for `{url}`"), &time);
     }
 }

@@ -75,6 +75,10 @@ impl Calls {
             .map_or("", |call| &call.id)
     }
 
+    pub(crate) fn name(&self, index: usize) -> &str {
+        self.open.get(index).map_or("", |call| &call.name)
+    }
+
     pub(crate) fn arguments(&self, index: usize) -> &str {
         self.open.get(index).map_or("", |call| &call.arguments)
     }
@@ -209,7 +213,12 @@ impl Calls {
         let last = self.open.len().saturating_sub(1);
         for (index, call) in std::mem::take(&mut self.open).into_iter().enumerate() {
             let mut arguments = judge(&call.arguments);
-            if cut && index == last && arguments != Arguments::Object {
+            // Calls may be written side by side, so that the limit cuts more than the last one; a
+            // call that has no arguments yet and is not the last may have none.
+            if cut
+                && (index == last || !call.arguments.is_empty())
+                && arguments != Arguments::Object
+            {
                 arguments = Arguments::Cut;
             }
             events.push(ModelEvent::ToolCallCompleted {

@@ -243,6 +243,7 @@ pub fn resolve_endpoint(
             connect: milliseconds(own.connect_timeout_ms, timeouts.connect),
             first_byte: milliseconds(own.first_byte_timeout_ms, timeouts.first_byte),
             idle: milliseconds(own.idle_timeout_ms, timeouts.idle),
+            last_words: timeouts.last_words,
         },
         retry: RetryPolicy {
             max_attempts: own.max_attempts.unwrap_or(retry.max_attempts).max(1),

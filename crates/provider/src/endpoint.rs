@@ -9,6 +9,9 @@ use secrecy::SecretString;
 use crate::dialect::Dialect;
 use crate::quirks::Quirks;
 
+/// The path of Anthropic's dialect below `/v1`, which its base URLs leave out.
+const ANTHROPIC_PATH: &str = "/messages";
+
 /// A model endpoint, ready to be talked to. Printing it shows no key and no header value.
 #[derive(Clone)]
 pub struct Endpoint {
@@ -42,6 +45,9 @@ pub struct Timeouts {
     pub first_byte: Duration,
     /// Between two pieces of the body. Some services send nothing while the model thinks.
     pub idle: Duration,
+    /// For what a response took and the end of the body, once the server has said why it stopped.
+    /// The answer is whole by then, and not every server closes the connection.
+    pub last_words: Duration,
 }
 
 impl Default for Timeouts {
@@ -50,6 +56,7 @@ impl Default for Timeouts {
             connect: Duration::from_secs(10),
             first_byte: Duration::from_secs(300),
             idle: Duration::from_secs(300),
+            last_words: Duration::from_secs(5),
         }
     }
 }
@@ -69,7 +76,13 @@ pub struct RetryPolicy {
     pub total: Duration,
     /// A random number in `0.0..1.0`; pauses are drawn evenly from zero to their upper end.
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
+    /// The time in seconds since 1970, for servers that say when and not what time it is there.
+    /// Without it such times are not used.
+    pub now: Option<Clock>,
 }
+
+/// A clock, handed in from outside.
+pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 impl Default for RetryPolicy {
     fn default() -> Self {
@@ -80,6 +93,7 @@ impl Default for RetryPolicy {
             longest_wait: Duration::from_secs(90),
             total: Duration::from_secs(300),
             random: Arc::new(random_fraction),
+            now: None,
         }
     }
 }
@@ -132,16 +146,48 @@ fn random_fraction() -> f64 {
 }
 
 impl Endpoint {
-    /// The address requests are sent to. A base URL that already ends in the version the dialect
-    /// adds is taken as meant.
+    /// The address requests are sent to.
+    ///
+    /// People write base URLs with and without `/v1`, with a slash at the end, and sometimes the
+    /// whole address. A URL that names the path is taken as it is, one that names only a host gets
+    /// `/v1`, which every server has; anything between is kept. A query stays at the end.
     pub fn url(&self) -> String {
-        let base = self.base_url.trim_end_matches('/');
+        let (address, query) = match self.base_url.split_once('?') {
+            Some((address, query)) => (address, format!("?{query}")),
+            None => (self.base_url.as_str(), String::new()),
+        };
+        let base = address.trim_end_matches('/');
         let path = self.dialect.path();
-        match path.strip_prefix("/v1") {
-            Some(rest) if base.ends_with("/v1") => format!("{base}{rest}"),
-            _ => format!("{base}{path}"),
+        let is_host_only = base
+            .split_once("://")
+            .is_some_and(|(_, rest)| !rest.contains('/'));
+        if !path.is_empty() && base.ends_with(path) {
+            format!("{base}{query}")
+        } else if is_host_only || (path == ANTHROPIC_PATH && !base.ends_with("/v1")) {
+            format!("{base}/v1{path}{query}")
+        } else {
+            format!("{base}{path}{query}")
         }
     }
+
+    /// The base URL as it may be shown: without what may be a secret in it.
+    pub fn shown_url(&self) -> String {
+        without_secrets(&self.base_url)
+    }
+}
+
+/// A URL without its user, password and query: any of them can be as secret as a key.
+pub fn without_secrets(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
 }
 
 impl fmt::Debug for Endpoint {
@@ -151,7 +197,7 @@ impl fmt::Debug for Endpoint {
             .debug_struct("Endpoint")
             .field("name", &self.name)
             .field("dialect", &self.dialect)
-            .field("base_url", &self.base_url)
+            .field("base_url", &self.shown_url())
             .field("quirks", &self.quirks.name)
             .field("has_key", &self.key.is_some())
             .field("key_variable", &self.key_variable)
@@ -206,6 +252,80 @@ mod tests {
         check(0.0, 1, Some(7_000), 0, Some(7_000));
         check(1.0, 1, Some(7_000), 0, Some(7_100));
         check(0.0, 1, Some(91_000), 0, None);
+    }
+
+    fn endpoint(dialect: Dialect, base_url: &str) -> Endpoint {
+        Endpoint {
+            name: "test".to_owned(),
+            dialect,
+            base_url: base_url.to_owned(),
+            quirks: &crate::quirks::GENERIC,
+            key: None,
+            key_variable: None,
+            headers: Vec::new(),
+            timeouts: Timeouts::default(),
+            retry: RetryPolicy::default(),
+        }
+    }
+
+    #[test]
+    fn every_way_to_write_a_base_url_leads_to_the_same_address() {
+        for (dialect, path) in [
+            (Dialect::OpenAiChat, "/v1/chat/completions"),
+            (Dialect::OpenAiResponses, "/v1/responses"),
+            (Dialect::AnthropicMessages, "/v1/messages"),
+        ] {
+            let expected = format!("http://host:1{path}");
+            for base in ["", "/", "//", "/v1", "/v1/", path] {
+                let url = endpoint(dialect, &format!("http://host:1{base}")).url();
+                assert_eq!(url, expected, "{base}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_paths_and_queries_are_kept() {
+        for (dialect, base, expected) in [
+            (
+                Dialect::OpenAiChat,
+                "https://h/v1beta/openai/",
+                "https://h/v1beta/openai/chat/completions",
+            ),
+            (
+                Dialect::OpenAiChat,
+                "https://h/openai/v1?api-version=2",
+                "https://h/openai/v1/chat/completions?api-version=2",
+            ),
+            (
+                Dialect::OpenAiChat,
+                "https://h/chat/completions",
+                "https://h/chat/completions",
+            ),
+            (
+                Dialect::AnthropicMessages,
+                "https://h/anthropic",
+                "https://h/anthropic/v1/messages",
+            ),
+        ] {
+            assert_eq!(endpoint(dialect, base).url(), expected);
+        }
+    }
+
+    #[test]
+    fn addresses_are_shown_without_their_secrets() {
+        for (url, shown) in [
+            ("https://api.example/v1", "https://api.example/v1"),
+            ("https://me:secret@api.example/v1", "https://api.example/v1"),
+            (
+                "https://api.example/v1?key=secret",
+                "https://api.example/v1",
+            ),
+            ("https://a:b@c@host", "https://host"),
+        ] {
+            assert_eq!(without_secrets(url), shown);
+            let printed = format!("{:?}", endpoint(Dialect::OpenAiChat, url));
+            assert!(!printed.contains("secret"), "{printed}");
+        }
     }
 
     #[test]

@@ -1,28 +1,24 @@
 //! What the user can do about a failure, naming the exact variable or line.
 
+use std::net::IpAddr;
+
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, ModelError};
+
+/// The code of a failure to connect: nothing was sent.
+pub(crate) const NOT_CONNECTED: &str = "not_connected";
+
+/// The code of an answer that is not HTTP, or of none on a connection that was made.
+pub(crate) const NOT_UNDERSTOOD: &str = "not_understood";
 
 /// The hint for `error` of a request for `model` to `endpoint`.
 pub fn hint(error: &ModelError, endpoint: &Endpoint, model: &str) -> Option<String> {
     let name = &endpoint.name;
     let section = format!("[providers.{name}]");
-    let variable = endpoint.key_variable.as_deref();
+    let url = endpoint.shown_url();
+    let code = error.code.as_deref();
     Some(match error.kind {
-        ErrorKind::Auth if endpoint.key.is_none() => match variable {
-            Some(variable) => {
-                format!("no key was sent: set {variable}, or `api_key_env` under {section}")
-            }
-            None => format!("no key was sent: set `api_key_env` under {section}"),
-        },
-        ErrorKind::Auth => match variable {
-            Some(variable) => format!(
-                "the key from {variable} was not accepted: check that it belongs to {name} and is still valid"
-            ),
-            None => format!(
-                "the key was not accepted: check `api_key_env`, `api_key_file` or `api_key_cmd` under {section}"
-            ),
-        },
+        ErrorKind::Auth => auth(endpoint, &section),
         ErrorKind::Quota => format!(
             "the account at {name} has nothing left: add credit there, or set another `model`"
         ),
@@ -35,63 +31,87 @@ pub fn hint(error: &ModelError, endpoint: &Endpoint, model: &str) -> Option<Stri
         ErrorKind::ContextLength => format!(
             "the conversation is larger than the window of `{model}`: start a new session, or set `context_window` under [providers.{name}.models.\"{model}\"] if the built-in value is wrong"
         ),
-        ErrorKind::BadRequest if is_unknown_model(error) => {
-            format!(
-                "{name} does not know the model `{model}`: check the part after `{name}/` in `model`; `agent models` lists what is configured"
-            )
-        }
-        ErrorKind::BadRequest
-            if error
-                .http_status
-                .is_some_and(|status| (300..400).contains(&status)) =>
-        {
-            format!(
-                "the address moved and keys are not sent after it: set the new `base_url` under {section}"
-            )
-        }
-        ErrorKind::BadRequest if error.http_status == Some(404) => {
-            format!(
-                "nothing answers at {}: check `base_url` under {section} (it usually ends in /v1) and `dialect`",
-                endpoint.url()
-            )
-        }
-        ErrorKind::BadRequest => return None,
+        ErrorKind::BadRequest if error.is_unknown_model() => format!(
+            "{name} does not know the model `{model}`: check the part after `{name}/` in `model`; `agent models` lists what is configured"
+        ),
+        ErrorKind::BadRequest => bad_request(error, endpoint, &section),
+        ErrorKind::Timeout if code == Some(NOT_CONNECTED) => format!(
+            "no connection to {url} was made in time: check the network, the proxy variables and `base_url` under {section}, or raise `connect_timeout_ms` there"
+        ),
         ErrorKind::Timeout => format!(
             "raise `first_byte_timeout_ms` or `idle_timeout_ms` under {section} if the model is only slow"
         ),
-        ErrorKind::Network => network(endpoint, &section),
-        ErrorKind::Tls => {
-            format!(
-                "the certificate of {} is not trusted here: a proxy that looks into TLS needs its certificate in the system's store (or SSL_CERT_FILE)",
-                endpoint.base_url
-            )
-        }
-        ErrorKind::Malformed => format!(
-            "is {} a model server? Check `base_url` and `dialect` under {section}",
-            endpoint.base_url
+        ErrorKind::Network if code == Some(NOT_UNDERSTOOD) => format!(
+            "something answers at {url}, but not as a model server does: check `base_url` under {section}, and whether it has to begin with https://"
         ),
+        ErrorKind::Network => network(endpoint, &section),
+        ErrorKind::Tls => tls(error, &url),
+        ErrorKind::Malformed => {
+            format!("is {url} a model server? Check `base_url` and `dialect` under {section}")
+        }
         ErrorKind::Unsupported => format!(
             "`{model}` at {name} cannot do what was asked: set a `model` that can call tools"
         ),
-        ErrorKind::StreamInterrupted
-        | ErrorKind::MalformedToolCall
-        | ErrorKind::Refused
-        | ErrorKind::Cancelled
-        | ErrorKind::Unknown => return None,
+        ErrorKind::StreamInterrupted => format!(
+            "the connection to {url} does not hold: check the network and what is between, or raise `max_attempts` under {section}"
+        ),
+        ErrorKind::MalformedToolCall => format!(
+            "`{model}` does not write tool calls as {name} wants them: set another `model` if it happens often"
+        ),
+        ErrorKind::Refused => format!(
+            "{name} declined the content, which another attempt does not change: say it in other words, or set another `model`"
+        ),
+        ErrorKind::Unknown => format!(
+            "this is the server's own message: check `base_url` and `dialect` under {section}, and `model`"
+        ),
+        ErrorKind::Cancelled => return None,
     })
 }
 
-fn is_unknown_model(error: &ModelError) -> bool {
-    let message = error.message.to_ascii_lowercase();
-    let code = error.code.as_deref().unwrap_or_default();
-    code == "model_not_found"
-        || (error.http_status == Some(404) && message.contains("model"))
-        || (message.contains("model") && message.contains("not found"))
+fn auth(endpoint: &Endpoint, section: &str) -> String {
+    let name = &endpoint.name;
+    match (endpoint.key.is_some(), endpoint.key_variable.as_deref()) {
+        (false, Some(variable)) => {
+            format!("no key was sent: set {variable}, or `api_key_env` under {section}")
+        }
+        (false, None) => format!("no key was sent: set `api_key_env` under {section}"),
+        (true, Some(variable)) => format!(
+            "the key from {variable} was not accepted: check that it belongs to {name} and is still valid"
+        ),
+        (true, None) => format!(
+            "the key was not accepted: check `api_key_env`, `api_key_file` or `api_key_cmd` under {section}"
+        ),
+    }
+}
+
+fn bad_request(error: &ModelError, endpoint: &Endpoint, section: &str) -> String {
+    match error.http_status {
+        Some(300..=399) => format!(
+            "the address moved and keys are not sent after it: set the new `base_url` under {section}"
+        ),
+        Some(404 | 405) => format!(
+            "nothing takes requests at {}: check `base_url` under {section} (it usually ends in /v1) and `dialect`",
+            crate::endpoint::without_secrets(&endpoint.url())
+        ),
+        _ => format!(
+            "the server did not accept the request: if it speaks another form or a variant of it, set `dialect` or `quirks` under {section}"
+        ),
+    }
+}
+
+fn tls(error: &ModelError, url: &str) -> String {
+    let mut hint = format!(
+        "the certificate of {url} is not trusted here: a proxy that looks into TLS needs its certificate in the system's store (or SSL_CERT_FILE)"
+    );
+    if error.message.contains("CaUsedAsEndEntity") {
+        hint.push_str("; a server of your own needs a certificate that is not itself an authority");
+    }
+    hint
 }
 
 fn network(endpoint: &Endpoint, section: &str) -> String {
-    let url = &endpoint.base_url;
-    if !is_loopback(url) {
+    let url = endpoint.shown_url();
+    if !is_loopback(&endpoint.base_url) {
         return format!(
             "{url} could not be reached: check the network, the proxy variables and `base_url` under {section}"
         );
@@ -108,10 +128,51 @@ fn network(endpoint: &Endpoint, section: &str) -> String {
 
 /// Whether a URL points at this machine.
 pub(crate) fn is_loopback(url: &str) -> bool {
-    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let host = host.split('/').next().unwrap_or_default();
-    host.starts_with("127.")
-        || host.starts_with("[::1]")
-        || host == "localhost"
-        || host.starts_with("localhost:")
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    let name = match host.strip_prefix('[') {
+        Some(literal) => literal.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_is_an_authority_is_told_apart() {
+        let hint = |message: &str| tls(&ModelError::new(ErrorKind::Tls, message), "https://h/v1");
+        let plain = hint("invalid peer certificate: UnknownIssuer");
+        let authority = hint("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))");
+        assert!(plain.contains("SSL_CERT_FILE") && !plain.contains("authority"));
+        assert!(authority.starts_with(&plain) && authority.contains("not itself an authority"));
+    }
+
+    #[test]
+    fn this_machine_is_told_from_others() {
+        for url in [
+            "http://localhost:1/v1",
+            "http://127.0.0.1",
+            "http://127.3.2.1:9",
+            "http://me:pw@[::1]:8080/v1",
+        ] {
+            assert!(is_loopback(url), "{url}");
+        }
+        for url in [
+            "http://127.0.0.1.example.com/v1",
+            "http://localhost.example.com",
+            "http://10.0.0.1",
+            "https://api.openai.com/v1",
+        ] {
+            assert!(!is_loopback(url), "{url}");
+        }
+    }
 }

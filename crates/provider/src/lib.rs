@@ -32,6 +32,7 @@ pub mod prompt;
 pub mod routing;
 
 mod calls;
+mod classify;
 mod text;
 
 pub use config::{Found, ModelConfig, ProviderConfig, resolve_endpoint};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::parse_delay;
+use crate::classify::parse_delay;
 
 /// The state of a provider's limits as its headers tell it. Everything is optional everywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,9 +20,10 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// Reads headers through `get`, which is given lower-case names.
-    pub fn from_headers<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Self {
-        let date = get("date").and_then(parse_http_date);
+    /// Reads headers through `get`, which is given lower-case names. Times are compared with the
+    /// server's own clock, in its `Date` header, and with `now`, in seconds since 1970, without one.
+    pub fn from_headers<'a>(get: impl Fn(&str) -> Option<&'a str>, now: Option<i64>) -> Self {
+        let date = get("date").and_then(parse_http_date).or(now);
         let retry_after = get("retry-after-ms")
             .and_then(|text| text.trim().parse::<u64>().ok())
             .map(Duration::from_millis)
@@ -77,11 +78,13 @@ impl RateLimits {
     }
 }
 
-/// Seconds, or a date that is compared with the server's own clock in its `Date` header.
+/// Seconds, or a date.
 fn parse_retry_after(text: &str, date: Option<i64>) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
+        // More than can be counted is still longer than anybody waits.
+        let longest = (seconds > 0.0).then_some(Duration::MAX);
+        return Duration::try_from_secs_f64(seconds).ok().or(longest);
     }
     span(date?, parse_http_date(text)?)
 }
@@ -154,12 +157,15 @@ mod tests {
     use super::*;
 
     fn read(headers: &[(&str, &'static str)]) -> RateLimits {
-        RateLimits::from_headers(|name| {
-            headers
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| *value)
-        })
+        read_at(headers, None)
+    }
+
+    fn read_at(headers: &[(&str, &'static str)], now: Option<i64>) -> RateLimits {
+        let get = |name: &str| {
+            let mut named = headers.iter().filter(|(key, _)| *key == name);
+            named.next().map(|(_, value)| *value)
+        };
+        RateLimits::from_headers(get, now)
     }
 
     fn check(headers: &[(&str, &'static str)], wait: Option<u64>) {
@@ -212,7 +218,26 @@ mod tests {
             ],
             None,
         );
-        check(&[("retry-after", "-4")], None);
+        for nonsense in ["-4", "soon", "nan", "", "-inf"] {
+            check(&[("retry-after", nonsense)], None);
+        }
+    }
+
+    #[test]
+    fn a_wait_beyond_counting_is_still_a_wait() {
+        for endless in ["99999999999999999999999999", "inf", "1e300"] {
+            let limits = read(&[("retry-after", endless)]);
+            assert_eq!(limits.wait(), Some(Duration::MAX), "{endless}");
+        }
+    }
+
+    #[test]
+    fn our_own_clock_stands_in_for_the_servers() {
+        let later = [("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")];
+        let limits = read_at(&later, Some(784_111_777));
+        assert_eq!(limits.wait(), Some(Duration::from_secs(30)));
+        let past = read_at(&later, Some(784_111_999));
+        assert_eq!(past.wait(), None);
     }
 
     #[test]

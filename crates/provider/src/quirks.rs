@@ -48,6 +48,9 @@ pub enum ReasoningReplay {
     SinceLastUser,
     /// As the `reasoning_details` it came in.
     Details,
+    /// As `reasoning_content` for the messages after the last user message, when it came in that
+    /// field: a server that sends it knows it, and others may refuse a field they do not know.
+    AsItCame,
 }
 
 /// What a tool call id may look like.
@@ -74,7 +77,7 @@ pub const GENERIC: Quirks = Quirks {
     max_tokens_field: "max_tokens",
     stream_usage: true,
     effort: EffortField::ReasoningEffort,
-    replay: ReasoningReplay::Never,
+    replay: ReasoningReplay::AsItCame,
     required_word: "required",
     call_id: CallIdRule::Any,
     empty_content: EmptyContent::EmptyText,
@@ -88,6 +91,7 @@ pub const TABLE: &[Quirks] = &[
     Quirks {
         name: "openai",
         max_tokens_field: "max_completion_tokens",
+        replay: ReasoningReplay::Never,
         empty_content: EmptyContent::Null,
         think_tags: false,
         ..GENERIC
@@ -118,6 +122,7 @@ pub const TABLE: &[Quirks] = &[
     Quirks {
         name: "groq",
         max_tokens_field: "max_completion_tokens",
+        replay: ReasoningReplay::Never,
         empty_content: EmptyContent::Null,
         ..GENERIC
     },
@@ -133,6 +138,7 @@ pub const TABLE: &[Quirks] = &[
         name: "mistral",
         stream_usage: false,
         effort: EffortField::Omit,
+        replay: ReasoningReplay::Never,
         required_word: "any",
         call_id: CallIdRule::NineAlphanumeric,
         think_tags: false,
@@ -140,6 +146,7 @@ pub const TABLE: &[Quirks] = &[
     },
     Quirks {
         name: "xai",
+        replay: ReasoningReplay::Never,
         empty_content: EmptyContent::Null,
         think_tags: false,
         ..GENERIC

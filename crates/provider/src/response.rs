@@ -37,6 +37,24 @@ impl Response {
             .collect()
     }
 
+    /// The text, or the words of a refusal where there is none.
+    pub fn text_or_refusal(&self) -> String {
+        let text = self.text();
+        match &self.refusal {
+            Some(refusal) if text.is_empty() => refusal.clone(),
+            _ => text,
+        }
+    }
+
+    /// Tokens of the answer, estimated from what can be seen of it, for servers that do not count.
+    pub fn estimated_tokens(&self) -> u64 {
+        let bytes = self.parts.iter().map(|part| match part {
+            AssistantPart::Text(text) | AssistantPart::Reasoning { text, .. } => text.len(),
+            AssistantPart::ToolCall(call) => call.name.len() + call.arguments_text.len(),
+        });
+        crate::cost::estimate_tokens(bytes.sum())
+    }
+
     /// All thinking that can be read.
     pub fn reasoning(&self) -> String {
         self.parts

@@ -72,12 +72,31 @@ impl Needs {
 pub struct Standing {
     /// Whether its provider exists.
     pub unknown_provider: bool,
-    /// The variable to set when a key is needed and missing.
-    pub missing_key: Option<String>,
+    /// What is wrong with its key, when one is needed and missing.
+    pub missing_key: Option<MissingKey>,
     /// For how long its provider still refuses requests.
     pub limited_for: Option<Duration>,
     /// What is known about the model.
     pub facts: ModelFacts,
+}
+
+/// A key that is needed and cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingKey {
+    /// Why not.
+    pub reason: String,
+    /// What the user can do about it.
+    pub action: String,
+}
+
+impl MissingKey {
+    /// A variable that is not set.
+    pub fn variable(name: &str) -> Self {
+        Self {
+            reason: format!("{name} is not set"),
+            action: format!("set {name}"),
+        }
+    }
 }
 
 /// Why a candidate is out.
@@ -85,8 +104,8 @@ pub struct Standing {
 pub enum Exclusion {
     /// There is no such provider.
     UnknownProvider,
-    /// Its key is missing; this variable would hold it.
-    MissingKey(String),
+    /// Its key is missing.
+    MissingKey(MissingKey),
     /// Its provider refuses requests for so long.
     Limited(Duration),
     /// It cannot call tools.
@@ -103,7 +122,7 @@ impl fmt::Display for Exclusion {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownProvider => formatter.write_str("unknown provider"),
-            Self::MissingKey(variable) => write!(formatter, "missing key: {variable} is not set"),
+            Self::MissingKey(key) => write!(formatter, "missing key: {}", key.reason),
             Self::Limited(left) => write!(
                 formatter,
                 "rate limited for {} more seconds",
@@ -296,7 +315,7 @@ impl Route {
             .candidates
             .iter()
             .find_map(|candidate| match &candidate.excluded {
-                Some(Exclusion::MissingKey(variable)) => Some(format!("set {variable}")),
+                Some(Exclusion::MissingKey(key)) => Some(key.action.clone()),
                 _ => None,
             });
         format!(
@@ -313,13 +332,6 @@ impl Route {
         let from = self.candidates[failed].target.clone();
         let window = self.candidates[failed].facts.context_window;
         self.candidates[failed].excluded = Some(Exclusion::Failed(error.kind));
-        let another_may = match error.kind {
-            ErrorKind::Cancelled | ErrorKind::Refused => false,
-            ErrorKind::BadRequest => {
-                error.code.as_deref() == Some("model_not_found") || error.http_status == Some(404)
-            }
-            _ => true,
-        };
         let next = self
             .candidates
             .iter()
@@ -331,7 +343,7 @@ impl Route {
                 candidate.excluded.is_none() && larger
             });
         self.selected = next
-            .filter(|_| another_may)
+            .filter(|_| error.another_may_help())
             .map(|offset| failed + 1 + offset);
         let to = self.selected()?.target.clone();
         Some(FallbackApplied {
@@ -346,8 +358,8 @@ fn exclusion(standing: &Standing, needs: Needs) -> Option<Exclusion> {
     if standing.unknown_provider {
         return Some(Exclusion::UnknownProvider);
     }
-    if let Some(variable) = &standing.missing_key {
-        return Some(Exclusion::MissingKey(variable.clone()));
+    if let Some(key) = &standing.missing_key {
+        return Some(Exclusion::MissingKey(key.clone()));
     }
     if let Some(left) = standing.limited_for {
         return Some(Exclusion::Limited(left));
@@ -375,7 +387,7 @@ mod tests {
     fn standing(target: &ModelRef) -> Standing {
         let mut standing = Standing::default();
         match target.provider.as_str() {
-            "nokey" => standing.missing_key = Some("NO_KEY".to_owned()),
+            "nokey" => standing.missing_key = Some(MissingKey::variable("NO_KEY")),
             "nobody" => standing.unknown_provider = true,
             "busy" => standing.limited_for = Some(Duration::from_secs(9)),
             "dumb" => standing.facts.tools = Some(false),

@@ -17,10 +17,13 @@ use crate::dialect::{Decoder, Dialect, encode};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, ModelError, classify, escape_bounded};
 use crate::event::ModelEvent;
-use crate::hint::{hint, is_loopback};
+use crate::hint::{NOT_CONNECTED, NOT_UNDERSTOOD, hint, is_loopback};
 use crate::limits::RateLimits;
 use crate::provider::{Provider, Signal, sha256_hex};
 use crate::response::{Response, ResponseBuilder};
+
+/// How many times the idle timeout a server may keep the connection alive without a word.
+const MOST_SILENCE: u32 = 4;
 
 /// The most bytes of an error answer that are read.
 const ERROR_BODY_CAP: usize = 64 * 1024;
@@ -74,7 +77,7 @@ impl HttpProvider {
             .and_then(|_| usable(&endpoint.url()))
             .ok_or_else(|| EndpointError::Url {
                 provider: endpoint.name.clone(),
-                url: endpoint.base_url.clone(),
+                url: endpoint.shown_url(),
             })?;
         let headers = headers(&endpoint)?;
         Ok(Self {
@@ -195,9 +198,11 @@ impl HttpProvider {
             "x-litellm-call-id",
         ]
         .iter()
-        .find_map(|name| header(name))
+        .find_map(|name| header(name).filter(|id| !id.trim().is_empty()))
         .map(escape_bounded);
-        let limits = RateLimits::from_headers(header);
+        let now = self.endpoint.retry.now.as_ref().map(|now| now());
+        let limits = RateLimits::from_headers(header, now);
+        let encoding = header("content-encoding").map(escape_bounded);
         let location = header("location").map(str::to_owned);
         observe(Signal::Answered {
             attempt,
@@ -205,24 +210,32 @@ impl HttpProvider {
             request_id: request_id.clone(),
             limits: limits.clone(),
         });
-        let outcome = if status == 200 {
-            self.read(response, observe).await
-        } else {
-            Err(self.read_error(response, location).await)
-        };
+        let is_answer = (200..300).contains(&status);
+        let outcome =
+            if let Some(encoding) = encoding.filter(|word| is_answer && word != "identity") {
+                // What was asked for is decoded by now, and its header gone.
+                Err(ModelError {
+                    retryable: false,
+                    ..ModelError::new(
+                        ErrorKind::Malformed,
+                        format!("the answer is encoded as `{encoding}`, which was not asked for"),
+                    )
+                })
+            } else if is_answer {
+                self.read(response, observe).await
+            } else {
+                Err(self.read_error(response, location).await)
+            };
         match outcome {
             Ok(mut whole) => {
-                whole.request_id = request_id;
+                whole.request_id = request_id.or_else(|| whole.response_id.clone());
                 Ok(whole)
             }
             Err(mut error) => {
                 error.http_status = error.http_status.or(Some(status));
                 error.request_id = request_id.or(error.request_id);
-                error.retry_after = limits
-                    .wait()
-                    .filter(|_| status != 200)
-                    .or(error.retry_after);
-                if status != 200 {
+                error.retry_after = limits.wait().filter(|_| !is_answer).or(error.retry_after);
+                if !is_answer {
                     error.retryable = limits.should_retry.unwrap_or(error.retryable);
                 }
                 Err(error)
@@ -239,23 +252,30 @@ impl HttpProvider {
         let mut builder = ResponseBuilder::new();
         let mut events = Vec::new();
         let mut body = response.bytes_stream();
+        let idle = self.endpoint.timeouts.idle;
+        let mut spoke = Instant::now();
         let broken = loop {
             if decoder.is_done() {
                 break None;
             }
-            match timeout(self.endpoint.timeouts.idle, body.next()).await {
+            let patience = if decoder.is_stopping() {
+                idle.min(self.endpoint.timeouts.last_words)
+            } else {
+                idle
+            };
+            match timeout(patience, body.next()).await {
                 Ok(Some(Ok(bytes))) => {
                     decoder.feed(&bytes, &mut events);
+                    if !events.is_empty() {
+                        spoke = Instant::now();
+                    } else if spoke.elapsed() > idle.saturating_mul(MOST_SILENCE) {
+                        break Some(slow("nothing but signs of life", spoke.elapsed()));
+                    }
                     pass_on(&mut events, &mut builder, observe);
                 }
                 Ok(Some(Err(error))) => break Some(interrupted(&error)),
                 Ok(None) => break None,
-                Err(_) => {
-                    break Some(slow(
-                        "nothing more of the response",
-                        self.endpoint.timeouts.idle,
-                    ));
-                }
+                Err(_) => break Some(slow("nothing more of the response", patience)),
             }
         };
         if decoder.is_done() {
@@ -296,13 +316,12 @@ impl HttpProvider {
 
     /// Servers like to repeat the key they refuse.
     fn censor(&self, error: &mut ModelError) {
-        let secrets = self
-            .endpoint
-            .key
-            .iter()
-            .chain(self.endpoint.headers.iter().map(|(_, value)| value));
+        let headers = self.endpoint.headers.iter().map(|(_, value)| value);
+        let secrets = self.endpoint.key.iter().chain(headers);
         for secret in secrets
             .map(ExposeSecret::expose_secret)
+            // The key of a header is not all of it: `Bearer` and such go before it.
+            .flat_map(|secret| std::iter::once(secret).chain(secret.split_whitespace()))
             .filter(|secret| secret.len() >= 8)
         {
             let fields = [
@@ -452,7 +471,15 @@ fn connection_error(error: &reqwest::Error) -> ModelError {
     } else {
         ErrorKind::Network
     };
-    ModelError::new(kind, chain(error))
+    let code = match kind {
+        ErrorKind::Tls => None,
+        _ if error.is_connect() => Some(NOT_CONNECTED.to_owned()),
+        _ => Some(NOT_UNDERSTOOD.to_owned()),
+    };
+    ModelError {
+        code,
+        ..ModelError::new(kind, chain(error))
+    }
 }
 
 /// Whether TLS is among the causes. I/O errors hide what they wrap from `source`.

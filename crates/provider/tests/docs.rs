@@ -17,12 +17,37 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Page {
-    model: Option<String>,
-    #[serde(default)]
-    fallbacks: Vec<String>,
-    small_model: Option<String>,
+    model: Option<Models>,
     #[serde(default)]
     providers: BTreeMap<String, ProviderConfig>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Models {
+    Default(String),
+    Table {
+        default: String,
+        #[serde(default)]
+        fallbacks: Vec<String>,
+        small: Option<String>,
+    },
+}
+
+impl Models {
+    fn all(self) -> Vec<String> {
+        match self {
+            Self::Default(model) => vec![model],
+            Self::Table {
+                default,
+                fallbacks,
+                small,
+            } => std::iter::once(default)
+                .chain(fallbacks)
+                .chain(small)
+                .collect(),
+        }
+    }
 }
 
 fn page() -> String {
@@ -42,13 +67,8 @@ fn every_block_is_valid_and_complete() {
     let mut named = Vec::new();
     for block in blocks {
         let parsed: Page = toml::from_str(block).unwrap_or_else(|error| panic!("{block}\n{error}"));
-        for text in parsed
-            .model
-            .iter()
-            .chain(&parsed.fallbacks)
-            .chain(&parsed.small_model)
-        {
-            let model = ModelRef::parse(text).unwrap();
+        for text in parsed.model.into_iter().flat_map(Models::all) {
+            let model = ModelRef::parse(&text).unwrap();
             let config = parsed.providers.get(&model.provider);
             resolve_endpoint(&model.provider, config, Found::default())
                 .unwrap_or_else(|error| panic!("{block}\n{error}"));

@@ -287,3 +287,80 @@ fn thinking_of_older_turns_stays_at_home() {
     );
     assert!(body["messages"][2].get("reasoning_content").is_none());
 }
+
+/// A server that sends thinking in a field of its own knows that field; others are not sent it.
+#[test]
+fn thinking_goes_back_the_way_it_came() {
+    let decoded = |field: &str| {
+        let first = json!({"id": "r", "choices": [{"delta": {field: "Hmm."}}]});
+        let call = json!({"index": 0, "id": "a", "function": {"name": "read", "arguments": "{}"}});
+        let last = json!({"id": "r", "choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]});
+        let stream = format!("data: {first}\n\ndata: {last}\n\ndata: [DONE]\n\n");
+        let mut builder = agent_provider::ResponseBuilder::new();
+        for event in agent_provider::decode_all(Dialect::OpenAiChat, &GENERIC, stream.as_bytes()) {
+            builder.push(&event);
+        }
+        builder.build().unwrap().unwrap()
+    };
+    let sent_back = |field: &str| {
+        let request = ModelRequest {
+            messages: vec![
+                Message::User(vec![UserPart::Text("x".to_owned())]),
+                decoded(field).to_message(),
+            ],
+            ..ModelRequest::default()
+        };
+        body(Dialect::OpenAiChat, &request, &GENERIC)["messages"][1].clone()
+    };
+    assert_eq!(decoded("reasoning").reasoning(), "Hmm.");
+    assert_eq!(sent_back("reasoning_content")["reasoning_content"], "Hmm.");
+    assert!(sent_back("reasoning").get("reasoning_content").is_none());
+    assert!(sent_back("reasoning").get("reasoning").is_none());
+}
+
+/// Calls that a server named alike are told apart when they are sent back, with their results.
+#[test]
+fn ids_are_unique_on_the_wire() {
+    let call = |path: &str| {
+        AssistantPart::ToolCall(ToolCall {
+            provider_call_id: "x".to_owned(),
+            name: "read".to_owned(),
+            arguments_text: format!("{{\"path\":\"{path}\"}}"),
+            arguments: Arguments::Object,
+            opaque: None,
+        })
+    };
+    let result = |text: &str| {
+        Message::ToolResult(ToolResult {
+            provider_call_id: "x".to_owned(),
+            name: "read".to_owned(),
+            text: text.to_owned(),
+            is_error: false,
+        })
+    };
+    let request = ModelRequest {
+        messages: vec![
+            Message::Assistant(vec![call("a"), call("b")]),
+            result("of a"),
+            result("of b"),
+        ],
+        ..ModelRequest::default()
+    };
+    let chat = body(Dialect::OpenAiChat, &request, &GENERIC)["messages"].clone();
+    assert_eq!(
+        (&chat[0]["tool_calls"][1]["id"], &chat[2]["tool_call_id"]),
+        (&json!("x_2"), &json!("x_2"))
+    );
+    assert_eq!(
+        (&chat[1]["tool_call_id"], &chat[2]["content"]),
+        (&json!("x"), &json!("of b"))
+    );
+    let anthropic = body(Dialect::AnthropicMessages, &request, &GENERIC)["messages"].clone();
+    assert_eq!(anthropic[0]["content"][1]["id"], "x_2");
+    assert_eq!(anthropic[1]["content"][1]["tool_use_id"], "x_2");
+    let responses = body(Dialect::OpenAiResponses, &request, &GENERIC)["input"].clone();
+    assert_eq!(
+        (&responses[1]["call_id"], &responses[3]["call_id"]),
+        (&json!("x_2"), &json!("x_2"))
+    );
+}

@@ -104,6 +104,8 @@ fn harmless_oddities_change_nothing() {
             Fault::Drip(1, Duration::ZERO),
             Fault::Drip(7, Duration::ZERO),
             Fault::NoDone,
+            Fault::ByteOrderMark,
+            Fault::Gzip,
         ] {
             let server = ModelServer::start(Script::new().turn(answer().fault(fault.clone())));
             let told = exchange(&provider(&server, wire), &request("x"));
@@ -126,6 +128,11 @@ fn every_fault_is_named_and_tried_again() {
         (Fault::NoEnd, "stream_interrupted"),
         (Fault::CloseAtOnce, "network"),
         (Fault::NotHttp, "network"),
+        // Comments keep the connection alive, and do not make an answer.
+        (
+            Fault::KeepAliveAfterEvents(2, Duration::from_millis(20)),
+            "timeout",
+        ),
     ];
     for wire in Wire::ALL {
         for (fault, kind) in &faults {
@@ -156,6 +163,35 @@ fn every_fault_is_named_and_tried_again() {
     }
 }
 
+/// What every answer is compressed with is asked for; anything else could only be guessed at.
+#[test]
+fn an_encoding_that_was_not_asked_for_is_named() {
+    for wire in Wire::ALL {
+        let foreign = answer().fault(Fault::ForeignEncoding);
+        let server = ModelServer::start(Script::new().turn(foreign).turn(answer()));
+        let told = exchange(&provider(&server, wire), &request("x"));
+        assert_eq!(told.failures(), [("malformed", false)], "{wire:?}");
+        let message = told.outcome.unwrap_err().message;
+        assert!(message.contains("`br`"), "{message}");
+    }
+}
+
+/// A server that has said everything and leaves the connection open does not make anybody wait.
+#[test]
+fn an_answer_is_whole_when_the_reason_to_stop_has_come() {
+    for wire in [Wire::Chat, Wire::Anthropic] {
+        let open = answer().fault(Fault::NoDone).fault(Fault::StallAtEnd);
+        let server = ModelServer::start(Script::new().turn(open));
+        let mut endpoint = endpoint(wire, server.base_url(wire));
+        endpoint.timeouts.idle = Duration::from_secs(600);
+        let begin = Instant::now();
+        let told = exchange(&HttpProvider::new(endpoint).unwrap(), &request("x"));
+        assert_eq!(told.failures(), [], "{wire:?}");
+        assert_eq!(told.outcome.unwrap().text(), "Grüße, 世界 🦀");
+        assert!(begin.elapsed() < Duration::from_secs(60), "{wire:?}");
+    }
+}
+
 #[test]
 fn every_status_is_classified_and_retried_or_not() {
     let table = [
@@ -165,6 +201,8 @@ fn every_status_is_classified_and_retried_or_not() {
         (404, "bad_request", false),
         (408, "timeout", true),
         (409, "server_error", true),
+        (413, "context_length", false),
+        (422, "bad_request", false),
         (429, "rate_limit", true),
         (500, "server_error", true),
         (502, "server_error", true),
@@ -223,6 +261,23 @@ fn the_server_says_when_and_whether_to_come_back() {
         .unwrap_err();
     assert_eq!(error.retry_after, Some(Duration::from_secs(86_400)));
 
+    // More seconds than can be counted are not no seconds.
+    let endless = Turn::error(429, "never").header("retry-after", "99999999999999999999999999");
+    let server = ModelServer::start(Script::new().turn(endless).turn(answer()));
+    let told = exchange(&provider(&server, Wire::Chat), &request("x"));
+    assert_eq!(told.failures(), [("rate_limit", false)]);
+
+    // A date is compared with our own clock where the server does not tell its own.
+    let dated = Turn::error(429, "later").header("retry-after", "Thu, 01 Jan 1970 00:01:40 GMT");
+    let server = ModelServer::start(Script::new().turn(dated).turn(answer()));
+    let mut endpoint = endpoint(Wire::Chat, server.base_url(Wire::Chat));
+    endpoint.retry.now = Some(std::sync::Arc::new(|| 10));
+    let told = exchange(&HttpProvider::new(endpoint).unwrap(), &request("x"));
+    assert_eq!(
+        told.outcome.unwrap_err().retry_after,
+        Some(Duration::from_secs(90))
+    );
+
     let never = Turn::error(500, "do not").header("x-should-retry", "false");
     let server = ModelServer::start(Script::new().turn(never).turn(answer()));
     assert_eq!(
@@ -272,6 +327,32 @@ fn the_body_is_announced_before_it_is_sent_and_as_it_is_sent() {
     };
     assert_eq!(id, "req_0");
     assert_eq!(told.outcome.unwrap().request_id.as_deref(), Some("req_0"));
+}
+
+/// The id support asks for is the one in the headers; without one, the one in the body will do.
+#[test]
+fn a_response_without_an_id_in_its_headers_keeps_that_of_its_body() {
+    for wire in Wire::ALL {
+        let server = ModelServer::start(Script::new().turn(answer().header("request-id", "")));
+        let response = exchange(&provider(&server, wire), &request("x"))
+            .outcome
+            .unwrap();
+        assert!(response.response_id.is_some(), "{wire:?}");
+        assert_eq!(response.request_id, response.response_id, "{wire:?}");
+    }
+}
+
+/// Something that answers, but not as a model server does, is told from nothing that answers.
+#[test]
+fn a_peer_that_does_not_speak_http_is_named() {
+    for fault in [Fault::NotHttp, Fault::CloseAtOnce] {
+        let server = ModelServer::start(Script::new().turns(3, &answer().fault(fault)));
+        let error = exchange(&provider(&server, Wire::Chat), &request("x"))
+            .outcome
+            .unwrap_err();
+        let hint = error.hint.unwrap();
+        assert!(hint.contains("something answers at"), "{hint}");
+    }
 }
 
 #[test]
@@ -371,6 +452,18 @@ fn configured_headers_win_and_do_not_print() {
         (Some("Basic c2VjcmV0"), Some("blue"))
     );
     assert!(!format!("{provider:?}").contains("c2VjcmV0"));
+}
+
+/// A key in a header of the user's own is a key: a server that repeats it is not quoted.
+#[test]
+fn a_key_in_a_configured_header_is_not_repeated() {
+    let refusing = Turn::error(401, "the key abcdefgh-secret is wrong");
+    let server = ModelServer::start(Script::new().turn(refusing));
+    let mut endpoint = endpoint(Wire::Chat, server.base_url(Wire::Chat));
+    endpoint.headers = vec![("Authorization".to_owned(), "Bearer abcdefgh-secret".into())];
+    let told = exchange(&HttpProvider::new(endpoint).unwrap(), &request("x"));
+    let error = told.outcome.unwrap_err();
+    assert_eq!(error.message, "the key [key] is wrong");
 }
 
 #[test]

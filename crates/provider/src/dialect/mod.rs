@@ -4,14 +4,19 @@
 pub mod anthropic;
 pub mod openai_chat;
 pub mod openai_responses;
+mod repair;
 mod reply;
 pub mod scripted;
+mod unique_ids;
 
+use crate::classify::gives_reason;
 use crate::conversation::ModelRequest;
 use crate::error::{ErrorKind, ModelError, classify};
 use crate::event::ModelEvent;
 use crate::quirks::Quirks;
 use crate::sse::{EVENT_CAP, EventTooLarge, SseDecoder, SseEvent};
+
+use self::repair::repaired;
 
 /// A wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,12 +57,12 @@ impl Dialect {
             .find(|dialect| dialect.as_str() == word)
     }
 
-    /// The path below the base URL that takes requests.
+    /// The path below `/v1` that takes requests.
     pub fn path(self) -> &'static str {
         match self {
             Self::OpenAiChat => "/chat/completions",
             Self::OpenAiResponses => "/responses",
-            Self::AnthropicMessages => "/v1/messages",
+            Self::AnthropicMessages => "/messages",
             Self::Scripted => "",
         }
     }
@@ -67,6 +72,7 @@ impl Dialect {
 /// conversation begins with those of the shorter one (Anthropic's cache marks apart, which move
 /// along and do not count), so that prompt caches hold.
 pub fn encode(dialect: Dialect, request: &ModelRequest, quirks: &Quirks) -> Vec<u8> {
+    let request = &*unique_ids::with_unique_ids(request);
     match dialect {
         Dialect::OpenAiChat => openai_chat::encode(request, quirks),
         Dialect::OpenAiResponses => openai_responses::encode(request),
@@ -82,7 +88,12 @@ pub struct Decoder {
     sse: SseDecoder,
     payloads: Payloads,
     form: Form,
+    /// How the body began, for saying what it is when it is no event stream.
+    head: Vec<u8>,
 }
+
+/// The most bytes of the beginning that are kept.
+const HEAD_CAP: usize = 256;
 
 #[derive(Debug)]
 enum Payloads {
@@ -120,13 +131,14 @@ impl Decoder {
             sse: SseDecoder::new(),
             payloads,
             form: Form::Unknown,
+            head: Vec::new(),
         }
     }
 
     /// Takes the next bytes of the body and appends what they say to `events`.
     pub fn feed(&mut self, bytes: &[u8], events: &mut Vec<ModelEvent>) {
         if let Form::Unknown = self.form
-            && let Some(first) = bytes.iter().find(|byte| !byte.is_ascii_whitespace())
+            && let Some(first) = bytes.iter().find(|byte| !is_blank(**byte))
         {
             self.form = if matches!(first, b'{' | b'[' | b'<') {
                 Form::Document(Vec::new())
@@ -137,11 +149,12 @@ impl Decoder {
         match &mut self.form {
             Form::Document(document) => {
                 // Blanks in front are dropped, so that a place in an error does not depend on cuts.
-                let bytes = if document.is_empty() {
-                    bytes.trim_ascii_start()
+                let blanks = if document.is_empty() {
+                    bytes.iter().take_while(|byte| is_blank(**byte)).count()
                 } else {
-                    bytes
+                    0
                 };
+                let bytes = &bytes[blanks..];
                 if document.len() + bytes.len() <= EVENT_CAP {
                     document.extend_from_slice(bytes);
                 } else {
@@ -152,6 +165,8 @@ impl Decoder {
                 }
             }
             Form::Unknown | Form::Events => {
+                let room = HEAD_CAP.saturating_sub(self.head.len()).min(bytes.len());
+                self.head.extend_from_slice(&bytes[..room]);
                 let payloads = &mut self.payloads;
                 let fed = self
                     .sse
@@ -171,16 +186,9 @@ impl Decoder {
         match std::mem::replace(&mut self.form, Form::Unknown) {
             Form::Document(document) => {
                 if document.trim_ascii_start().starts_with(b"<") {
-                    let page = "the server answered with a web page, not with a model response";
                     // The same page would come again.
-                    let error = ModelError::new(ErrorKind::Malformed, page);
-                    self.payloads.fail(
-                        ModelError {
-                            retryable: false,
-                            ..error
-                        },
-                        events,
-                    );
+                    let page = "the server answered with a web page, not with a model response";
+                    self.payloads.fail(final_error(page), events);
                 } else {
                     self.payloads.take(
                         SseEvent {
@@ -189,6 +197,9 @@ impl Decoder {
                         },
                         events,
                     );
+                    if !self.payloads.reply().has_started() {
+                        self.payloads.fail(not_a_response(&document), events);
+                    }
                 }
             }
             Form::Unknown | Form::Events => {
@@ -205,6 +216,9 @@ impl Decoder {
                         events,
                     );
                 }
+                if !self.payloads.reply().has_started() && !looks_like_events(&self.head) {
+                    self.payloads.fail(not_events(&self.head), events);
+                }
             }
         }
         self.payloads.end(events);
@@ -214,6 +228,59 @@ impl Decoder {
     pub fn is_done(&mut self) -> bool {
         self.payloads.reply().is_done()
     }
+
+    /// Whether the server has said why it stopped. What still comes is what the response took, and
+    /// not every server closes the connection after it.
+    pub fn is_stopping(&self) -> bool {
+        match &self.payloads {
+            Payloads::Chat(decoder) => decoder.is_stopping(),
+            Payloads::Anthropic(decoder) => decoder.is_stopping(),
+            Payloads::Responses(_) => false,
+        }
+    }
+}
+
+/// White space, and the bytes of a byte order mark, which begins nothing else.
+fn is_blank(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || matches!(byte, 0xEF | 0xBB | 0xBF)
+}
+
+/// Whether a body begins as an event stream does, with a field or a comment, as far as it came.
+fn looks_like_events(head: &[u8]) -> bool {
+    let blanks = head.iter().take_while(|byte| is_blank(**byte)).count();
+    let head = &head[blanks..];
+    let fields: [&[u8]; 5] = [b":", b"data:", b"event:", b"id:", b"retry:"];
+    fields
+        .iter()
+        .any(|field| head.starts_with(field) || field.starts_with(head))
+}
+
+/// A document that is neither a response nor an error in the dialect's own form. The same would
+/// come again.
+fn not_a_response(document: &[u8]) -> ModelError {
+    let said = classify(None, document);
+    let gave_reason = serde_json::from_slice::<serde_json::Value>(document)
+        .is_ok_and(|value| gives_reason(&value));
+    if gave_reason {
+        return said;
+    }
+    let what = "the server answered with JSON that is no model response";
+    final_error(what)
+}
+
+fn not_events(head: &[u8]) -> ModelError {
+    let shown = String::from_utf8_lossy(head);
+    let shown: String = shown.chars().take(80).collect();
+    final_error(&format!(
+        "the server answered with something that is no model response: {shown}"
+    ))
+}
+
+fn final_error(message: &str) -> ModelError {
+    ModelError {
+        retryable: false,
+        ..ModelError::new(ErrorKind::Malformed, message)
+    }
 }
 
 impl Payloads {
@@ -221,16 +288,21 @@ impl Payloads {
         if self.reply().is_done() || event.data.trim_ascii().is_empty() {
             return;
         }
-        let mut taken = self.take_payload(event.data, events);
-        if taken.is_err()
-            && let Some(repaired) = replace_lone_surrogates(event.data)
-        {
-            taken = self.take_payload(&repaired, events);
+        let name = std::str::from_utf8(event.name).unwrap_or_default();
+        let mut taken = self.take_payload(name, event.data, events);
+        if taken.is_err() && event.name != b"error" {
+            for payload in repaired(event.data).iter().flatten() {
+                taken = self.take_payload(name, payload, events);
+            }
         }
         if let Err(error) = taken {
             // An error event need not be JSON of the dialect's own shape.
             let error = if event.name == b"error" {
-                classify(None, event.data)
+                let error = classify(None, event.data);
+                match error.kind {
+                    ErrorKind::Unknown => ModelError::new(ErrorKind::ServerError, error.message),
+                    _ => error,
+                }
             } else if self.reply().at_end {
                 ModelError::new(
                     ErrorKind::StreamInterrupted,
@@ -248,13 +320,14 @@ impl Payloads {
 
     fn take_payload(
         &mut self,
+        name: &str,
         data: &[u8],
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), serde_json::Error> {
         match self {
             Self::Chat(decoder) => decoder.take(data, events),
-            Self::Responses(decoder) => decoder.take(data, events),
-            Self::Anthropic(decoder) => decoder.take(data, events),
+            Self::Responses(decoder) => decoder.take(name, data, events),
+            Self::Anthropic(decoder) => decoder.take(name, data, events),
         }
     }
 
@@ -302,64 +375,10 @@ pub fn decode_all(dialect: Dialect, quirks: &Quirks, body: &[u8]) -> Vec<ModelEv
     events
 }
 
-/// Servers that cut text by UTF-16 units send half a pair as `\\ud83d`, which is not valid JSON.
-/// Gives the payload with such halves replaced, or `None` when there are none.
-fn replace_lone_surrogates(data: &[u8]) -> Option<Vec<u8>> {
-    let unit = |at: usize| {
-        let hex = data.get(at..at + 6)?.strip_prefix(b"\\u")?;
-        u16::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()
-    };
-    let mut repaired = data.to_vec();
-    let mut found = false;
-    let mut at = 0;
-    while let Some(step) = memchr::memchr(b'\\', &data[at..]) {
-        at += step;
-        match (unit(at), unit(at + 6)) {
-            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 12,
-            (Some(0xd800..=0xdfff), _) => {
-                repaired[at..at + 6].copy_from_slice(b"\\ufffd");
-                found = true;
-                at += 6;
-            }
-            _ => at = (at + 2).min(data.len()),
-        }
-    }
-    found.then_some(repaired)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(data: &str, expected: Option<&str>) {
-        let repaired =
-            replace_lone_surrogates(data.as_bytes()).map(|bytes| String::from_utf8(bytes).unwrap());
-        assert_eq!(repaired.as_deref(), expected, "{data}");
-    }
-
-    #[test]
-    fn halves_of_surrogate_pairs_are_replaced_and_pairs_kept() {
-        check(r#""a\ud83d""#, Some(r#""a\ufffd""#));
-        check(r#""\ude00b""#, Some(r#""\ufffdb""#));
-        check(r#""\ud83d\ude00""#, None);
-        check(r#""\\ud83d""#, None);
-        check(r#""\ud83d\ud83d\ude00""#, Some(r#""\ufffd\ud83d\ude00""#));
-        check(r#""\"#, None);
-    }
-
-    #[test]
-    fn a_text_cut_inside_a_pair_is_still_read() {
-        let stream = "data: {\"id\":\"x\",\"choices\":[{\"delta\":{\"content\":\"hi \\ud83d\"}}]}\n\ndata: [DONE]\n\n";
-        let events = decode_all(
-            Dialect::OpenAiChat,
-            &crate::quirks::GENERIC,
-            stream.as_bytes(),
-        );
-        assert!(
-            events.contains(&ModelEvent::TextDelta {
-                text: "hi \u{fffd}".to_owned()
-            }),
-            "{events:?}"
-        );
-    }
+/// A JSON value as the bytes of a body, without the detour over formatting.
+fn to_bytes(value: &serde_json::Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Cannot fail: the keys of a value are strings, and a vector takes every byte.
+    let _ = serde_json::to_writer(&mut bytes, value);
+    bytes
 }

@@ -1,8 +1,11 @@
 //! The part of a response that is the same in every dialect: how it starts, ends and fails.
 
+use serde::Deserialize;
+
 use crate::calls::Calls;
-use crate::error::ModelError;
+use crate::error::{ErrorKind, ModelError};
 use crate::event::{ModelEvent, StopReason, Usage};
+use crate::text::Number;
 
 /// A response that is being read.
 #[derive(Debug, Default)]
@@ -81,6 +84,44 @@ impl Reply {
         }
     }
 
+    /// Announces a call and adds the first piece of its arguments.
+    pub(crate) fn begin_call(
+        &mut self,
+        wire_index: Option<u64>,
+        id: &str,
+        name: &str,
+        events: &mut Vec<ModelEvent>,
+    ) -> usize {
+        let call = self.calls.begin(wire_index, id, name);
+        self.calls
+            .announce(call, self.response_id.as_deref(), events);
+        call
+    }
+
+    /// Adds a piece to the arguments of a call; more than can be held ends the response.
+    pub(crate) fn append_arguments(
+        &mut self,
+        call: usize,
+        piece: &str,
+        events: &mut Vec<ModelEvent>,
+    ) {
+        if !self.calls.append(call, piece, events) {
+            self.fail(too_large(), events);
+        }
+    }
+
+    /// Takes the arguments of a call as a whole, in place of what came in pieces.
+    pub(crate) fn settle_arguments(
+        &mut self,
+        call: usize,
+        whole: &str,
+        events: &mut Vec<ModelEvent>,
+    ) {
+        if !self.calls.settle(call, whole, events) {
+            self.fail(too_large(), events);
+        }
+    }
+
     /// Ends the response as the protocol says it should end.
     ///
     /// Servers disagree on whether an answer with calls "stops" or "calls tools"; what is in it
@@ -112,6 +153,12 @@ impl Reply {
         if self.done {
             return;
         }
+        let mut error = error;
+        if error.kind == ErrorKind::Unknown && self.started {
+            // It had taken the request and was answering: the trouble is its own.
+            error.kind = ErrorKind::ServerError;
+            error.retryable = true;
+        }
         self.calls.clear();
         self.say_usage(events);
         self.done = true;
@@ -130,4 +177,25 @@ impl Reply {
         }
         events.push(ModelEvent::Usage(usage));
     }
+}
+
+fn too_large() -> ModelError {
+    ModelError::new(
+        ErrorKind::Malformed,
+        "the arguments of the tool calls are too large",
+    )
+}
+
+/// How the two OpenAI dialects break down their token counts, under names of their own.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TokenDetails {
+    pub(crate) cached_tokens: Number,
+    pub(crate) cache_write_tokens: Number,
+    pub(crate) reasoning_tokens: Number,
+}
+
+/// Reads a word for the reason to stop that no dialect knows.
+pub(crate) fn unknown_reason(word: &str) -> StopReason {
+    StopReason::Unknown(word.chars().take(100).collect())
 }

@@ -36,6 +36,7 @@ pub(crate) fn endpoint(wire: Wire, base_url: String) -> Endpoint {
             connect: Duration::from_secs(5),
             first_byte: Duration::from_millis(400),
             idle: Duration::from_millis(400),
+            last_words: Duration::from_millis(100),
         },
         retry: RetryPolicy {
             max_attempts: 3,
@@ -44,6 +45,7 @@ pub(crate) fn endpoint(wire: Wire, base_url: String) -> Endpoint {
             longest_wait: Duration::from_secs(2),
             total: Duration::from_secs(20),
             random: Arc::new(|| 0.5),
+            now: None,
         },
     }
 }

@@ -1,14 +1,14 @@
 //! Events of an Anthropic Messages stream.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::conversation::Opaque;
 use crate::dialect::Dialect;
-use crate::dialect::reply::Reply;
-use crate::error::{ErrorKind, ModelError, classify};
+use crate::dialect::reply::{Reply, unknown_reason};
+use crate::error::classify;
 use crate::event::{ModelEvent, StopReason};
-use crate::text::Text;
+use crate::text::{JsonText, Number, Text, lenient, list};
 
 /// Reads the payloads of one Anthropic Messages response.
 #[derive(Debug, Default)]
@@ -31,6 +31,8 @@ enum Block {
     },
     ToolUse {
         call: usize,
+        /// Input that came with the start of the block, for servers that send no deltas.
+        given: String,
     },
     Other,
 }
@@ -51,12 +53,12 @@ struct Event<'a> {
     #[serde(borrow, default)]
     message: Option<MessageStart<'a>>,
     #[serde(default)]
-    index: Option<u64>,
+    index: Number,
     #[serde(borrow, default)]
     content_block: Option<ContentBlock<'a>>,
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<WireUsage>,
 }
 
@@ -66,7 +68,23 @@ struct MessageStart<'a> {
     id: Text<'a>,
     #[serde(borrow, default)]
     model: Text<'a>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct WholeMessage<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    model: Text<'a>,
+    #[serde(borrow, default, deserialize_with = "list")]
+    content: Vec<ContentBlock<'a>>,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+    #[serde(default, deserialize_with = "lenient")]
+    stop_details: Option<StopDetails>,
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<WireUsage>,
 }
 
@@ -86,8 +104,8 @@ struct ContentBlock<'a> {
     signature: Text<'a>,
     #[serde(borrow, default)]
     data: Text<'a>,
-    #[serde(default)]
-    input: Option<Value>,
+    #[serde(borrow, default)]
+    input: JsonText<'a>,
 }
 
 #[derive(Deserialize)]
@@ -101,65 +119,66 @@ struct Delta<'a> {
     #[serde(borrow, default)]
     signature: Text<'a>,
     #[serde(borrow, default)]
-    partial_json: Text<'a>,
+    partial_json: JsonText<'a>,
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
-    #[serde(borrow, default)]
-    stop_details: Option<StopDetails<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
+    stop_details: Option<StopDetails>,
 }
 
-#[derive(Deserialize)]
-struct StopDetails<'a> {
-    #[serde(borrow, default)]
-    explanation: Text<'a>,
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct StopDetails {
+    explanation: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct WireUsage {
-    #[serde(default)]
-    input_tokens: Option<u64>,
-    #[serde(default)]
-    cache_read_input_tokens: Option<u64>,
-    #[serde(default)]
-    cache_creation_input_tokens: Option<u64>,
-    #[serde(default)]
-    output_tokens: Option<u64>,
+    input_tokens: Number,
+    cache_read_input_tokens: Number,
+    cache_creation_input_tokens: Number,
+    output_tokens: Number,
 }
 
 impl AnthropicDecoder {
     pub(crate) fn take(
         &mut self,
+        name: &str,
         data: &[u8],
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), serde_json::Error> {
         let event: Event<'_> = serde_json::from_slice(data)?;
-        match event.kind.as_str() {
+        // The name of an event repeats its type, and stands in for it where that is missing.
+        let kind = if event.kind.is_empty() {
+            name
+        } else {
+            event.kind.as_str()
+        };
+        match kind {
             "content_block_delta" => {
                 if let Some(delta) = &event.delta {
-                    self.delta(event.index, delta, events);
+                    self.delta(event.index.0, delta, events);
                 }
             }
             "message_start" => self.message_start(event.message.as_ref(), events),
             "content_block_start" => {
                 if let Some(block) = &event.content_block {
-                    self.block_start(event.index, block, events);
+                    self.block_start(event.index.0, block, events);
                 }
             }
             "content_block_stop" => self.block_stop(events),
             "message_delta" => self.message_delta(&event, events),
             "message_stop" => {
+                self.block_stop(events);
                 let reason = self.stop.take().unwrap_or(StopReason::EndTurn);
                 self.reply.stop(reason, events);
             }
             "ping" => {}
             "error" => self.reply.fail(classify(None, data), events),
-            "message" => self.reply.fail(
-                ModelError::new(
-                    ErrorKind::Unsupported,
-                    "the server answered without streaming",
-                ),
-                events,
-            ),
+            "message" if event.message.is_none() => {
+                self.whole(&serde_json::from_slice(data)?, events);
+            }
             "" => {
                 let error = classify(None, data);
                 self.reply.fail(error, events);
@@ -169,11 +188,33 @@ impl AnthropicDecoder {
         Ok(())
     }
 
+    /// Whether the reason to stop was given, so that little can still come.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.is_some()
+    }
+
     /// The body ended without `message_stop`, which is fine when the reason to stop was given.
     pub(crate) fn end(&mut self, events: &mut Vec<ModelEvent>) {
         if let Some(reason) = self.stop.take() {
+            self.block_stop(events);
             self.reply.stop(reason, events);
         }
+    }
+
+    /// A server that does not stream sends the whole message as one document.
+    fn whole(&mut self, message: &WholeMessage<'_>, events: &mut Vec<ModelEvent>) {
+        let (id, model) = (&message.id, &message.model);
+        self.reply
+            .start(id.to_owned_option(), model.to_owned_option(), events);
+        for (index, block) in (0..).zip(&message.content) {
+            self.block_start(Some(index), block, events);
+            self.block_stop(events);
+        }
+        if let Some(usage) = &message.usage {
+            self.count(usage);
+        }
+        self.stopped(&message.stop_reason, message.stop_details.as_ref(), events);
+        self.end(events);
     }
 
     fn message_start(&mut self, message: Option<&MessageStart<'_>>, events: &mut Vec<ModelEvent>) {
@@ -233,20 +274,15 @@ impl AnthropicDecoder {
                 });
             }
             "tool_use" => {
-                let call = self
-                    .reply
-                    .calls
-                    .begin(index, block.id.as_str(), block.name.as_str());
-                self.reply
-                    .calls
-                    .announce(call, self.reply.response_id.as_deref(), events);
-                self.block = Block::ToolUse { call };
-                // Compatible servers put a short input here instead of into deltas.
-                if let Some(Value::Object(input)) = &block.input
-                    && !input.is_empty()
-                {
-                    self.append(call, &Value::Object(input.clone()).to_string(), events);
-                }
+                let (id, name) = (block.id.as_str(), block.name.as_str());
+                let call = self.reply.begin_call(index, id, name, events);
+                // By the book an empty object stands here; compatible servers put a short input
+                // here instead of into deltas.
+                let given = Some(block.input.as_str()).filter(|input| *input != "{}");
+                self.block = Block::ToolUse {
+                    call,
+                    given: given.unwrap_or_default().to_owned(),
+                };
             }
             other => {
                 self.block = Block::Other;
@@ -272,11 +308,12 @@ impl AnthropicDecoder {
                 ) {
                     (Block::Other, _) => None,
                     (_, Some(call)) => Some(call),
-                    (Block::ToolUse { call }, None) => Some(*call),
+                    (Block::ToolUse { call, .. }, None) => Some(*call),
                     _ => None,
                 };
                 if let Some(call) = call {
-                    self.append(call, delta.partial_json.as_str(), events);
+                    self.reply
+                        .append_arguments(call, delta.partial_json.as_str(), events);
                 }
             }
             "citations_delta" => {}
@@ -284,29 +321,22 @@ impl AnthropicDecoder {
         }
     }
 
-    fn append(&mut self, call: usize, piece: &str, events: &mut Vec<ModelEvent>) {
-        if !self.reply.calls.append(call, piece, events) {
-            self.reply.fail(
-                ModelError::new(
-                    ErrorKind::Malformed,
-                    "the arguments of the tool calls are too large",
-                ),
-                events,
-            );
-        }
-    }
-
     fn block_stop(&mut self, events: &mut Vec<ModelEvent>) {
-        if let Block::Thinking { signature } = std::mem::take(&mut self.block)
-            && !signature.is_empty()
-        {
-            let value = json!({"type": "thinking", "signature": signature});
-            events.push(ModelEvent::ReasoningOpaque {
-                opaque: Opaque {
-                    dialect: Dialect::AnthropicMessages,
-                    value,
-                },
-            });
+        match std::mem::take(&mut self.block) {
+            Block::Thinking { signature } if !signature.is_empty() => {
+                let value = json!({"type": "thinking", "signature": signature});
+                events.push(ModelEvent::ReasoningOpaque {
+                    opaque: Opaque {
+                        dialect: Dialect::AnthropicMessages,
+                        value,
+                    },
+                });
+            }
+            // Deltas say it better where there were some.
+            Block::ToolUse { call, given } if self.reply.calls.arguments(call).is_empty() => {
+                self.reply.append_arguments(call, &given, events);
+            }
+            _ => {}
         }
     }
 
@@ -314,20 +344,30 @@ impl AnthropicDecoder {
         if let Some(usage) = &event.usage {
             self.count(usage);
         }
-        let Some(delta) = &event.delta else { return };
-        let reason = match delta.stop_reason.as_str() {
+        if let Some(delta) = &event.delta {
+            self.stopped(&delta.stop_reason, delta.stop_details.as_ref(), events);
+        }
+    }
+
+    fn stopped(
+        &mut self,
+        reason: &Text<'_>,
+        details: Option<&StopDetails>,
+        events: &mut Vec<ModelEvent>,
+    ) {
+        let reason = match reason.as_str() {
             "" => return,
             "end_turn" => StopReason::EndTurn,
             "tool_use" => StopReason::ToolUse,
             "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
             "stop_sequence" => StopReason::StopSequence,
             "refusal" => {
-                if let Some(details) = &delta.stop_details {
-                    self.reply.refusal(details.explanation.as_str(), events);
+                if let Some(text) = details.and_then(|details| details.explanation.as_deref()) {
+                    self.reply.refusal(text, events);
                 }
                 StopReason::Refusal
             }
-            other => StopReason::Unknown(other.chars().take(100).collect()),
+            other => unknown_reason(other),
         };
         self.stop = Some(reason);
     }
@@ -335,10 +375,10 @@ impl AnthropicDecoder {
     fn count(&mut self, usage: &WireUsage) {
         let counts = &mut self.counts;
         for (count, more) in [
-            (&mut counts.input, usage.input_tokens),
-            (&mut counts.cache_read, usage.cache_read_input_tokens),
-            (&mut counts.cache_write, usage.cache_creation_input_tokens),
-            (&mut counts.output, usage.output_tokens),
+            (&mut counts.input, usage.input_tokens.0),
+            (&mut counts.cache_read, usage.cache_read_input_tokens.0),
+            (&mut counts.cache_write, usage.cache_creation_input_tokens.0),
+            (&mut counts.output, usage.output_tokens.0),
         ] {
             *count = more.or(*count);
         }

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use crate::conversation::{
     AssistantPart, CachePolicy, Image, Message, ModelRequest, ReasoningEffort, ToolChoice, UserPart,
 };
-use crate::dialect::Dialect;
 use crate::dialect::openai_chat::{sent_arguments, tool_name};
+use crate::dialect::{Dialect, to_bytes};
 
 /// What is asked for when the caller sets no limit; the protocol wants one.
 const DEFAULT_MAX_TOKENS: u32 = 8_192;
@@ -86,7 +86,7 @@ pub fn encode(request: &ModelRequest) -> Vec<u8> {
         body.insert("system".into(), Value::Array(system));
     }
     body.insert("messages".into(), Value::Array(messages));
-    Value::Object(body).to_string().into_bytes()
+    to_bytes(&Value::Object(body))
 }
 
 fn mark(block: Option<&mut Value>) {

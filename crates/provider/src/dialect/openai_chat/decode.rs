@@ -4,26 +4,33 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::REASONING_CONTENT;
+use super::matching::{CallPiece, Matching};
 use super::think::{Piece, ThinkTags};
-use crate::calls::is_whole_json;
 use crate::conversation::Opaque;
 use crate::cost::Cost;
 use crate::dialect::Dialect;
-use crate::dialect::reply::Reply;
+use crate::dialect::reply::{Reply, TokenDetails, unknown_reason};
 use crate::error::{ErrorKind, ModelError, classify};
 use crate::event::{ModelEvent, StopReason, Usage};
-use crate::quirks::Quirks;
-use crate::text::{Text, or_default};
+use crate::quirks::{Quirks, ReasoningReplay};
+use crate::text::{JsonText, Number, Text, lenient, list};
 
 /// Reads the payloads of one Chat Completions response.
 #[derive(Debug)]
 pub struct ChatDecoder {
     pub(crate) reply: Reply,
     think: ThinkTags,
+    /// Which of several answers is read: the first that came. One was asked for.
+    choice: Option<u64>,
+    matching: Matching,
+    /// Thinking came in `reasoning_content`, and the server wants it back there.
+    reasoning_content: bool,
+    keeps_field: bool,
     /// What the server gave as its reason to stop; the response goes on until `[DONE]` or its end.
     finish: Option<StopReason>,
     /// `reasoning_details`, merged, for servers that want them back.
@@ -37,7 +44,7 @@ struct Chunk<'a> {
     id: Text<'a>,
     #[serde(borrow, default)]
     model: Text<'a>,
-    #[serde(borrow, default, deserialize_with = "or_default")]
+    #[serde(borrow, default, deserialize_with = "list")]
     choices: Vec<Choice<'a>>,
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
@@ -56,7 +63,7 @@ struct GroqExtra<'a> {
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(default)]
-    index: Option<u64>,
+    index: Number,
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
     /// Servers that do not stream send the whole message instead of a delta.
@@ -80,14 +87,17 @@ struct Delta<'a> {
     reasoning_details: Option<&'a RawValue>,
     #[serde(borrow, default)]
     refusal: Text<'a>,
-    #[serde(borrow, default, deserialize_with = "or_default")]
+    #[serde(borrow, default, deserialize_with = "list")]
     tool_calls: Vec<DeltaCall<'a>>,
+    /// What `tool_calls` was called when there could be one only.
+    #[serde(borrow, default)]
+    function_call: Option<DeltaFunction<'a>>,
 }
 
 #[derive(Deserialize)]
 struct DeltaCall<'a> {
     #[serde(default)]
-    index: Option<u64>,
+    index: Number,
     #[serde(borrow, default)]
     id: Text<'a>,
     #[serde(borrow, default)]
@@ -101,33 +111,26 @@ struct DeltaFunction<'a> {
     #[serde(borrow, default)]
     name: Text<'a>,
     #[serde(borrow, default)]
-    arguments: ArgumentsPiece<'a>,
+    arguments: JsonText<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct ChatUsage {
-    prompt_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-    total_tokens: Option<u64>,
-    prompt_tokens_details: Option<PromptDetails>,
-    completion_tokens_details: Option<CompletionDetails>,
+    prompt_tokens: Number,
+    completion_tokens: Number,
+    total_tokens: Number,
+    #[serde(deserialize_with = "lenient")]
+    prompt_tokens_details: Option<TokenDetails>,
+    #[serde(deserialize_with = "lenient")]
+    completion_tokens_details: Option<TokenDetails>,
     /// DeepSeek's name for cached input.
-    prompt_cache_hit_tokens: Option<u64>,
+    prompt_cache_hit_tokens: Number,
     /// Moonshot's.
-    cached_tokens: Option<u64>,
+    cached_tokens: Number,
     /// OpenRouter says what it charged, in dollars.
+    #[serde(deserialize_with = "lenient")]
     cost: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct PromptDetails {
-    cached_tokens: Option<u64>,
-    cache_write_tokens: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct CompletionDetails {
-    reasoning_tokens: Option<u64>,
 }
 
 impl ChatDecoder {
@@ -140,6 +143,10 @@ impl ChatDecoder {
             } else {
                 ThinkTags::off()
             },
+            choice: None,
+            matching: Matching::default(),
+            reasoning_content: false,
+            keeps_field: quirks.replay == ReasoningReplay::AsItCame,
             finish: None,
             details: Vec::new(),
             details_matter: false,
@@ -171,7 +178,8 @@ impl ChatDecoder {
             );
         }
         for choice in &chunk.choices {
-            if choice.index.unwrap_or(0) == 0 {
+            let index = choice.index.0.unwrap_or(0);
+            if *self.choice.get_or_insert(index) == index {
                 self.choice(choice, events);
             }
         }
@@ -191,8 +199,14 @@ impl ChatDecoder {
 
     fn stop(&mut self, reason: StopReason, events: &mut Vec<ModelEvent>) {
         self.flush_text(events);
-        if self.details_matter {
-            let value = Value::Array(std::mem::take(&mut self.details));
+        let wanted_back = if self.details_matter {
+            Some(Value::Array(std::mem::take(&mut self.details)))
+        } else if self.reasoning_content && self.keeps_field {
+            Some(Value::String(REASONING_CONTENT.to_owned()))
+        } else {
+            None
+        };
+        if let Some(value) = wanted_back {
             events.push(ModelEvent::ReasoningOpaque {
                 opaque: Opaque {
                     dialect: Dialect::OpenAiChat,
@@ -226,11 +240,17 @@ impl ChatDecoder {
                 ),
                 events,
             ),
-            other => self.finish = Some(StopReason::Unknown(other.chars().take(100).collect())),
+            other => self.finish = Some(unknown_reason(other)),
         }
     }
 
+    /// Whether the server has said why it stopped, so that little can still come.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.finish.is_some()
+    }
+
     fn delta(&mut self, delta: &Delta<'_>, events: &mut Vec<ModelEvent>) {
+        self.reasoning_content |= !delta.reasoning_content.is_empty();
         let mut reasoning = if delta.reasoning_content.is_empty() {
             delta.reasoning.as_str()
         } else {
@@ -253,9 +273,29 @@ impl ChatDecoder {
             }
         }
         self.reply.refusal(delta.refusal.as_str(), events);
-        for call in &delta.tool_calls {
+        let unnamed = DeltaFunction::default();
+        for (position, call) in delta.tool_calls.iter().enumerate() {
+            let function = call.function.as_ref().unwrap_or(&unnamed);
+            let piece = CallPiece {
+                index: call.index.0,
+                id: call.id.as_str(),
+                name: function.name.as_str(),
+                arguments: function.arguments.as_str(),
+                is_later_entry: position > 0,
+            };
             self.flush_text(events);
-            self.call(call, events);
+            self.call(piece, call.extra_content, events);
+        }
+        if let Some(function) = &delta.function_call {
+            let piece = CallPiece {
+                index: None,
+                id: "",
+                name: function.name.as_str(),
+                arguments: function.arguments.as_str(),
+                is_later_entry: false,
+            };
+            self.flush_text(events);
+            self.call(piece, None, events);
         }
     }
 
@@ -340,55 +380,22 @@ impl ChatDecoder {
         readable
     }
 
-    fn call(&mut self, delta: &DeltaCall<'_>, events: &mut Vec<ModelEvent>) {
-        let unnamed = DeltaFunction::default();
-        let function = delta.function.as_ref().unwrap_or(&unnamed);
-        let (id, name, piece) = (
-            delta.id.as_str(),
-            function.name.as_str(),
-            function.arguments.0.as_ref(),
-        );
-        let calls = &mut self.reply.calls;
-        let known = match delta.index {
-            Some(index) => calls.by_wire_index(index),
-            None if !id.is_empty() => calls.by_id(id),
-            None => calls.last(),
-        };
-        let same = known.filter(|&at| {
-            let other_id =
-                !id.is_empty() && !calls.wire_id(at).is_empty() && id != calls.wire_id(at);
-            // Servers that number every parallel call 0 and give no id: a name that comes with
-            // arguments after whole arguments begins the next call.
-            let next_without_id = id.is_empty()
-                && !name.is_empty()
-                && !piece.is_empty()
-                && is_whole_json(calls.arguments(at));
-            !other_id && !next_without_id
-        });
-        let at = match same {
-            Some(at) => at,
-            None => calls.begin(delta.index, id, name),
-        };
-        calls.set_id_if_empty(at, id);
-        calls.set_name_if_empty(at, name);
-        // A delta that repeats the whole call adds nothing to it.
-        let repeated = !name.is_empty()
-            && !id.is_empty()
-            && piece == calls.arguments(at)
-            && is_whole_json(piece);
+    fn call(
+        &mut self,
+        piece: CallPiece<'_>,
+        extra: Option<&RawValue>,
+        events: &mut Vec<ModelEvent>,
+    ) {
+        let (at, is_repeated) = self.matching.place(&mut self.reply.calls, piece);
         let response_id = self.reply.response_id.as_deref();
-        calls.announce(at, response_id, events);
-        if !repeated && !calls.append(at, piece, events) {
-            self.reply.fail(
-                ModelError::new(
-                    ErrorKind::Malformed,
-                    "the arguments of the tool calls are too large",
-                ),
-                events,
-            );
-            return;
+        self.reply.calls.announce(at, response_id, events);
+        if !is_repeated {
+            self.reply.append_arguments(at, piece.arguments, events);
+            if self.reply.is_done() {
+                return;
+            }
         }
-        if let Some(extra) = delta.extra_content
+        if let Some(extra) = extra
             && let Ok(value) = serde_json::from_str(extra.get())
         {
             self.reply.calls.set_opaque(
@@ -408,28 +415,30 @@ impl ChatDecoder {
         };
         let reasoning = usage
             .completion_tokens_details
-            .and_then(|details| details.reasoning_tokens);
-        let mut output = usage.completion_tokens;
+            .and_then(|details| details.reasoning_tokens.0);
+        let input = usage.prompt_tokens.0;
+        let mut output = usage.completion_tokens.0;
         // xAI counts reasoning beside the completion; the total tells.
         if let (Some(input), Some(completion), Some(reasoning), Some(total)) =
-            (usage.prompt_tokens, output, reasoning, usage.total_tokens)
+            (input, output, reasoning, usage.total_tokens.0)
             && reasoning > 0
-            && total == input + completion + reasoning
+            && let Some(both) = completion.checked_add(reasoning)
+            && input.checked_add(both) == Some(total)
         {
-            output = Some(completion + reasoning);
+            output = Some(both);
         }
         let (cached, written) = usage.prompt_tokens_details.map_or((None, None), |details| {
-            (details.cached_tokens, details.cache_write_tokens)
+            (details.cached_tokens.0, details.cache_write_tokens.0)
         });
         let read = Usage {
-            input: usage.prompt_tokens,
+            input,
             output,
             cached_input: cached
-                .or(usage.prompt_cache_hit_tokens)
-                .or(usage.cached_tokens),
+                .or(usage.prompt_cache_hit_tokens.0)
+                .or(usage.cached_tokens.0),
             cache_write: written,
             reasoning,
-            total: usage.total_tokens,
+            total: usage.total_tokens.0,
             reported_cost: usage.cost.and_then(Cost::from_dollars),
         };
         if !read.is_empty() {
@@ -504,36 +513,5 @@ impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
             }
         }
         deserializer.deserialize_any(ContentVisitor)
-    }
-}
-
-/// A piece of arguments: text, or an object from servers that parse it for us.
-#[derive(Default)]
-struct ArgumentsPiece<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for ArgumentsPiece<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PieceVisitor;
-        impl<'de> Visitor<'de> for PieceVisitor {
-            type Value = ArgumentsPiece<'de>;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("arguments as text or an object")
-            }
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(ArgumentsPiece(Cow::Borrowed(text)))
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(ArgumentsPiece(Cow::Owned(text.to_owned())))
-            }
-            fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
-                Ok(ArgumentsPiece::default())
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                let value = Value::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(ArgumentsPiece(Cow::Owned(value.to_string())))
-            }
-        }
-        deserializer.deserialize_any(PieceVisitor)
     }
 }

@@ -3,10 +3,11 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::REASONING_CONTENT;
 use crate::conversation::{
     AssistantPart, Image, Message, ModelRequest, ToolCall, ToolChoice, UserPart,
 };
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, to_bytes};
 use crate::quirks::{CallIdRule, EffortField, EmptyContent, Quirks, ReasoningReplay};
 
 /// The body of `request`. Messages come last, so that a longer conversation begins with the bytes
@@ -50,7 +51,7 @@ pub fn encode(request: &ModelRequest, quirks: &Quirks) -> Vec<u8> {
         }
     }
     body.insert("messages".into(), Value::Array(messages(request, quirks)));
-    Value::Object(body).to_string().into_bytes()
+    to_bytes(&Value::Object(body))
 }
 
 fn tool_choice(choice: &ToolChoice, quirks: &Quirks) -> Value {
@@ -116,6 +117,7 @@ fn assistant(parts: &[AssistantPart], in_current_turn: bool, quirks: &Quirks) ->
     let mut text = String::new();
     let mut reasoning = String::new();
     let mut details = None;
+    let mut came_in_field = false;
     let mut calls = Vec::new();
     for part in parts {
         match part {
@@ -126,7 +128,10 @@ fn assistant(parts: &[AssistantPart], in_current_turn: bool, quirks: &Quirks) ->
                     .as_ref()
                     .filter(|opaque| opaque.dialect == Dialect::OpenAiChat)
                 {
-                    details = Some(opaque.value.clone());
+                    match &opaque.value {
+                        Value::String(field) => came_in_field |= field == REASONING_CONTENT,
+                        value => details = Some(value.clone()),
+                    }
                 }
             }
             AssistantPart::ToolCall(call) => calls.push(tool_call(call, quirks)),
@@ -141,14 +146,17 @@ fn assistant(parts: &[AssistantPart], in_current_turn: bool, quirks: &Quirks) ->
     message.insert("content".into(), content);
     match quirks.replay {
         ReasoningReplay::SinceLastUser if in_current_turn && !reasoning.is_empty() => {
-            message.insert("reasoning_content".into(), json!(reasoning));
+            message.insert(REASONING_CONTENT.into(), json!(reasoning));
+        }
+        ReasoningReplay::AsItCame if in_current_turn && came_in_field => {
+            message.insert(REASONING_CONTENT.into(), json!(reasoning));
         }
         ReasoningReplay::Details => {
             if let Some(details) = details {
                 message.insert("reasoning_details".into(), details);
             }
         }
-        ReasoningReplay::SinceLastUser | ReasoningReplay::Never => {}
+        ReasoningReplay::SinceLastUser | ReasoningReplay::AsItCame | ReasoningReplay::Never => {}
     }
     if !calls.is_empty() {
         message.insert("tool_calls".into(), Value::Array(calls));

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::conversation::{AssistantPart, Message, ModelRequest, ToolChoice, UserPart};
-use crate::dialect::Dialect;
 use crate::dialect::openai_chat::{sent_arguments, tool_name};
+use crate::dialect::{Dialect, to_bytes};
 
 /// The body of `request`, input last. Nothing is stored on the server; encrypted reasoning comes
 /// with the answer and is sent back with the conversation.
@@ -41,7 +41,7 @@ pub fn encode(request: &ModelRequest) -> Vec<u8> {
         body.insert("instructions".into(), json!(request.system.join("\n\n")));
     }
     body.insert("input".into(), Value::Array(input(request)));
-    Value::Object(body).to_string().into_bytes()
+    to_bytes(&Value::Object(body))
 }
 
 /// Models that do not think refuse to be asked for their encrypted reasoning.
