@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use agent_protocol::payload::permission::{Effect, RuleOrigin};
 use agent_protocol::status::Mode;
+use agent_test_support::bench::Table;
 use agent_tool_runtime::Workspace;
 use agent_tool_runtime::gate::{
     Bases, Gate, GateRequest, NamesOnly, Rule, SandboxLevel, Setting, semantics_of,
@@ -101,22 +102,25 @@ fn main() {
         })
         .collect();
     let (half, most) = median(times);
-    println!("1,000 typical commands, 8 rules: median {half:?}, 99 % below {most:?}");
-    assert!(half < Duration::from_millis(1), "the median is above 1 ms");
-
+    let mut table = Table::new("gate");
+    let limit = Duration::from_millis(1);
+    table.time("1,000 typical commands, 8 rules: median", half, limit);
+    let most = format!("{most:.0?}");
+    table.note("1,000 typical commands: 99 of 100 below", &most);
     for unit in ["ls; ", "'x' ", "echo a ", "$(ls) ", "a | ", "$x ", "-f"] {
-        let mut line = format!("{unit:?} repeated:");
-        for length in [1_250, 2_500, 5_000, 9_999] {
+        let timed = |length: usize| {
             let script: String = unit.chars().cycle().take(length).collect();
-            let times = (0..5)
+            let times = (0..9)
                 .map(|_| {
                     let start = Instant::now();
                     evaluate(&gate, &workspace, &script);
                     start.elapsed()
                 })
                 .collect();
-            line.push_str(&format!(" {length} characters {:?};", median(times).0));
-        }
-        println!("{line}");
+            median(times).0
+        };
+        let what = format!("`{unit}` repeated, 9,999 characters to 1,250 (8 is linear)");
+        table.ratio(&what.replace('|', "\\|"), timed(9_999), timed(1_250), 12.0);
     }
+    table.finish();
 }

@@ -8,7 +8,7 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use agent_protocol::id::IdMint;
 use agent_protocol::payload::conversation::SessionCreated;
@@ -20,6 +20,7 @@ use agent_protocol::payload::tool::{
 use agent_protocol::status::Mode;
 use agent_protocol::{ActionHappened, Clock, Code, Scope, Timestamp};
 use agent_session::{Holder, Redactor, Rim, SessionStore};
+use agent_test_support::bench::{Table, median};
 use agent_tool_runtime::{
     Answer, Authority, Body, Cancel, Decision, ExecutionContext, ExecutionFailure, Journal,
     NormalizeContext, Normalized, PermissionRequest, PermissionSemantics, Pipeline, PipelineParts,
@@ -162,17 +163,16 @@ fn main() {
         reads.push(start.elapsed());
         inside.push(reads[reads.len() - 1].saturating_sub(syncs[syncs.len() - 1]));
     }
-    let (sync, read) = (median(&mut syncs), median(&mut reads));
-    println!("one write + fdatasync   {:>9.1} µs", micros(sync));
-    println!("one read, all events    {:>9.1} µs", micros(read));
-    println!(
-        "above the sync          {:>9.1} µs",
-        micros(median(&mut inside))
+    let mut table = Table::new("pipeline");
+    table.ratio(
+        "a small read, all its events on disk, to one write and `fdatasync`",
+        median(reads),
+        median(syncs),
+        2.0,
     );
-    println!(
-        "ratio                   {:>9.2} (goal: at most 2)",
-        micros(read) / micros(sync)
-    );
+    let above = format!("{:.0} µs", median(inside).as_secs_f64() * 1e6);
+    table.note("above the sync", &above);
+    table.finish();
 }
 
 fn pipeline(root: &Path) -> Pipeline {
@@ -225,13 +225,4 @@ fn definition() -> ToolDefinition {
         cancellable: true,
         streams_progress: false,
     }
-}
-
-fn median(times: &mut [Duration]) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
-}
-
-fn micros(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
 }

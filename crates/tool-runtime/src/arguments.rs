@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::sync::OnceLock;
 
 use agent_protocol::Code;
 use agent_protocol::payload::tool::ValidationError;
@@ -236,34 +237,49 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// A schema that is ready to check inputs. The one place that knows the `jsonschema` crate.
+/// A schema to check inputs with. The one place that knows the `jsonschema` crate. Getting one
+/// ready takes longer than most calls, and a session uses few of its tools: it is done once, when
+/// the first input comes.
 pub(crate) struct Schema {
-    validator: Validator,
+    validator: OnceLock<Result<Validator, String>>,
     source: Value,
 }
 
 impl Schema {
-    /// # Errors
-    /// When it is not a JSON Schema.
-    pub(crate) fn compile(source: &Value) -> Result<Self, String> {
-        let validator = jsonschema::options()
-            .offline()
-            .with_pattern_options(jsonschema::PatternOptions::regex())
-            .build(source)
-            .map_err(|error| error.to_string())?;
-        Ok(Self {
-            validator,
+    pub(crate) fn new(source: &Value) -> Self {
+        Self {
+            validator: OnceLock::new(),
             source: source.clone(),
-        })
+        }
     }
 
-    /// Every place where `input` does not fit.
+    /// The schema, ready.
+    ///
+    /// # Errors
+    /// When it is not a JSON Schema.
+    pub(crate) fn ready(&self) -> Result<&Validator, &str> {
+        let build = || {
+            jsonschema::options()
+                .offline()
+                .with_pattern_options(jsonschema::PatternOptions::regex())
+                .build(&self.source)
+                .map_err(|error| error.to_string())
+        };
+        let ready = self.validator.get_or_init(build);
+        ready.as_ref().map_err(String::as_str)
+    }
+
+    /// Every place where `input` does not fit. Without a usable schema nothing fits.
     pub(crate) fn check(&self, input: &Value) -> Result<(), BadArguments> {
-        if self.validator.is_valid(input) {
+        let validator = self.ready().map_err(|problem| {
+            let message = format!("the tool's own input schema is not usable: {problem}");
+            BadArguments::whole(Code::InternalError, message)
+        })?;
+        if validator.is_valid(input) {
             return Ok(());
         }
         let mut errors = Vec::new();
-        for error in self.validator.iter_errors(input) {
+        for error in validator.iter_errors(input) {
             self.describe(&error, input, &mut errors);
             if errors.len() >= MAX_ERRORS {
                 break;
@@ -374,7 +390,7 @@ mod tests {
     use super::*;
 
     fn schema() -> Schema {
-        Schema::compile(&json!({
+        Schema::new(&json!({
             "type": "object",
             "properties": {
                 "path": {"type": "string", "maxLength": 4096},
@@ -390,7 +406,6 @@ mod tests {
             "required": ["path"],
             "additionalProperties": false,
         }))
-        .unwrap()
     }
 
     fn check(text: &str, expected: &[(&str, &str)]) {

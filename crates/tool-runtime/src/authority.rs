@@ -30,6 +30,11 @@ pub trait Authority: Send + Sync {
     /// is over or `cancel` is raised. `action.required` is on disk before this is called.
     fn ask(&self, question: &Question, cancel: &Cancel) -> Answer;
 
+    /// Work on this turn begins; some decisions hold to a turn's end.
+    fn turn_begins(&self, turn: &str) {
+        let _ = turn;
+    }
+
     /// What usually happens to calls of this tool in this mode, for the catalogue.
     fn forecast(&self, definition: &ToolDefinition) -> CatalogPolicy;
 }
@@ -45,6 +50,8 @@ pub struct PermissionSemantics {
     pub network: bool,
     /// Whether the call asks to run outside the sandbox.
     pub leaves_sandbox: bool,
+    /// Whether what it writes does not exist yet.
+    pub creates: bool,
     /// Facts a person should know before deciding, as short sentences.
     pub risk_facts: Vec<String>,
 }

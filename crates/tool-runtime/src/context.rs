@@ -12,6 +12,7 @@ use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::tool::{Baseline, ProgressStatus, ToolProgress};
 use agent_protocol::status::Mode;
 use agent_protocol::{Payload, Phase, Refs, Scope, Timestamp};
+use serde_json::Value;
 
 use crate::baseline::Baselines;
 use crate::cancel::Cancel;
@@ -46,6 +47,8 @@ impl RuntimeContext<'_> {
 /// What putting a result into words may look at.
 #[derive(Clone, Copy)]
 pub struct NormalizeContext<'a> {
+    /// What was asked for, checked.
+    pub input: &'a Value,
     pub workspace: &'a Workspace,
     pub max_result_chars: u64,
 }

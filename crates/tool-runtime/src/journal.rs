@@ -26,6 +26,12 @@ pub trait Journal: Send + Sync {
     /// When the disk refuses.
     fn sync(&self) -> Result<(), JournalError>;
 
+    /// From now until the result is dropped, appended facts may wait and be written together; the
+    /// next [`sync`](Self::sync) writes them in any case, and tells when it cannot. Only for facts
+    /// that nothing is done about before that sync.
+    #[must_use]
+    fn gather(&self) -> Box<dyn Send>;
+
     /// Keeps bytes under their hash, complete on disk before returning, and says so with
     /// `artifact.changed`. Text kinds are masked; before and after images are exact.
     ///

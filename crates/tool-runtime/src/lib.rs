@@ -10,13 +10,16 @@
 //! gate can build a [`ToolInvocation`], and nothing executes without one.
 //!
 //! Where to start: [`tool`] is what a tool has to say about itself, [`journal`] where facts go;
-//! [`pipeline`] has both ends of a call, `admission` its gate step, [`scheduler`] its execution.
+//! [`pipeline`] is what the calls of a session share, `call` the beginning of one, `admission` its gate
+//! step, [`scheduler`] its execution and `conclusion` its end.
 
 mod admission;
 mod arguments;
 pub mod authority;
 pub mod baseline;
+mod call;
 pub mod cancel;
+mod conclusion;
 pub mod context;
 pub mod escape;
 pub mod gate;
@@ -25,8 +28,10 @@ pub mod intent;
 pub mod invocation;
 pub mod journal;
 pub mod observation;
+pub mod open_call;
 pub mod pipeline;
 pub mod policy;
+mod question;
 pub mod registry;
 pub mod result;
 pub mod scheduler;
@@ -46,6 +51,7 @@ pub use intent::ToolIntent;
 pub use invocation::ToolInvocation;
 pub use journal::{ArtifactWriter, Journal, JournalError, Recorded};
 pub use observation::{Observation, Outcome};
+pub use open_call::{OpenCall, OpenCalls, OpenQuestion};
 pub use pipeline::{Pipeline, PipelineParts, Settings};
 pub use registry::{CatalogueRecord, Registered, RegistrationError, Registry};
 pub use result::{Body, ExecutionFailure, Normalized, Omission, RawResult, ValidationFailure};

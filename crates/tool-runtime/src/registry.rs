@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use agent_protocol::id::TurnId;
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::tool::{
-    CatalogDiff, CatalogEntry, CatalogPolicy, Concurrency, ToolCatalogResolved,
+    CatalogDiff, CatalogEntry, CatalogPolicy, Concurrency, RuntimeOwner, ToolCatalogResolved,
 };
 use agent_protocol::status::Mode;
 use agent_protocol::{Payload, Refs, Scope};
@@ -85,12 +85,16 @@ impl Registry {
         let definition = tool.definition();
         let name = definition.name.clone();
         check_complete(definition)?;
-        let schema = Schema::compile(&definition.input_schema).map_err(|problem| {
-            RegistrationError::Schema {
-                tool: name.clone(),
-                problem,
-            }
-        })?;
+        let schema = Schema::new(&definition.input_schema);
+        // Those of our own tools are checked by a test; what comes from elsewhere is checked now.
+        if definition.owner != RuntimeOwner::Local {
+            schema
+                .ready()
+                .map_err(|problem| RegistrationError::Schema {
+                    tool: name.clone(),
+                    problem: problem.to_owned(),
+                })?;
+        }
         for wanted in std::iter::once(&name).chain(&definition.aliases) {
             if let Some(by) = self.resolve(wanted) {
                 return Err(RegistrationError::NameTaken {
@@ -110,6 +114,21 @@ impl Registry {
             definition_hash,
         };
         self.tools.insert(name, Arc::new(registered));
+        Ok(())
+    }
+
+    /// Gets every schema ready now instead of at its first use.
+    ///
+    /// # Errors
+    /// When one is not usable.
+    pub fn check_schemas(&self) -> Result<(), RegistrationError> {
+        for registered in self.tools() {
+            let ready = registered.schema.ready();
+            ready.map_err(|problem| RegistrationError::Schema {
+                tool: registered.definition().name.clone(),
+                problem: problem.to_owned(),
+            })?;
+        }
         Ok(())
     }
 

@@ -1,9 +1,10 @@
 //! Every command that was proven to read is run, and watched: it must write nothing, start nothing that
 //! is not in the table and open no socket.
 //!
-//! Programs that are on the list only inside the sandbox (git, build tools) are held to what they do to the
-//! project: they may make a cache in the throw-away home directory that the sandbox gives them, and look at
-//! the interfaces of a network that is not there, but neither write in the project nor connect.
+//! Programs that are on the list only inside the sandbox (git, build tools) are watched as it holds them: with
+//! the project and their own homes mounted read-only. They may make a cache in the throw-away home directory
+//! that the sandbox gives them, and look at the interfaces of a network that is not there, but neither write in
+//! the project nor connect.
 //!
 //! With strace every system call is looked at. Without it (`AGENT_REQUIRE_STRACE` unset) the files of the
 //! project and of the home directory are compared before and after, which is weaker and says so.
@@ -21,6 +22,7 @@ mod gate_support;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
@@ -269,23 +271,49 @@ fn proven(subject: &str, project: &Path, home: &Path, sandbox: SandboxLevel) -> 
     evaluated.decision == Effect::Allow && evaluated.parse.is_some_and(|parse| parse.read_only)
 }
 
-/// Whether strace is here and may watch.
+/// Whether strace is here and may watch, in a mount namespace of its own where needed.
 fn can_trace() -> bool {
-    let works = Command::new("strace")
-        .args(["-o", "/dev/null", "true"])
-        .status()
-        .is_ok_and(|status| status.success());
+    let succeeds = |program: &str, arguments: &[&str]| {
+        Command::new(program)
+            .args(arguments)
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    let works = succeeds("strace", &["-o", "/dev/null", "true"])
+        && succeeds("unshare", &["--user", "--map-root-user", "--mount", "true"]);
     assert!(
         works || std::env::var_os("AGENT_REQUIRE_STRACE").is_none(),
-        "strace is required here and does not work"
+        "strace and unshare are required here and do not work"
     );
     works
 }
 
+/// Mounts the project and the toolchains' homes read-only, as the sandbox does for what only reads, and
+/// goes on with the command behind it.
+const READ_ONLY: &str = r#"
+for directory in "$PWD" "$CARGO_HOME" "$RUSTUP_HOME"; do
+    if [ -n "$directory" ]; then
+        mount --bind "$directory" "$directory" && mount -o remount,bind,ro "$directory" || exit 125
+    fi
+done
+cd "$PWD" && exec "$@"
+"#;
+
 fn watched(subject: &str, scratch: &Scratch, sandboxed: bool) -> Vec<String> {
-    let log = scratch.root.join("trace");
-    let status = command("strace", &scratch.project, &scratch.home)
-        .args(["-f", "-qq", "-s", "300", "-e"])
+    // Several are watched at once.
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let log = scratch.root.join(format!("trace{number}"));
+    let mut watching = if sandboxed {
+        let mut held = command("unshare", &scratch.project, &scratch.home);
+        held.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+        held.args([READ_ONLY, "sh", "strace"]);
+        held
+    } else {
+        command("strace", &scratch.project, &scratch.home)
+    };
+    let status = watching
+        .args(["-f", "--seccomp-bpf", "-qq", "-s", "300", "-e"])
         .arg(format!(
             "trace=execve,open,openat,openat2,socket,connect,{}",
             CHANGING.join(",")
@@ -308,6 +336,10 @@ fn watched(subject: &str, scratch: &Scratch, sandboxed: bool) -> Vec<String> {
     assert!(
         status.code().is_some_and(|code| code != 124),
         "{subject}: did not end"
+    );
+    assert!(
+        !sandboxed || status.code() != Some(125),
+        "{subject}: nothing could be mounted"
     );
     let names: Vec<&str> = program_names().collect();
     let text = String::from_utf8_lossy(&std::fs::read(&log).unwrap()).into_owned();
@@ -372,6 +404,22 @@ fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
+/// Runs one command, and says what it did that reading is not.
+fn run(subject: &str, scratch: &Scratch, traced: bool) -> Option<String> {
+    if traced {
+        let sandboxed = !proven(subject, &scratch.project, &scratch.home, SandboxLevel::Off);
+        let complaints = watched(subject, scratch, sandboxed);
+        return (!complaints.is_empty()).then(|| format!("{subject}: {}", complaints.join("; ")));
+    }
+    command("timeout", &scratch.project, &scratch.home)
+        .args(["60", "bash", "--noprofile", "--norc", "-c", subject])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    None
+}
+
 #[test]
 fn what_is_proven_to_read_only_reads() {
     let scratch = scratch();
@@ -386,23 +434,22 @@ fn what_is_proven_to_read_only_reads() {
     subjects.dedup();
     assert!(subjects.len() >= 150, "only {} proven", subjects.len());
     let before = files(&scratch.project);
-    let mut wrong = Vec::new();
-    for subject in &subjects {
-        if traced {
-            let sandboxed = !proven(subject, &scratch.project, &scratch.home, SandboxLevel::Off);
-            let complaints = watched(subject, &scratch, sandboxed);
-            if !complaints.is_empty() {
-                wrong.push(format!("{subject}: {}", complaints.join("; ")));
-            }
-        } else {
-            command("timeout", &scratch.project, &scratch.home)
-                .args(["60", "bash", "--noprofile", "--norc", "-c", subject])
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status()
-                .unwrap();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut wrong = Vec::new();
+        while let Some(subject) = subjects.get(next.fetch_add(1, Ordering::Relaxed)) {
+            wrong.extend(run(subject, &scratch, traced));
         }
-    }
+        wrong
+    };
+    let workers = std::thread::available_parallelism().map_or(1, |count| count.get().min(4));
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        running
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap())
+            .collect()
+    });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let after = files(&scratch.project);
     let changed: Vec<&PathBuf> = before
@@ -434,9 +481,19 @@ fn the_watcher_sees_writes_programs_and_sockets() {
             "python3 -c 'import socket; socket.socket()'",
             "opened a socket",
         ),
-        ("gzip -c a.txt", "started"),
+        ("cp --help", "started"),
     ] {
         let complaints = watched(subject, &scratch, false).join("; ");
         assert!(complaints.contains(expected), "{subject}: {complaints}");
     }
+    // Held as by the sandbox, the same write fails and is none.
+    for (subject, refused) in [("touch out3", true), ("touch ~/out3 ../out3", false)] {
+        let complaints = watched(subject, &scratch, true).join("; ");
+        assert_eq!(
+            !complaints.contains("for writing"),
+            refused,
+            "{subject}: {complaints}"
+        );
+    }
+    assert!(!scratch.project.join("out3").exists());
 }

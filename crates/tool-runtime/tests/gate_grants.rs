@@ -70,6 +70,9 @@ fn a_rule_is_offered_when_it_is_narrow_and_fits() {
         ("npm run lint && npm test", Some("bash(npm test *)")),
         ("./deploy.sh staging", Some("bash(./deploy.sh staging)")),
         ("terraform plan", Some("bash(terraform plan)")),
+        ("git commit -m 'two words'", Some("bash(git commit *)")),
+        // The rule is about what a wrapper starts.
+        ("timeout 60 cargo test", Some("bash(cargo test *)")),
         // No blanket, ever.
         ("rm -rf build", None),
         ("sudo make", None),
@@ -79,6 +82,16 @@ fn a_rule_is_offered_when_it_is_narrow_and_fits() {
         ("git", None),
         ("npm run", None),
         ("curl http://x", None),
+        ("python3.12 x.py", None),
+        ("timeout 5 rm x", None),
+        ("nohup ./server", None),
+        ("strace ./server", None),
+        ("git -c x=y status", None),
+        ("cargo --config x=1 metadata", None),
+        ("npm exec x", None),
+        ("hash -p ./x ls", None),
+        ("git pull --rebase", None),
+        ("сat a", None),
         // Not exactly what was asked.
         ("npm test && node x.js", None),
         ("make && ninja", None),

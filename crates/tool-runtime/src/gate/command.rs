@@ -1,19 +1,23 @@
 //! Shell scripts at the gate: detection first, then the proof, then the mode.
 
-use agent_protocol::payload::permission::{
-    ActionClass, CommandParse, DecisionSource, Effect, ParsedCommand,
-};
+use agent_protocol::payload::permission::{ActionClass, CommandParse, DecisionSource, Effect};
 use agent_protocol::status::Mode;
 
 use super::breakers::{Tripped, tripped};
+use super::command_facts::{
+    class, is_harmless_git, needs_more_than_the_sandbox, parse_fact, shown, writes_git,
+    writes_git_config,
+};
 use super::evaluate::{Judging, SandboxLevel};
 use super::findings::Findings;
 use super::rule::{Pattern, Rule};
-use super::words::{Match, without_global_options};
+use super::words::Match;
 use crate::authority::CommandRequest;
-use crate::shell::prove::{PathUse, Proof, Use, prove, touched_paths};
-use crate::shell::word::{Value, Word};
-use crate::shell::{Analysis, Command, Place, RedirectKind, Start, analyse};
+use crate::shell::prove::{
+    PathUse, Proof, Use, is_table_reader, prove, tolerates_any_argument, touched_paths,
+};
+use crate::shell::word::{UNKNOWN, Value};
+use crate::shell::{Analysis, Command, Redirect, RedirectKind, Start, analyse};
 
 /// What came out about a script besides the findings.
 pub(super) struct CommandJudgement {
@@ -67,6 +71,7 @@ impl Judging<'_> {
         for command in &analysis.commands {
             self.judge_paths_of(findings, command);
         }
+        self.judge_paths_from_input(findings, &analysis);
         let proof = self.prove(findings, &analysis);
         let read_only = proof
             .as_ref()
@@ -165,31 +170,71 @@ impl Judging<'_> {
             );
         }
         for redirect in &command.redirects {
-            if !matches!(redirect.kind, RedirectKind::Read | RedirectKind::Write) {
-                continue;
+            self.judge_redirect(findings, redirect);
+        }
+    }
+
+    /// `find -name '*.pem' | xargs cat`, `ls .git/hooks | xargs rm`: a command gets the names that another
+    /// one prints, so what that one names counts for both.
+    fn judge_paths_from_input(&self, findings: &mut Findings, analysis: &Analysis) {
+        let takers = analysis.commands.iter().filter(|command| {
+            command.appended_arguments && !tolerates_any_argument(&command.words)
+        });
+        let Some(may_write) = takers
+            .map(|command| !is_table_reader(command) && !is_harmless_git(command))
+            .reduce(|one, other| one || other)
+        else {
+            return;
+        };
+        for command in &analysis.commands {
+            for word in command.words.iter().skip(1) {
+                let is_glob = word.sketch().contains(['*', '?', '[']);
+                let path = PathUse {
+                    text: word.sketch().to_owned(),
+                    is_glob,
+                    // A pattern of find reaches into every directory below, like one of git.
+                    usage: if is_glob { Use::Revision } else { Use::Content },
+                    directories: command.directories.clone(),
+                };
+                self.judge_touched(findings, &path, false);
+                if may_write {
+                    self.judge_protected_mention(findings, &path);
+                }
             }
-            let Value::Literal { text, .. } = &redirect.target.value else {
-                continue;
-            };
-            let path = PathUse {
-                text: text.clone(),
-                is_glob: false,
-                usage: Use::Content,
-                directories: redirect.directories.clone(),
-            };
-            match self.locations(&path) {
-                None => findings.add(
-                    Effect::Ask,
-                    DecisionSource::PathBoundary,
-                    format!("it is not known which directory `{text}` is in"),
-                ),
-                Some(locations) => {
-                    for location in &locations {
-                        if redirect.kind == RedirectKind::Read {
-                            self.judge_read(findings, location, true);
-                        } else {
-                            self.judge_write(findings, location);
-                        }
+        }
+    }
+
+    fn judge_redirect(&self, findings: &mut Findings, redirect: &Redirect) {
+        if !matches!(redirect.kind, RedirectKind::Read | RedirectKind::Write) {
+            return;
+        }
+        let text = redirect.target.sketch();
+        let path = PathUse {
+            text: text.to_owned(),
+            is_glob: matches!(redirect.target.value, Value::Glob { .. }),
+            usage: Use::Content,
+            directories: redirect.directories.clone(),
+        };
+        // What only the running shell knows is asked about by the names that stand in it.
+        if text.contains(UNKNOWN) {
+            self.judge_touched(findings, &path, false);
+            if redirect.kind == RedirectKind::Write {
+                self.judge_protected_mention(findings, &path);
+            }
+            return;
+        }
+        match self.locations(&path) {
+            None => findings.add(
+                Effect::Ask,
+                DecisionSource::PathBoundary,
+                format!("it is not known which directory `{text}` is in"),
+            ),
+            Some(locations) => {
+                for location in &locations {
+                    if redirect.kind == RedirectKind::Read {
+                        self.judge_read(findings, location, true);
+                    } else {
+                        self.judge_write(findings, location);
                     }
                 }
             }
@@ -207,7 +252,11 @@ impl Judging<'_> {
         let mut used = Vec::new();
         let proof = prove(analysis, &mut |command| {
             let covering = allows.iter().find(|rule| match &rule.pattern {
-                Pattern::Words(pattern) => pattern.covers(&command.words),
+                // What xargs appends are further words, which only a final star stands for.
+                Pattern::Words(pattern) => {
+                    pattern.covers(&command.words)
+                        && (pattern.is_open() || !command.appended_arguments)
+                }
                 Pattern::Any => command
                     .words
                     .iter()
@@ -232,16 +281,11 @@ impl Judging<'_> {
                 DecisionSource::Sandbox,
                 "commands are only partly confined here, so nothing runs without asking",
             ),
-            SandboxLevel::Unavailable if matches!(mode, Mode::Auto | Mode::ReadOnly) => findings
-                .add(
-                    Effect::Deny,
-                    DecisionSource::Sandbox,
-                    format!("mode {mode} relies on the sandbox, and there is none here"),
-                ),
+            // Nothing to ask about: the tool could not run it after a yes either.
             SandboxLevel::Unavailable => findings.add(
-                Effect::Ask,
+                Effect::Deny,
                 DecisionSource::Sandbox,
-                "there is no sandbox here",
+                "there is no sandbox on this system, so commands are not run; `agent sandbox check` says why",
             ),
             SandboxLevel::Off if mode == Mode::Full => {}
             SandboxLevel::Off => {
@@ -288,7 +332,7 @@ impl Judging<'_> {
             }
             return;
         }
-        if mode == Mode::Auto {
+        if mode == Mode::Auto && !read_only {
             if let Some(why) = needs_more_than_the_sandbox(analysis) {
                 findings.add(Effect::Ask, DecisionSource::Sandbox, why);
             }
@@ -354,266 +398,4 @@ impl Judging<'_> {
                 self.judge_write(&mut own, location).allowed.is_some()
             })
     }
-}
-
-pub(super) fn shown(words: &[Word]) -> String {
-    let words: Vec<&str> = words.iter().map(|word| word.source.as_str()).collect();
-    let mut text = words.join(" ");
-    if text.len() > 200 {
-        text = text.chars().take(197).collect::<String>() + "…";
-    }
-    text
-}
-
-fn name_of(command: &Command) -> &str {
-    let name = command.words.first().map(Word::sketch).unwrap_or_default();
-    name.rsplit('/').next().unwrap_or(name)
-}
-
-/// `git add .github/x` records a change that was already allowed; it makes none.
-fn is_harmless_git(command: &Command) -> bool {
-    let words = without_global_options(&command.words);
-    name_of(command) == "git"
-        && words.get(1).is_some_and(|word| {
-            matches!(
-                word.sketch(),
-                "add" | "commit" | "diff" | "log" | "show" | "push" | "stage"
-            )
-        })
-}
-
-const GIT_READERS: &[&str] = &[
-    "status",
-    "log",
-    "diff",
-    "show",
-    "blame",
-    "ls-files",
-    "ls-tree",
-    "rev-parse",
-    "rev-list",
-    "describe",
-    "shortlog",
-    "cat-file",
-    "grep",
-    "for-each-ref",
-    "show-ref",
-    "ls-remote",
-    "push",
-    "version",
-    "help",
-    "archive",
-    "bundle",
-    "format-patch",
-    "merge-base",
-    "name-rev",
-    "count-objects",
-    "check-ignore",
-    "whatchanged",
-    "reflog",
-    "var",
-    "diff-tree",
-    "range-diff",
-    "cherry",
-];
-
-fn writes_git(command: &Command) -> bool {
-    if name_of(command) != "git" || touched_paths(command).1 {
-        return false;
-    }
-    let words = without_global_options(&command.words);
-    words
-        .get(1)
-        .is_none_or(|word| !GIT_READERS.contains(&word.sketch()))
-}
-
-/// Sub-commands of git that change its configuration.
-fn writes_git_config(command: &Command) -> Option<String> {
-    if name_of(command) != "git" || touched_paths(command).1 {
-        return None;
-    }
-    let words = without_global_options(&command.words);
-    let sub = words.get(1)?.sketch();
-    matches!(
-        sub,
-        "config"
-            | "remote"
-            | "init"
-            | "submodule"
-            | "hook"
-            | "worktree"
-            | "lfs"
-            | "clone"
-            | "maintenance"
-    )
-    .then(|| format!("git {sub}"))
-}
-
-/// Privileges, other users, services: nothing a sandbox without them can give.
-fn needs_more_than_the_sandbox(analysis: &Analysis) -> Option<String> {
-    const MORE: &[&str] = &[
-        "sudo",
-        "doas",
-        "su",
-        "pkexec",
-        "runuser",
-        "mount",
-        "umount",
-        "systemctl",
-        "service",
-        "docker",
-        "podman",
-        "crontab",
-        "at",
-        "modprobe",
-        "insmod",
-        "iptables",
-        "nft",
-        "shutdown",
-        "reboot",
-        "chroot",
-        "nsenter",
-        "unshare",
-        "kill",
-        "pkill",
-        "killall",
-    ];
-    analysis
-        .commands
-        .iter()
-        .map(name_of)
-        .find(|name| MORE.contains(name))
-        .map(|name| format!("`{name}` needs more than the sandbox gives"))
-}
-
-fn class(analysis: &Analysis, trips: &[Tripped], read_only: bool) -> ActionClass {
-    if read_only {
-        let searches = analysis.plain_commands().any(|command| {
-            matches!(
-                name_of(command),
-                "grep" | "egrep" | "fgrep" | "rg" | "ag" | "find" | "fd"
-            )
-        });
-        return if searches {
-            ActionClass::Search
-        } else {
-            ActionClass::Observe
-        };
-    }
-    if !trips.is_empty() || analysis.commands.iter().any(is_dangerous) {
-        ActionClass::Dangerous
-    } else {
-        ActionClass::Execute
-    }
-}
-
-fn is_dangerous(command: &Command) -> bool {
-    let words = without_global_options(&command.words);
-    let second = words.get(1).map(Word::sketch).unwrap_or_default();
-    let has_flag = |letters: &str| {
-        words.iter().skip(1).map(Word::sketch).any(|word| {
-            word.starts_with('-')
-                && !word.starts_with("--")
-                && word.contains(|c| letters.contains(c))
-        })
-    };
-    match name_of(command) {
-        "rm" => has_flag("rRf") || words.iter().any(|word| word.sketch().starts_with("--r")),
-        "sudo" | "doas" | "su" | "pkexec" | "dd" | "shred" | "wipefs" | "shutdown" | "reboot"
-        | "mkswap" | "fdisk" | "parted" | "mount" | "umount" | "crontab" | "iptables" | "nft"
-        | "kill" | "pkill" | "killall" | "chown" | "systemctl" | "eval" => true,
-        "chmod" => has_flag("R"),
-        "git" => {
-            matches!(
-                second,
-                "reset" | "clean" | "rebase" | "filter-branch" | "filter-repo"
-            ) || (second == "push"
-                && words
-                    .iter()
-                    .any(|word| word.sketch().starts_with("--force") || word.sketch() == "-f"))
-        }
-        "find" => words.iter().any(|word| word.sketch() == "-delete"),
-        name => name.starts_with("mkfs"),
-    }
-}
-
-/// The parser's view for the log, bounded.
-fn parse_fact(analysis: &Analysis, read_only: bool, why: Option<&String>) -> CommandParse {
-    const MOST_COMMANDS: usize = 50;
-    const MOST_CHARACTERS: usize = 12_000;
-    let mut left = MOST_CHARACTERS;
-    let mut commands = Vec::new();
-    for (index, command) in analysis.commands.iter().enumerate() {
-        let has_inner = analysis
-            .commands
-            .iter()
-            .skip(index + 1)
-            .take(32)
-            .any(|inner| inner.place == Place::Wrapped(index));
-        if has_inner || command.words.is_empty() {
-            continue;
-        }
-        let words: Vec<String> = command
-            .words
-            .iter()
-            .take(64)
-            .map(|word| {
-                word.text()
-                    .unwrap_or(&word.source)
-                    .chars()
-                    .take(400)
-                    .collect()
-            })
-            .collect();
-        let size: usize = words.iter().map(String::len).sum();
-        if commands.len() == MOST_COMMANDS || size > left {
-            break;
-        }
-        left -= size;
-        commands.push(ParsedCommand {
-            words,
-            wrappers: wrappers_of(analysis, command),
-            dynamic: command
-                .words
-                .iter()
-                .any(|word| matches!(word.value, Value::Dynamic { .. })),
-        });
-    }
-    let redirects = analysis
-        .redirects()
-        .take(MOST_COMMANDS)
-        .map(|redirect| {
-            let sign = match redirect.kind {
-                RedirectKind::Read => "<",
-                RedirectKind::Write => ">",
-                RedirectKind::Duplicate => ">&",
-                RedirectKind::HereDocument => return "<< …".to_owned(),
-                RedirectKind::HereString => "<<<",
-            };
-            let target: String = redirect.target.source.chars().take(200).collect();
-            format!("{sign} {target}")
-        })
-        .collect();
-    CommandParse {
-        ok: analysis.parse_error.is_none(),
-        commands,
-        redirects,
-        read_only,
-        why_not_proven: why.cloned(),
-    }
-}
-
-fn wrappers_of(analysis: &Analysis, command: &Command) -> Vec<String> {
-    let mut wrappers = Vec::new();
-    let mut place = command.place;
-    while let Place::Wrapped(outer) = place
-        && wrappers.len() < 8
-    {
-        let Some(outer) = analysis.commands.get(outer) else {
-            break;
-        };
-        wrappers.insert(0, name_of(outer).to_owned());
-        place = outer.place;
-    }
-    wrappers
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use agent_protocol::payload::permission::GrantScope;
+use agent_protocol::payload::permission::{Access, GrantScope};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -51,7 +51,10 @@ impl ApprovalKey {
             if let Some(path) = &resource.resolved {
                 let resolved = facts.resolve(path);
                 part(&resolved.map_or_else(String::new, |path| path.display().to_string()));
-                part(&facts.content_hash(path).unwrap_or_default());
+                // What is only read is shown as it is then; it may have changed since it was asked.
+                if resource.access != Access::Read {
+                    part(&facts.content_hash(path).unwrap_or_default());
+                }
             }
         }
         if let Some(command) = &semantics.command {

@@ -12,6 +12,7 @@
 mod backtest;
 mod breakers;
 mod command;
+mod command_facts;
 mod evaluate;
 mod facts;
 mod findings;
@@ -34,5 +35,5 @@ pub use rule::{Bases, PathPattern, Pattern, Rule, RuleProblem, canonical_tool, t
 pub use rule_file::{RuleFileError, RuleFileProblem, RuleSource, example_matches, read_rules};
 pub use semantics::semantics_of;
 pub use suggest::{Suggestion, suggest};
-pub use trust::{EffectiveRules, effective_rules, trust_hash};
+pub use trust::{EffectiveRules, effective_rules};
 pub use words::{Match, WordPattern};

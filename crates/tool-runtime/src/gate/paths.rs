@@ -187,10 +187,11 @@ impl Judging<'_> {
 
     /// The places a command's path may mean; `None` when the directory is not known.
     pub(super) fn locations(&self, path: &PathUse) -> Option<Vec<Location>> {
-        let mut texts = vec![path.text.as_str()];
-        if path.usage == Use::Revision {
-            texts.extend(path.text.split_once(':').map(|(_, rest)| rest));
-        }
+        let texts = if path.usage == Use::Revision {
+            paths_in_revision(&path.text)
+        } else {
+            vec![path.text.as_str()]
+        };
         let mut locations = Vec::new();
         for text in texts {
             if Path::new(text).is_absolute() {
@@ -201,6 +202,16 @@ impl Judging<'_> {
                 Directories::Known(directories) => {
                     for directory in directories {
                         self.expand(directory, text, path.is_glob, &mut locations);
+                        // Git's patterns reach into every directory below. One for everything there is
+                        // is not about secrets, like a search.
+                        let is_all = text.ends_with('*')
+                            && text.trim_end_matches('*').ends_with('/')
+                            || text.trim_matches('*').is_empty();
+                        if path.is_glob && path.usage == Use::Revision && !is_all {
+                            let samples = secret_samples(text).into_iter();
+                            let below = samples.map(|name| self.location(&directory.join(name)));
+                            locations.extend(below);
+                        }
                     }
                 }
                 // A revision names no file; a file in an unknown directory may be any.
@@ -333,6 +344,26 @@ pub(super) struct PathRules {
     pub(super) allowed: Option<String>,
     /// An allow rule that spells out the protected or secret name.
     pub(super) spelled_out: bool,
+}
+
+/// The paths an operand of git may mean: `revision:path`, `:stage:path`, `:/path`, `:(magic)path`.
+fn paths_in_revision(text: &str) -> Vec<&str> {
+    let rest = match text.strip_prefix(':') {
+        None => text,
+        Some(magic) => match magic
+            .strip_prefix('(')
+            .and_then(|long| long.split_once(')'))
+        {
+            Some((_, path)) => path,
+            None => magic.trim_start_matches(['/', '!', '^']),
+        },
+    };
+    let mut paths = vec![rest];
+    paths.extend(
+        rest.match_indices(':')
+            .filter_map(|(colon, _)| rest.get(colon + 1..)),
+    );
+    paths
 }
 
 /// Names of secrets that the last component of a glob could become.

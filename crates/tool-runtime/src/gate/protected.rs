@@ -24,6 +24,13 @@ const PROTECTED_NAMES: &[(&str, &str)] = &[
     (".idea", "editor settings and tasks"),
     (".zed", "editor settings and tasks"),
     (".devcontainer", "a container definition"),
+    (".devcontainer.json", "a container definition"),
+    (".vim", "editor settings that run"),
+    (".vimrc", "editor settings that run"),
+    (".nvim.lua", "editor settings that run"),
+    (".exrc", "editor settings that run"),
+    (".gdbinit", "commands a debugger runs"),
+    (".inputrc", "a shell start-up file"),
     (".husky", "git hooks"),
     (".circleci", "a CI definition"),
     (".buildkite", "a CI definition"),
@@ -171,6 +178,14 @@ fn folded(path: &Path) -> Vec<String> {
 
 /// Whether writing `path` needs a person, and why.
 pub(super) fn protected(path: &Path) -> Option<Protected> {
+    // Git takes a directory with such a file in it for a repository, and runs what it says.
+    if path.file_name().is_some_and(|name| name == "HEAD") {
+        return Some(Protected {
+            what: "a file that makes its directory a git repository",
+            marker: "head".to_owned(),
+            is_record: false,
+        });
+    }
     let components = folded(path);
     for (index, component) in components.iter().enumerate() {
         let next = components.get(index + 1).map(String::as_str);
@@ -273,6 +288,8 @@ mod tests {
             "/w/AGENTS.md",
             "/home/u/.bashrc",
             "/w/.cargo/config.toml",
+            "/w/sub/HEAD",
+            "/w/.exrc",
         ] {
             assert!(protected(Path::new(path)).is_some(), "{path}");
         }
@@ -281,6 +298,8 @@ mod tests {
             "/w/.github/ISSUE_TEMPLATE.md",
             "/w/.gitignore",
             "/w/ci.yml",
+            "/w/src/head/mod.rs",
+            "/w/head",
         ] {
             assert!(protected(Path::new(path)).is_none(), "{path}");
         }

@@ -1,6 +1,7 @@
 //! What a person should know before saying yes, as facts.
 
 use agent_protocol::payload::permission::Access;
+use serde_json::Value as Json;
 
 use super::command::CommandJudgement;
 use super::evaluate::{Judging, SandboxLevel};
@@ -115,8 +116,10 @@ pub(super) fn facts(judging: &Judging<'_>, command: Option<&CommandJudgement>) -
         command_facts(&command.analysis, command, &mut facts);
         sandbox_facts(judging, command, &mut facts);
     } else {
+        let creates = judging.request.semantics.creates;
         for resource in &judging.request.semantics.resources {
             let verb = match resource.access {
+                Access::Write if creates => "creates",
                 Access::Write => "changes",
                 Access::Read => "reads",
                 Access::Execute => "runs",
@@ -124,12 +127,13 @@ pub(super) fn facts(judging: &Judging<'_>, command: Option<&CommandJudgement>) -
             };
             facts.push(format!("{verb} `{}`", resource.given));
         }
-        if judging
-            .request
-            .semantics
-            .resources
-            .iter()
-            .any(|resource| resource.access == Access::Write)
+        if !creates
+            && judging
+                .request
+                .semantics
+                .resources
+                .iter()
+                .any(|resource| resource.access == Access::Write)
         {
             facts.push("a copy of the file as it was is kept, so that it can be undone".to_owned());
         }
@@ -249,8 +253,12 @@ fn sandbox_facts(judging: &Judging<'_>, command: &CommandJudgement, facts: &mut 
         }
         .to_owned(),
     );
-    if let Some(timeout) = judging.setting.timeout_ms {
-        facts.push(format!("is stopped after {} s", timeout / 1000));
+    let input = judging.request.input;
+    let asked = input.get("timeout_ms").and_then(Json::as_u64);
+    if input.get("background").and_then(Json::as_bool) == Some(true) {
+        facts.push("goes on in the background until it is stopped or the session ends".to_owned());
+    } else if let Some(timeout) = asked.or(judging.setting.timeout_ms) {
+        facts.push(format!("is stopped after {} s", timeout.div_ceil(1000)));
     }
     if let Some(limit) = judging.setting.output_limit {
         facts.push(format!(

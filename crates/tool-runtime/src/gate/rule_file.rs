@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use agent_protocol::payload::permission::{Access, Effect, Layer, RuleOrigin};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::rule::{Bases, Pattern, Rule, nearest};
 use super::words::Match;
@@ -95,6 +95,9 @@ struct Reader<'a> {
     problems: Vec<RuleFileProblem>,
 }
 
+/// Settings that stand in the same table as the rules.
+const SETTINGS: &[&str] = &["mode", "ask_timeout"];
+
 const LISTS: &[(&str, Effect)] = &[
     ("allow", Effect::Allow),
     ("ask", Effect::Ask),
@@ -120,6 +123,13 @@ impl Reader<'_> {
     }
 
     fn document(&mut self, document: &DeTable<'_>) {
+        // Settings files have sections of their own, whose names their reader checks. Nobody else looks
+        // at a file of rules, and a rule under a misspelt name must not be lost in silence.
+        if self.source.layer == Layer::CommandLine {
+            for (key, _) in document {
+                self.top_level(key);
+            }
+        }
         let Some(permissions) = document.get("permissions") else {
             return;
         };
@@ -137,7 +147,7 @@ impl Reader<'_> {
                 self.list(*effect, value);
             } else if name == "rule" {
                 self.tables(value);
-            } else if name == "mode" {
+            } else if SETTINGS.contains(&name) {
                 // A setting beside the rules; whoever reads the settings reads it.
             } else {
                 let known = LISTS.iter().map(|(list, _)| *list).chain(["rule"]);
@@ -147,6 +157,20 @@ impl Reader<'_> {
                     nearest(name, known),
                 );
             }
+        }
+    }
+
+    fn top_level(&mut self, key: &Spanned<DeString<'_>>) {
+        let name = key.get_ref().as_ref();
+        let is_list = name == "rule" || LISTS.iter().any(|(list, _)| *list == name);
+        let is_near = name != "permissions"
+            && nearest(name, std::iter::once("permissions")).is_some_and(|_| name.len() > 3);
+        if is_list || is_near {
+            self.problem(
+                key.span(),
+                format!("`{name}` is not a table of rules"),
+                Some("[permissions]".to_owned()),
+            );
         }
     }
 
@@ -213,6 +237,23 @@ impl Reader<'_> {
             "note",
         ];
         self.unknown_keys(table, &known);
+        // A pattern that is no text must not make a rule about everything.
+        let mut are_texts = true;
+        for name in ["effect", "tool", "pattern", "layer", "note"] {
+            if let Some(value) = table.get(name)
+                && value.get_ref().as_str().is_none()
+            {
+                self.problem(
+                    value.span(),
+                    format!("`{name}` of a rule is not a text"),
+                    None,
+                );
+                are_texts = false;
+            }
+        }
+        if !are_texts {
+            return;
+        }
         let word = |name: &str| {
             table
                 .get(name)
@@ -295,10 +336,18 @@ impl Reader<'_> {
             );
             return Vec::new();
         };
-        entries
-            .iter()
-            .filter_map(|entry| Some((entry.get_ref().as_str()?.to_owned(), entry.span())))
-            .collect()
+        let mut examples = Vec::new();
+        for entry in entries.iter() {
+            match entry.get_ref().as_str() {
+                Some(text) => examples.push((text.to_owned(), entry.span())),
+                None => self.problem(
+                    entry.span(),
+                    format!("an example in `{key}` is not a text"),
+                    None,
+                ),
+            }
+        }
+        examples
     }
 
     fn rule(
@@ -458,6 +507,18 @@ mod tests {
                 "does not match its example",
                 None,
             ),
+            (
+                "[[permissions.rule]]\neffect = \"allow\"\ntool = \"bash\"\npattern = 3\n",
+                4,
+                "`pattern` of a rule is not a text",
+                None,
+            ),
+            (
+                "[permissions]\ndeny = [{ rule = \"bash(rm *)\", match = [3] }]\n",
+                2,
+                "an example in `match` is not a text",
+                None,
+            ),
         ] {
             let error = read(text).unwrap_err();
             let problem = &error.problems[0];
@@ -467,6 +528,27 @@ mod tests {
                 assert_eq!(problem.suggestion.as_deref(), suggestion);
             }
         }
+    }
+
+    /// Nobody but the gate reads a file of rules, so a misspelt name is found here or never.
+    #[test]
+    fn a_rule_under_a_misspelt_name_is_not_lost() {
+        for text in [
+            "[permission]\ndeny = [\"bash(rm *)\"]\n",
+            "deny = [\"bash(rm *)\"]\n",
+            "[[permissons.rule]]\neffect = \"deny\"\ntool = \"bash\"\n",
+        ] {
+            let error = read_layer(text, Layer::CommandLine).unwrap_err();
+            let problem = &error.problems[0];
+            assert_eq!(problem.line, 1, "{text}");
+            assert_eq!(
+                problem.suggestion.as_deref(),
+                Some("[permissions]"),
+                "{text}"
+            );
+        }
+        let whole = "[model]\ndefault = \"x\"\n[permissions]\ndeny = [\"bash(rm *)\"]\n";
+        assert_eq!(read_layer(whole, Layer::CommandLine).unwrap().len(), 1);
     }
 
     #[test]

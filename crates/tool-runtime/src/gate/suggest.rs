@@ -26,6 +26,12 @@ const NEVER: &[&str] = &[
     "zsh",
     "ksh",
     "fish",
+    "rbash",
+    "csh",
+    "tcsh",
+    "login",
+    "tmux",
+    "screen",
     "sudo",
     "doas",
     "su",
@@ -78,6 +84,60 @@ const NEVER: &[&str] = &[
     "builtin",
     "busybox",
     "parallel",
+    "declare",
+    "typeset",
+    "local",
+    "readonly",
+    "unset",
+    "unalias",
+    "enable",
+    "hash",
+    "shopt",
+    "complete",
+    "compgen",
+    "mapfile",
+    "readarray",
+    "read",
+    "bind",
+    "let",
+    "wait",
+    "pkexec",
+    "mkfs",
+    "crontab",
+    "at",
+    "batch",
+    "ncat",
+    "socat",
+    "telnet",
+    "sftp",
+    "vi",
+    "vim",
+    "nvim",
+    "ed",
+    "ex",
+    "emacs",
+    "less",
+    "more",
+    "man",
+    "gdb",
+    "psql",
+    "mysql",
+    "sqlite3",
+    "mongo",
+    "redis-cli",
+    "pypy",
+    "nodejs",
+    "tclsh",
+    "julia",
+    "Rscript",
+    "ts-node",
+    "tsx",
+    "passwd",
+    "shutdown",
+    "reboot",
+    "mount",
+    "umount",
+    "iptables",
 ];
 
 /// How many words of these programs say what is meant; further words may vary.
@@ -107,8 +167,6 @@ const PREFIXES: &[&[&str]] = &[
     &["gradle", "test"],
     &["git", "add"],
     &["git", "commit"],
-    &["git", "fetch"],
-    &["git", "pull"],
 ];
 
 /// The rule to offer for a question, if there is a good one.
@@ -170,31 +228,35 @@ fn for_command(
         if covered || is_reader {
             return covered;
         }
-        let words: Option<Vec<String>> = command
+        if command.wraps {
+            // A rule is about what a wrapper starts; one about a wrapper that adds something, or that
+            // starts what nobody can see, would be a blanket.
+            if !command.transparent {
+                uncovered.push(Vec::new());
+            }
+            return !command.transparent;
+        }
+        let words = command
             .words
             .iter()
-            .map(|word| word.plain_text().map(str::to_owned))
-            .collect();
-        uncovered.push(words.unwrap_or_default());
+            .map(|word| word.plain_text().unwrap_or_default().to_owned());
+        uncovered.push(words.collect());
         true
     })
     .ok()?;
     let [words] = uncovered.as_slice() else {
         return None;
     };
+    // A word that no pattern can spell: quoted, with a star in it, or empty.
     let is_word = |word: &String| {
         !word.is_empty()
             && !word.contains(|c: char| c.is_whitespace() || "*()'\"\\$;|&<>`".contains(c))
     };
-    if !words.iter().all(is_word) || words.is_empty() {
-        return None;
-    }
     let prefix = PREFIXES.iter().find(|prefix| {
         words.len() >= prefix.len()
-            && prefix
-                .iter()
-                .zip(words)
-                .all(|(expected, word)| *expected == "?" || expected == word)
+            && prefix.iter().zip(words).all(|(expected, word)| {
+                expected == word || (*expected == "?" && is_word(word) && !word.starts_with('-'))
+            })
     });
     if let Some(prefix) = prefix {
         let shown = words.get(..prefix.len())?.join(" ");
@@ -203,11 +265,21 @@ fn for_command(
             also_matches: vec![format!("`{shown}` with any further words")],
         });
     }
+    if !words.iter().all(is_word) {
+        return None;
+    }
     let name = words.first()?;
     let base = name.rsplit('/').next().unwrap_or(name);
+    // `python3.12` is an interpreter as much as `python`.
+    let family = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     let says_nothing = matches!(words.as_slice(), [_] if matches!(base, "git" | "npm" | "make" | "cargo"))
-        || matches!(words.as_slice(), [_, sub] if matches!(sub.as_str(), "run" | "exec" | "x"));
-    if NEVER.contains(&base) || says_nothing {
+        || matches!(words.as_slice(), [_, sub] if matches!(sub.as_str(), "run" | "exec" | "x" | "dlx"));
+    // Options in front of the sub-command change what runs: `git -c alias.x=!id x`.
+    let is_option = words.get(1).is_some_and(|word| word.starts_with('-'));
+    let is_configured = is_option && matches!(base, "git" | "cargo" | "npm" | "make");
+    let is_name = name.is_ascii() && !name.starts_with('-');
+    if NEVER.contains(&base) || NEVER.contains(&family) || says_nothing || is_configured || !is_name
+    {
         return None;
     }
     Some(Suggestion {

@@ -1,9 +1,8 @@
-//! What a repository's own configuration may say before its user has trusted it.
+//! What a repository's own configuration may say before its user has trusted it. Which content is
+//! trusted is for the binary to know, which has a place of its own for it.
 
 use agent_protocol::payload::permission::{Effect, Layer};
-use sha2::{Digest, Sha256};
 
-use super::facts::hex;
 use super::rule::Rule;
 
 /// The rules in force, and those a repository tried to add without being trusted.
@@ -23,18 +22,6 @@ pub fn effective_rules(rules: Vec<Rule>, trusted: bool) -> EffectiveRules {
             && matches!(rule.origin.layer, Layer::Project | Layer::ProjectLocal)
     });
     EffectiveRules { rules, ignored }
-}
-
-/// What a trust decision is about: names and exact bytes of the project's configuration files.
-pub fn trust_hash<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> String {
-    let mut hasher = Sha256::new();
-    for (name, content) in files {
-        for part in [name.as_bytes(), content] {
-            hasher.update((part.len() as u64).to_le_bytes());
-            hasher.update(part);
-        }
-    }
-    format!("sha256:{}", hex(&hasher.finalize()))
 }
 
 #[cfg(test)]
@@ -70,12 +57,5 @@ mod tests {
         assert_eq!((untrusted.rules.len(), untrusted.ignored.len()), (3, 2));
         let trusted = effective_rules(all(), true);
         assert_eq!((trusted.rules.len(), trusted.ignored.len()), (5, 0));
-    }
-
-    #[test]
-    fn the_hash_is_over_names_and_bytes() {
-        let one = trust_hash([("a", b"bc".as_slice())]);
-        assert_ne!(one, trust_hash([("ab", b"c".as_slice())]));
-        assert_eq!(one, trust_hash([("a", b"bc".as_slice())]));
     }
 }

@@ -50,6 +50,11 @@ impl WordPattern {
         Ok(Self { words, open })
     }
 
+    /// Whether a final `*` lets further words follow.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
     /// Whether an allow covers exactly these words. What a glob becomes is covered by a final `*` alone.
     pub fn covers(&self, words: &[Word]) -> bool {
         if words.len() < self.words.len() || (!self.open && words.len() > self.words.len()) {
@@ -180,7 +185,7 @@ fn meets(pattern: &str, word: &Word, is_name: bool) -> Match {
     }
 }
 
-fn base_name(program: &str) -> &str {
+pub(super) fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 

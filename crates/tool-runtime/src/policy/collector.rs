@@ -62,11 +62,12 @@ pub struct Collector {
     stderr: StderrRanges,
     stderr_bytes: u64,
     lines: u64,
-    last_line: Vec<u8>,
+    /// The end of what came, at most [`TAIL_BYTES`].
+    tail: Vec<u8>,
 }
 
-/// A progress display needs no more of the last line than this.
-const LAST_LINE_BYTES: usize = 400;
+/// A progress display needs no more of the end than this.
+const TAIL_BYTES: usize = 2_000;
 
 impl Collector {
     /// Starts an output artifact of this call.
@@ -85,7 +86,7 @@ impl Collector {
             stderr: StderrRanges::default(),
             stderr_bytes: 0,
             lines: 0,
-            last_line: Vec::new(),
+            tail: Vec::new(),
         })
     }
 
@@ -111,7 +112,7 @@ impl Collector {
         }
         self.keeper.push(bytes);
         self.lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
-        self.note_last_line(bytes);
+        self.note_tail(bytes);
         Ok(())
     }
 
@@ -129,20 +130,11 @@ impl Collector {
             .map_err(|error| JournalError::new("write the index of a command's output", error))
     }
 
-    fn note_last_line(&mut self, bytes: &[u8]) {
-        let bytes = &bytes[bytes.len().saturating_sub(LAST_LINE_BYTES)..];
-        let trimmed = bytes.trim_ascii_end();
-        match memchr::memrchr(b'\n', trimmed) {
-            Some(newline) => {
-                self.last_line.clear();
-                self.last_line.extend_from_slice(&trimmed[newline + 1..]);
-            }
-            None => {
-                self.last_line.extend_from_slice(trimmed);
-                let excess = self.last_line.len().saturating_sub(LAST_LINE_BYTES);
-                self.last_line.drain(..excess);
-            }
-        }
+    fn note_tail(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
+        let excess = (self.tail.len() + bytes.len()).saturating_sub(TAIL_BYTES);
+        self.tail.drain(..excess);
+        self.tail.extend_from_slice(bytes);
     }
 
     #[must_use]
@@ -158,7 +150,16 @@ impl Collector {
     /// The last line so far, for progress displays; not escaped.
     #[must_use]
     pub fn last_line(&self) -> String {
-        String::from_utf8_lossy(&self.last_line).into_owned()
+        let trimmed = self.tail.trim_ascii_end();
+        let start = memchr::memrchr(b'\n', trimmed).map_or(0, |newline| newline + 1);
+        String::from_utf8_lossy(&trimmed[start..]).into_owned()
+    }
+
+    /// The last `bytes` bytes so far, or as many as are kept, for progress displays; not escaped.
+    #[must_use]
+    pub fn tail(&self, bytes: u64) -> Vec<u8> {
+        let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.tail[self.tail.len().saturating_sub(wanted)..].to_vec()
     }
 
     /// Completes the artifact.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use memchr::memmem::Finder;
+use aho_corasick::AhoCorasick;
 use memchr::{memchr, memrchr};
 
 use super::collector::Segment;
@@ -69,7 +69,9 @@ const BYTES_BEFORE: usize = 300;
 
 pub(crate) struct Keeper {
     limits: CollectLimits,
-    finders: Vec<Finder<'static>>,
+    /// Finds the first error word in one pass; nothing only if the words could not be compiled,
+    /// and then no windows are kept.
+    error_words: Option<AhoCorasick>,
     total: u64,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -86,7 +88,7 @@ impl Keeper {
     pub(crate) fn new(limits: CollectLimits) -> Self {
         Self {
             limits,
-            finders: ERROR_WORDS.iter().map(|word| Finder::new(*word)).collect(),
+            error_words: AhoCorasick::new(ERROR_WORDS).ok(),
             total: 0,
             head: Vec::new(),
             tail: VecDeque::new(),
@@ -155,10 +157,12 @@ impl Keeper {
         at = at.max(usize::try_from(skip).unwrap_or(usize::MAX));
         while at < lines.len() && self.windows.len() < self.limits.windows {
             let rest = &lines[at..];
-            let Some(found) = self.finders.iter().filter_map(|word| word.find(rest)).min() else {
+            let words = self.error_words.as_ref();
+            let Some(found) = words.and_then(|words| words.find(rest)) else {
                 break;
             };
-            let line = memrchr(b'\n', &lines[..at + found]).map_or(0, |newline| newline + 1);
+            let line =
+                memrchr(b'\n', &lines[..at + found.start()]).map_or(0, |newline| newline + 1);
             let before = self.context_before(&lines[..line]);
             self.windows.push(Segment {
                 offset: start + line as u64 - before.len() as u64,

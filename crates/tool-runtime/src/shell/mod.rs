@@ -9,7 +9,10 @@
 //!
 //! Nothing here starts a process or looks at a file. Start reading at [`analyse`].
 
+mod analysis;
 mod checks;
+pub(crate) mod inline_code;
+mod lookalike;
 mod outcome;
 mod parse;
 mod prescan;
@@ -21,11 +24,14 @@ mod walk;
 pub mod word;
 mod wrappers;
 
+pub(crate) use analysis::normalise;
+pub use analysis::{
+    Analysis, Assignment, Command, Directories, Place, Redirect, RedirectKind, Start,
+};
 pub use outcome::commands_behind_exit;
 pub use prescan::{MAX_BYTES, Refusal, is_deceptive, prescan};
 pub use separators::count_commands;
 pub use text::segments;
-pub use walk::{
-    Analysis, Assignment, Command, Directories, Place, Redirect, RedirectKind, Start, analyse,
-};
-pub(crate) use walk::{FORK_BOMB, normalise};
+pub(crate) use walk::FORK_BOMB;
+pub use walk::analyse;
+pub(crate) use wrappers::is_shell;

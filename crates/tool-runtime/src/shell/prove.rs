@@ -1,8 +1,10 @@
 //! The proof that a script only reads, or runs only what rules cover.
 
+use super::analysis::{Analysis, Command, Directories, Place, RedirectKind};
+use super::inline_code::takes_code;
 use super::programs;
+pub(crate) use super::programs::tolerates_any_argument;
 pub use super::programs::{PathUse, Use, names as program_names};
-use super::walk::{Analysis, Command, Directories, Place, RedirectKind};
 use super::word::{Value, Word};
 
 /// Variables that change how output looks and nothing else.
@@ -80,7 +82,7 @@ fn prove_command(
         return prove_cd(command, proof);
     }
     let reading = programs::judge(&command.words, &command.directories)?;
-    if command.appended_arguments && !programs::tolerates_any_argument(&command.words) {
+    if command.appended_arguments && !tolerates_any_argument(&command.words) {
         return Err("the arguments that xargs appends are not known".to_owned());
     }
     proof.needs_sandbox |= reading.needs_sandbox;
@@ -103,7 +105,13 @@ fn prove_wrapper(
     {
         return Ok(());
     }
-    if !command.transparent || command.words.first().and_then(Word::plain_text).is_none() {
+    // A wrapper by a path may be anything that has its name.
+    let is_bare_name = command
+        .words
+        .first()
+        .and_then(Word::plain_text)
+        .is_some_and(|name| !name.contains('/'));
+    if !command.transparent || !is_bare_name {
         return Err(format!("`{name}` starts another program"));
     }
     let mut any = false;
@@ -180,6 +188,11 @@ fn path(text: &str, usage: Use, directories: &Directories) -> PathUse {
     }
 }
 
+/// Whether the table knows the command as a reader with these words.
+pub(crate) fn is_table_reader(command: &Command) -> bool {
+    programs::judge(&command.words, &command.directories).is_ok()
+}
+
 /// Every path a command may touch, for detection: exact when the table knows the command, otherwise each
 /// word that could be a path. The flag says which.
 pub fn touched_paths(command: &Command) -> (Vec<PathUse>, bool) {
@@ -199,10 +212,19 @@ pub fn touched_paths(command: &Command) -> (Vec<PathUse>, bool) {
         return (Vec::new(), true);
     }
     let mut paths = Vec::new();
+    let takes_code = takes_code(name);
     for word in command.words.iter().skip(1) {
         let text = word.sketch();
         let is_glob = matches!(word.value, Value::Glob { .. });
-        for part in path_parts(text) {
+        // To git this is the commit at hand, not the file of that name.
+        if name == "git" && text == "HEAD" {
+            continue;
+        }
+        let mut parts = path_parts(text);
+        if takes_code {
+            parts.extend(paths_in_code(text));
+        }
+        for part in parts {
             paths.push(PathUse {
                 text: part.to_owned(),
                 is_glob,
@@ -212,6 +234,16 @@ pub fn touched_paths(command: &Command) -> (Vec<PathUse>, bool) {
         }
     }
     (paths, false)
+}
+
+/// What may be a path in the text of a program: `open(".env")`, `print > "out"`.
+fn paths_in_code(text: &str) -> impl Iterator<Item = &str> {
+    const MOST: usize = 200;
+    text.split(|character: char| {
+        character.is_whitespace() || "'\"`()[]{},;<>|&=+:".contains(character)
+    })
+    .filter(|part| part.len() > 1 && (part.contains(['.', '/']) || part.starts_with("id_")))
+    .take(MOST)
 }
 
 /// `--file=a`, `if=a`, `@a`, `rev:a`, `-Ia`: the word and what may stand for a path in it.
@@ -224,9 +256,11 @@ fn path_parts(text: &str) -> Vec<&str> {
         parts.push(text);
     }
     for separator in ['=', '@', ':'] {
-        if let Some((_, rest)) = text.split_once(separator) {
+        if let Some((before, rest)) = text.split_once(separator) {
             parts.push(rest);
             parts.extend(rest.strip_prefix('@'));
+            // `-v .env:/app/.env` names two.
+            parts.extend((separator == ':').then_some(before));
         }
     }
     if text.starts_with('-') && !text.starts_with("--") && text.len() > 2 {

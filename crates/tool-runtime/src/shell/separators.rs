@@ -31,6 +31,11 @@ pub fn count_commands(script: &str) -> Option<usize> {
                 at = end_of_ansi_quotes(bytes, at + 2)?;
                 in_word = true;
             }
+            // An exit code is a number.
+            b'$' if next == Some(b'?') => {
+                in_word = true;
+                at += 1;
+            }
             // A lone dollar is text; one that expands is beyond this lexer.
             b'$' if next.is_some_and(starts_expansion) => return None,
             b'`' | b'(' | b')' => return None,
@@ -100,7 +105,7 @@ fn end_of_double_quotes(bytes: &[u8], mut at: usize) -> Option<usize> {
             b'`' => return None,
             b'$' if bytes
                 .get(at + 1)
-                .is_some_and(|byte| *byte != b'"' && starts_expansion(*byte)) =>
+                .is_some_and(|byte| !matches!(byte, b'"' | b'?') && starts_expansion(*byte)) =>
             {
                 return None;
             }
@@ -148,6 +153,7 @@ mod tests {
             ("cat <<E\nE\n", None),
             ("echo 'open", None),
             ("grep \"x$\" a", Some(1)),
+            ("ls; echo $? \"=$?\"", Some(2)),
         ] {
             assert_eq!(count_commands(script), expected, "{script:?}");
         }

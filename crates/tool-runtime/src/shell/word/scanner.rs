@@ -1,221 +1,40 @@
-//! One shell word: the argument it becomes, or why that cannot be said.
-//!
-//! The source text of a word is not its value: quotes and backslashes go, globs and braces multiply,
-//! expansions run code. A word is [`Value::Literal`] only if nothing can change it any more.
+//! One pass over a word as bash would expand it: quotes, escapes, substitutions, patterns.
 
-use std::collections::HashMap;
+use super::{Dynamic, Surroundings, UNKNOWN, escape_glob, nested_in_text};
+use crate::shell::is_deceptive;
+use crate::shell::separators::starts_expansion;
 
-use super::separators::starts_expansion;
-
-/// Stands in a sketch for a piece that only the running shell knows.
-pub const UNKNOWN: char = '\u{FFFC}';
-
-/// Why the value of a word is decided by the running shell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dynamic {
-    CommandSubstitution,
-    Parameter,
-    Arithmetic,
-    Braces,
-    Locale,
-    ExtendedGlob,
-    OtherHome,
-    Unfinished,
-}
-
-impl Dynamic {
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::CommandSubstitution => "a command substitution",
-            Self::Parameter => "a parameter expansion",
-            Self::Arithmetic => "an arithmetic expansion",
-            Self::Braces => "a brace expansion",
-            Self::Locale => "a translated string",
-            Self::ExtendedGlob => "an extended glob",
-            Self::OtherHome => "another user's home directory",
-            Self::Unfinished => "an unfinished quote",
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
-    /// Exactly this argument. `plain` when the source had no quote, backslash or tilde in it.
-    Literal { text: String, plain: bool },
-    /// File names that match; quoted glob characters stand escaped in `pattern`.
-    Glob { pattern: String },
-    /// Unknown, with what is known of it: [`UNKNOWN`] where nothing is.
-    Dynamic { why: Dynamic, sketch: String },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Word {
-    pub source: String,
-    pub value: Value,
-}
-
-impl Word {
-    pub fn literal(text: impl Into<String>) -> Self {
-        let text = text.into();
-        Self {
-            source: text.clone(),
-            value: Value::Literal { text, plain: true },
-        }
-    }
-
-    /// The argument, when it is certain.
-    pub fn text(&self) -> Option<&str> {
-        match &self.value {
-            Value::Literal { text, .. } => Some(text),
-            _ => None,
-        }
-    }
-
-    /// The argument, when it is certain and was written without quotes or backslashes.
-    pub fn plain_text(&self) -> Option<&str> {
-        match &self.value {
-            Value::Literal { text, plain: true } => Some(text),
-            _ => None,
-        }
-    }
-
-    /// What is known of the argument; unknown pieces are [`UNKNOWN`].
-    pub fn sketch(&self) -> &str {
-        match &self.value {
-            Value::Literal { text, .. } => text,
-            Value::Glob { pattern } => pattern,
-            Value::Dynamic { sketch, .. } => sketch,
-        }
-    }
-}
-
-/// What the scanner may assume about the shell the word stands in. Used for sketches only.
-#[derive(Debug, Default, Clone)]
-pub struct Surroundings {
-    pub home: String,
-    pub variables: HashMap<String, String>,
-}
-
-/// A word together with the scripts that would run to find its value.
-pub(super) struct Scanned {
-    pub(super) word: Word,
+pub(super) struct Scanner<'a> {
+    pub(super) characters: Vec<char>,
+    pub(super) at: usize,
+    pub(super) text: String,
+    pub(super) plain: bool,
+    pub(super) glob: bool,
+    pub(super) dynamic: Option<Dynamic>,
     pub(super) nested: Vec<String>,
-}
-
-/// Reads the source text of one word as the parser delimited it.
-pub(super) fn scan(source: &str, surroundings: &Surroundings) -> Scanned {
-    let mut scanner = Scanner {
-        characters: source.chars().collect(),
-        at: 0,
-        text: String::new(),
-        plain: true,
-        glob: false,
-        dynamic: None,
-        nested: Vec::new(),
-        surroundings,
-    };
-    scanner.run();
-    let value = match (scanner.dynamic, scanner.glob) {
-        (Some(why), _) => Value::Dynamic {
-            why,
-            sketch: unescape_glob(&scanner.text),
-        },
-        (None, true) => Value::Glob {
-            pattern: scanner.text,
-        },
-        (None, false) => Value::Literal {
-            text: unescape_glob(&scanner.text),
-            plain: scanner.plain,
-        },
-    };
-    Scanned {
-        word: Word {
-            source: source.to_owned(),
-            value,
-        },
-        nested: scanner.nested,
-    }
-}
-
-/// The scripts inside text that is expanded but not split: here-documents, arithmetic, `${…}`.
-pub(super) fn nested_in_text(text: &str, surroundings: &Surroundings) -> Vec<String> {
-    let mut scanner = Scanner {
-        characters: text.chars().collect(),
-        at: 0,
-        text: String::new(),
-        plain: true,
-        glob: false,
-        dynamic: None,
-        nested: Vec::new(),
-        surroundings,
-    };
-    scanner.text_in_double_quotes(None);
-    scanner.nested
-}
-
-/// The words a simple brace expression stands for: `{rm,-rf,/}` is three words. For detection only.
-pub(super) fn expand_braces(source: &str) -> Option<Vec<String>> {
-    let open = source.find('{')?;
-    let close = source.rfind('}')?;
-    let (prefix, rest) = source.split_at_checked(open)?;
-    let inner = rest.get(1..close.checked_sub(open)?)?;
-    let suffix = source.get(close + 1..)?;
-    if !inner.contains(',') || inner.contains(['{', '}', '\'', '"', '\\', '$', '`']) {
-        return None;
-    }
-    Some(
-        inner
-            .split(',')
-            .map(|member| format!("{prefix}{member}{suffix}"))
-            .filter(|word| !word.is_empty())
-            .collect(),
-    )
-}
-
-/// Inside `text` of a scanner, quoted glob characters are escaped so that a glob can be told from text.
-fn unescape_glob(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            '\\' => result.extend(characters.next()),
-            other => result.push(other),
-        }
-    }
-    result
-}
-
-struct Scanner<'a> {
-    characters: Vec<char>,
-    at: usize,
-    text: String,
-    plain: bool,
-    glob: bool,
-    dynamic: Option<Dynamic>,
-    nested: Vec<String>,
-    surroundings: &'a Surroundings,
+    pub(super) surroundings: &'a Surroundings,
 }
 
 impl Scanner<'_> {
-    fn peek(&self, ahead: usize) -> Option<char> {
+    pub(super) fn peek(&self, ahead: usize) -> Option<char> {
         self.characters.get(self.at + ahead).copied()
     }
 
-    fn mark(&mut self, why: Dynamic) {
+    pub(super) fn mark(&mut self, why: Dynamic) {
         // A substitution is the more telling reason and stays.
         if self.dynamic != Some(Dynamic::CommandSubstitution) {
             self.dynamic = Some(why);
         }
     }
 
-    fn push_quoted(&mut self, character: char) {
+    pub(super) fn push_quoted(&mut self, character: char) {
         if matches!(character, '*' | '?' | '[' | '\\') {
             self.text.push('\\');
         }
         self.text.push(character);
     }
 
-    fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         self.tilde();
         while let Some(character) = self.peek(0) {
             match character {
@@ -276,7 +95,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn tilde(&mut self) {
+    pub(super) fn tilde(&mut self) {
         if self.peek(0) != Some('~') {
             return;
         }
@@ -296,7 +115,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn single_quotes(&mut self) {
+    pub(super) fn single_quotes(&mut self) {
         while let Some(character) = self.peek(0) {
             self.at += 1;
             if character == '\'' {
@@ -308,7 +127,7 @@ impl Scanner<'_> {
     }
 
     /// Until `end`, or to the end of the text for here-documents and the like.
-    fn text_in_double_quotes(&mut self, end: Option<char>) {
+    pub(super) fn text_in_double_quotes(&mut self, end: Option<char>) {
         while let Some(character) = self.peek(0) {
             match character {
                 _ if Some(character) == end => {
@@ -340,7 +159,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn dollar_in_quotes(&mut self) {
+    pub(super) fn dollar_in_quotes(&mut self) {
         if matches!(self.peek(1), Some('\'' | '"')) {
             self.text.push('$');
             self.at += 1;
@@ -349,7 +168,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn dollar(&mut self) {
+    pub(super) fn dollar(&mut self) {
         let Some(next) = self.peek(1) else {
             self.text.push('$');
             self.at += 1;
@@ -370,16 +189,16 @@ impl Scanner<'_> {
                 if self.dynamic != Some(Dynamic::Arithmetic) {
                     self.mark(Dynamic::CommandSubstitution);
                 }
+                self.push_output(&inner);
                 self.nested.push(inner);
-                self.text.push(UNKNOWN);
             }
             '{' => {
                 let inner = self.balanced('{', '}');
                 self.mark(Dynamic::Parameter);
                 self.nested
                     .extend(nested_in_text(&inner, self.surroundings));
-                match self.surroundings.variables.get(&inner) {
-                    Some(known) => self.text.push_str(&escape_glob(known)),
+                match self.parameter(&inner) {
+                    Some(known) => self.text.push_str(&escape_glob(&known)),
                     None => self.text.push(UNKNOWN),
                 }
             }
@@ -406,6 +225,12 @@ impl Scanner<'_> {
                     None => self.text.push(UNKNOWN),
                 }
             }
+            '?' => {
+                // A number cannot be a flag, a path or a pattern; any other reason weighs more.
+                self.dynamic.get_or_insert(Dynamic::ExitCode);
+                self.text.push(UNKNOWN);
+                self.at += 2;
+            }
             next if u8::try_from(next).is_ok_and(starts_expansion) => {
                 self.mark(Dynamic::Parameter);
                 self.text.push(UNKNOWN);
@@ -419,7 +244,7 @@ impl Scanner<'_> {
     }
 
     /// The text between `$(` and its `)`, quotes respected; leaves the position behind the end.
-    fn balanced(&mut self, open: char, close: char) -> String {
+    pub(super) fn balanced(&mut self, open: char, close: char) -> String {
         self.at += 2;
         let start = self.at;
         let mut depth = 1usize;
@@ -456,7 +281,7 @@ impl Scanner<'_> {
         self.slice(start, self.at)
     }
 
-    fn slice(&self, start: usize, end: usize) -> String {
+    pub(super) fn slice(&self, start: usize, end: usize) -> String {
         self.characters
             .get(start..end)
             .unwrap_or_default()
@@ -464,7 +289,7 @@ impl Scanner<'_> {
             .collect()
     }
 
-    fn backticks(&mut self) {
+    pub(super) fn backticks(&mut self) {
         self.at += 1;
         let mut inner = String::new();
         let mut finished = false;
@@ -485,16 +310,53 @@ impl Scanner<'_> {
                 }
             }
         }
-        self.nested.push(inner);
         self.mark(if finished {
             Dynamic::CommandSubstitution
         } else {
             Dynamic::Unfinished
         });
-        self.text.push(UNKNOWN);
+        self.push_output(&inner);
+        self.nested.push(inner);
     }
 
-    fn ansi_quotes(&mut self) {
+    /// What a substitution prints, where that is known: the working directory.
+    fn push_output(&mut self, script: &str) {
+        let known = match script.trim() {
+            "pwd" | "pwd -P" | "pwd -L" => self.surroundings.variables.get("PWD"),
+            _ => None,
+        };
+        match known {
+            Some(known) => self.text.push_str(&escape_glob(known)),
+            None => self.text.push(UNKNOWN),
+        }
+    }
+
+    /// The value of `${…}` as far as the variables at hand tell: defaults and checks for a variable that
+    /// is set, and a slash taken off its end.
+    fn parameter(&self, inner: &str) -> Option<String> {
+        let end = inner
+            .find(|character: char| !(character.is_ascii_alphanumeric() || character == '_'))
+            .unwrap_or(inner.len());
+        let (name, operator) = inner.split_at_checked(end)?;
+        let value = self
+            .surroundings
+            .variables
+            .get(name)
+            .filter(|value| !value.is_empty())?;
+        match operator {
+            "" => Some(value.clone()),
+            "%/" | "%%/" => Some(value.trim_end_matches('/').to_owned()),
+            _ if operator
+                .trim_start_matches(':')
+                .starts_with(['-', '=', '?']) =>
+            {
+                Some(value.clone())
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn ansi_quotes(&mut self) {
         while let Some(character) = self.peek(0) {
             self.at += 1;
             match character {
@@ -517,7 +379,7 @@ impl Scanner<'_> {
                     };
                     // A control character in an argument is not something a person can read.
                     match decoded {
-                        Some(character) if !super::prescan::is_deceptive(character) => {
+                        Some(character) if !is_deceptive(character) => {
                             self.push_quoted(character);
                         }
                         Some(_) | None => {
@@ -532,7 +394,7 @@ impl Scanner<'_> {
         self.mark(Dynamic::Unfinished);
     }
 
-    fn number(&mut self, radix: u32, most_digits: usize) -> Option<char> {
+    pub(super) fn number(&mut self, radix: u32, most_digits: usize) -> Option<char> {
         let mut value = 0u32;
         let mut digits = 0;
         while let Some(digit) = self.peek(0).and_then(|digit| digit.to_digit(radix)) {
@@ -547,14 +409,14 @@ impl Scanner<'_> {
     }
 
     /// Without its closing bracket a `[` is text, above all the program of that name.
-    fn closes_later(&self) -> bool {
+    pub(super) fn closes_later(&self) -> bool {
         self.characters
             .get(self.at..)
             .is_some_and(|rest| rest.contains(&']'))
     }
 
     /// `{a,b}` and `{1..3}` expand, `{}` and `HEAD@{1}` do not.
-    fn is_brace_expansion(&self) -> bool {
+    pub(super) fn is_brace_expansion(&self) -> bool {
         let mut separator = false;
         let mut previous = '{';
         let mut depth = 1usize;
@@ -576,115 +438,5 @@ impl Scanner<'_> {
             previous = *character;
         }
         false
-    }
-}
-
-fn escape_glob(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        if matches!(character, '*' | '?' | '[' | '\\') {
-            escaped.push('\\');
-        }
-        escaped.push(character);
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(source: &str, expected: Value) {
-        let surroundings = Surroundings {
-            home: "/home/u".into(),
-            variables: HashMap::from([("HOME".into(), "/home/u".into())]),
-        };
-        assert_eq!(scan(source, &surroundings).word.value, expected, "{source}");
-    }
-
-    fn literal(text: &str, plain: bool) -> Value {
-        Value::Literal {
-            text: text.into(),
-            plain,
-        }
-    }
-
-    #[test]
-    fn quoting_is_removed_as_bash_does() {
-        check("ls", literal("ls", true));
-        check("l''s", literal("ls", false));
-        check("fin\\d", literal("find", false));
-        check("'a b'\"c\"", literal("a bc", false));
-        check("\"\\.rs$\"", literal("\\.rs$", false));
-        check("\"a\\$b\"", literal("a$b", false));
-        check("'$(x)'", literal("$(x)", false));
-        check("\\(", literal("(", false));
-        check("{}", literal("{}", true));
-        check("HEAD@{1}", literal("HEAD@{1}", true));
-        check("stash@{0}", literal("stash@{0}", true));
-        check("~/x", literal("/home/u/x", false));
-        check("'*.rs'", literal("*.rs", false));
-        check("$'a\\tb'", literal("a\tb", false));
-        check("x$", literal("x$", true));
-    }
-
-    #[test]
-    fn what_the_shell_decides_is_not_literal() {
-        let dynamic = |why, sketch: &str| Value::Dynamic {
-            why,
-            sketch: sketch.into(),
-        };
-        check("$X/a", dynamic(Dynamic::Parameter, "\u{FFFC}/a"));
-        check("\"$HOME\"", dynamic(Dynamic::Parameter, "/home/u"));
-        check("${x:-$(y)}", dynamic(Dynamic::Parameter, "\u{FFFC}"));
-        check(
-            "\"a $(b)\"",
-            dynamic(Dynamic::CommandSubstitution, "a \u{FFFC}"),
-        );
-        check("`b`", dynamic(Dynamic::CommandSubstitution, "\u{FFFC}"));
-        check("$[1+1]", dynamic(Dynamic::Arithmetic, "\u{FFFC}"));
-        check("'open", dynamic(Dynamic::Unfinished, "open"));
-        check("~root/x", dynamic(Dynamic::OtherHome, "\u{FFFC}root/x"));
-        check(
-            "src/*.rs",
-            Value::Glob {
-                pattern: "src/*.rs".into(),
-            },
-        );
-        check(
-            "/bin/l?",
-            Value::Glob {
-                pattern: "/bin/l?".into(),
-            },
-        );
-        check(
-            "'*'*",
-            Value::Glob {
-                pattern: "\\**".into(),
-            },
-        );
-    }
-
-    #[test]
-    fn nested_scripts_are_found_wherever_they_hide() {
-        let surroundings = Surroundings::default();
-        for (source, expected) in [
-            ("\"a $(b \")\" c)\"", vec!["b \")\" c"]),
-            ("${x:-$(y)}", vec!["y"]),
-            ("$(( $(z) + 1 ))", vec!["z", "( $(z) + 1 )"]),
-            ("`a \\`b\\``", vec!["a `b`"]),
-            ("'$(no)'", vec![]),
-        ] {
-            assert_eq!(scan(source, &surroundings).nested, expected, "{source}");
-        }
-    }
-
-    #[test]
-    fn simple_braces_become_words() {
-        assert_eq!(
-            expand_braces("{rm,-rf,/}"),
-            Some(vec!["rm".into(), "-rf".into(), "/".into()])
-        );
-        assert_eq!(expand_braces("{}"), None);
     }
 }

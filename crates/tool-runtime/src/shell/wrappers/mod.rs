@@ -3,6 +3,7 @@
 //! A rule about `terraform apply` means it behind `sudo env A=1 timeout 60` too. [`unwrap`] gives the
 //! command inside, and says whether the wrapper itself is understood well enough for a proof.
 
+use super::inline_code::InlineCode;
 use super::word::Word;
 
 /// What a wrapper would start.
@@ -165,7 +166,7 @@ pub(super) fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-pub(super) fn is_shell(program: &str) -> bool {
+pub(crate) fn is_shell(program: &str) -> bool {
     SHELLS.contains(&base_name(program))
 }
 
@@ -181,7 +182,7 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
         "watch" | "ssh" | "parallel" | "at" | "batch" => Some(Unwrapped {
             inner: suffixes(rest),
             transparent: false,
-            appends_arguments: false,
+            appends_arguments: name == "parallel",
             assignments: Vec::new(),
         }),
         "source" | "." => Some(not_transparent(Inner::Opaque("it sources a file"))),
@@ -196,8 +197,16 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
         )),
         "find" | "fd" | "fdfind" => unwrap_find(rest),
         "git" if unwrap_git(rest).is_some() => unwrap_git(rest),
-        _ => unwrap_listed(name, words, rest),
+        _ => unwrap_code(name, rest).or_else(|| unwrap_listed(name, words, rest)),
     }
+}
+
+/// `python -c 'os.system("…")'`: what stands in quotes is started.
+fn unwrap_code(name: &str, rest: &[Word]) -> Option<Unwrapped> {
+    let arguments: Vec<&Word> = rest.iter().collect();
+    let scripts = InlineCode::of(name, &arguments)?.started();
+    let inner: Vec<Inner> = scripts.into_iter().map(Inner::Script).collect();
+    (!inner.is_empty()).then(|| not_transparent_all(inner))
 }
 
 fn unwrap_listed(name: &str, words: &[Word], rest: &[Word]) -> Option<Unwrapped> {
@@ -516,6 +525,11 @@ fn suffixes_of_first_command(words: &[Word]) -> Vec<Inner> {
         .iter()
         .position(|word| !word.sketch().starts_with('-'))
         .unwrap_or(0);
+    if let [only] = words
+        && let Some(script) = only.text().filter(|text| text.contains([' ', ';', '\n']))
+    {
+        return vec![Inner::Script(script.to_owned())];
+    }
     if start == 0 {
         vec![Inner::Words(words.to_vec())]
     } else {
@@ -534,53 +548,4 @@ fn is_assignment(text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(command: &str, expected: &str) {
-        let words: Vec<Word> = command.split(' ').map(Word::literal).collect();
-        let shown = unwrap(&words).map_or("-".to_owned(), |unwrapped| {
-            unwrapped
-                .inner
-                .iter()
-                .map(|inner| match inner {
-                    Inner::Words(words) => words
-                        .iter()
-                        .map(|word| word.sketch().to_owned())
-                        .collect::<Vec<_>>()
-                        .join(" "),
-                    Inner::Script(script) => format!("`{script}`"),
-                    Inner::Opaque(_) => "?".to_owned(),
-                })
-                .collect::<Vec<_>>()
-                .join(" / ")
-        });
-        assert_eq!(shown, expected, "{command}");
-    }
-
-    #[test]
-    fn the_inner_command_is_found() {
-        check("ls -la", "-");
-        check("sudo -u root -E A=1 rm -rf x", "rm -rf x");
-        check("sudo -uroot rm x", "rm x");
-        check("/usr/bin/env -u B A=1 terraform apply", "terraform apply");
-        check("env -i -- ls", "ls");
-        check("timeout -s KILL 60 npm test", "npm test");
-        check("nice -n 5 ls", "ls");
-        check("nice -5 ls", "ls");
-        check("stdbuf -oL ls", "ls");
-        check("xargs -0 -n1 rm", "rm");
-        check("find . -name x -exec rm {} ;", "rm {}");
-        check("bash -lc ls", "`ls`");
-        check("bash -c -e ls", "`ls`");
-        check("bash deploy.sh", "?");
-        check("eval terraform apply", "`terraform apply`");
-        check("poetry run rm x", "rm x");
-        check("git bisect run make", "make");
-        check("env -Sls", "`ls`");
-        check("git -c alias.x=push x", "? / `git push`");
-        check("git -C a -c alias.x=!ls x", "? / `ls`");
-        check("git log -c", "-");
-        check("timeout --weird 60 ls", "60 ls / ls");
-    }
-}
+mod tests;

@@ -1,18 +1,16 @@
 //! The table of reading programs, and the one function that judges arguments by it.
 //!
-//! The table is data (`programs.toml`); this file knows how to read it, not what is in it.
+//! The table is data (`programs.toml`, read by `table`); this file judges by it and does not know
+//! what is in it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod table;
+
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
-use serde::Deserialize;
-
-use super::checks::Check;
-use super::walk::Directories;
-use super::word::{Value, Word};
-
-const TABLE: &str = include_str!("programs.toml");
+use super::analysis::Directories;
+use super::word::{Dynamic, Value, Word};
+use table::{Flag, Kind, Operand, Program, Repeat, program, table};
 
 /// What a path named by an argument is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +64,7 @@ pub(super) fn judge(words: &[Word], directories: &Directories) -> Result<Reading
 }
 
 /// Whether arguments nobody has seen can be appended to this command without harm.
-pub(super) fn tolerates_any_argument(words: &[Word]) -> bool {
+pub(crate) fn tolerates_any_argument(words: &[Word]) -> bool {
     words
         .first()
         .and_then(Word::plain_text)
@@ -85,212 +83,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     table().keys().map(String::as_str)
 }
 
-fn program(name: &str) -> Option<&'static Program> {
-    let table = table();
-    let program = table.get(name)?;
-    match &program.same_as {
-        Some(other) => table.get(other),
-        None => Some(program),
-    }
-}
-
-fn table() -> &'static BTreeMap<String, Program> {
-    static PARSED: OnceLock<BTreeMap<String, Program>> = OnceLock::new();
-    // A table that cannot be read proves nothing; a test holds that it can.
-    PARSED.get_or_init(|| read_table(TABLE).unwrap_or_default())
-}
-
-fn read_table(text: &str) -> Result<BTreeMap<String, Program>, toml::de::Error> {
-    let file: File = toml::from_str(text)?;
-    Ok(file
-        .programs
-        .iter()
-        .map(|(name, row)| (name.clone(), Program::of(row, &file.group)))
-        .collect())
-}
-
-#[derive(Deserialize)]
-struct File {
-    group: HashMap<String, String>,
-    #[serde(flatten)]
-    programs: BTreeMap<String, Row>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Row {
-    #[serde(default)]
-    flags: String,
-    #[serde(default, rename = "use")]
-    groups: Vec<String>,
-    operands: Option<String>,
-    #[serde(default)]
-    first_from: String,
-    #[serde(default)]
-    alone: String,
-    #[serde(default)]
-    require: String,
-    #[serde(default)]
-    require_or_bare: String,
-    #[serde(default)]
-    operands_need: String,
-    #[serde(default)]
-    text_operands: String,
-    #[serde(default)]
-    harmless_flags: bool,
-    #[serde(default)]
-    needs_sandbox: bool,
-    #[serde(default)]
-    single_dash: bool,
-    #[serde(default)]
-    raw: bool,
-    check: Option<Check>,
-    same_as: Option<String>,
-    #[serde(default)]
-    sub: BTreeMap<String, Row>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Read,
-    Metadata,
-    Revision,
-    /// Later relative paths start here.
-    Directory,
-}
-
-impl Kind {
-    fn of(word: &str) -> Self {
-        match word {
-            "read" => Self::Read,
-            "meta" => Self::Metadata,
-            "rev" => Self::Revision,
-            "dir" => Self::Directory,
-            _ => Self::Text,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Flag {
-    Alone,
-    Optional,
-    Value(Kind),
-    TwoValues,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Repeat {
-    Once,
-    AtMostOnce,
-    Any,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Operand {
-    kind: Kind,
-    repeat: Repeat,
-}
-
-#[derive(Debug)]
-struct Program {
-    flags: HashMap<String, Flag>,
-    numbers: bool,
-    operands: Vec<Operand>,
-    takes_operands: bool,
-    first_from: HashSet<String>,
-    alone: HashSet<String>,
-    require: HashSet<String>,
-    require_or_bare: HashSet<String>,
-    operands_need: HashSet<String>,
-    text_operands: HashSet<String>,
-    harmless_flags: bool,
-    needs_sandbox: bool,
-    single_dash: bool,
-    raw: bool,
-    check: Option<Check>,
-    same_as: Option<String>,
-    sub: BTreeMap<String, Program>,
-}
-
-impl Program {
-    fn of(row: &Row, groups: &HashMap<String, String>) -> Self {
-        let set = |text: &str| text.split_whitespace().map(str::to_owned).collect();
-        let mut flags = HashMap::new();
-        let mut numbers = false;
-        let listed = row
-            .groups
-            .iter()
-            .filter_map(|group| groups.get(group))
-            .chain(std::iter::once(&row.flags));
-        for token in listed.flat_map(|list| list.split_whitespace()) {
-            if token == "-NUM" {
-                numbers = true;
-            } else {
-                read_flag(token, row.single_dash, &mut flags);
-            }
-        }
-        let operands = row.operands.as_deref().unwrap_or_default();
-        Self {
-            flags,
-            numbers,
-            operands: operands.split_whitespace().map(read_operand).collect(),
-            takes_operands: row.operands.is_some(),
-            first_from: set(&row.first_from),
-            alone: set(&row.alone),
-            require: set(&row.require),
-            require_or_bare: set(&row.require_or_bare),
-            operands_need: set(&row.operands_need),
-            text_operands: set(&row.text_operands),
-            harmless_flags: row.harmless_flags,
-            needs_sandbox: row.needs_sandbox,
-            single_dash: row.single_dash,
-            raw: row.raw,
-            check: row.check,
-            same_as: row.same_as.clone(),
-            sub: row
-                .sub
-                .iter()
-                .map(|(name, row)| (name.clone(), Self::of(row, groups)))
-                .collect(),
-        }
-    }
-}
-
-fn read_flag(token: &str, single_dash: bool, flags: &mut HashMap<String, Flag>) {
-    let (name, flag) = match token.split_once('=') {
-        None => (token, Flag::Alone),
-        Some((name, "?")) => (name, Flag::Optional),
-        Some((name, "2")) => (name, Flag::TwoValues),
-        Some((name, kind)) => (name, Flag::Value(Kind::of(kind))),
-    };
-    if name.starts_with("--") || single_dash {
-        flags.insert(name.to_owned(), flag);
-        return;
-    }
-    let letters: Vec<char> = name.chars().skip(1).collect();
-    let last = letters.len().saturating_sub(1);
-    for (index, letter) in letters.into_iter().enumerate() {
-        let flag = if index == last { flag } else { Flag::Alone };
-        flags.insert(format!("-{letter}"), flag);
-    }
-}
-
-fn read_operand(token: &str) -> Operand {
-    let (name, repeat) = match token.strip_suffix('*') {
-        Some(name) => (name, Repeat::Any),
-        None => match token.strip_suffix('?') {
-            Some(name) => (name, Repeat::AtMostOnce),
-            None => (token, Repeat::Once),
-        },
-    };
-    Operand {
-        kind: Kind::of(name),
-        repeat,
-    }
-}
-
 /// The state of one pass over a command's arguments.
 pub(super) struct Arguments {
     name: String,
@@ -304,13 +96,21 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
+    pub(super) fn has(&self, flag: &str) -> bool {
+        self.seen.contains(flag)
+    }
+
     fn judge(&mut self, program: &Program, words: &[Word]) -> Result<(), String> {
         if program.raw {
             return self.judge_raw(program, words);
         }
         let mut operands: Vec<Operand> = program.operands.clone();
         let mut options_end = false;
-        let mut at = 0;
+        let mut at = if program.old_style {
+            self.old_style_flags(program, words)?
+        } else {
+            0
+        };
         let mut had_operands = false;
         let mut is_first = true;
         while let Some(word) = words.get(at) {
@@ -318,7 +118,9 @@ impl Arguments {
             let text = match &word.value {
                 Value::Literal { text, .. } => text.as_str(),
                 Value::Glob { pattern } => {
-                    let starts_safely = !pattern.starts_with(['-', '*', '?', '[', '\\']);
+                    // Behind `--` nothing is a flag any more, whatever it is called.
+                    let starts_safely =
+                        options_end || !pattern.starts_with(['-', '*', '?', '[', '\\']);
                     if !(program.harmless_flags || starts_safely) {
                         return Err(format!("a glob could become a flag of `{}`", self.name));
                     }
@@ -393,6 +195,10 @@ impl Arguments {
                 Value::Glob { .. } => {
                     return Err(format!("a glob does not fit `{}`", self.name));
                 }
+                Value::Dynamic {
+                    why: Dynamic::ExitCode,
+                    ..
+                } if program.harmless_flags => {}
                 Value::Dynamic { why, .. } => {
                     return Err(format!("an argument is {}", why.describe()));
                 }
@@ -423,6 +229,27 @@ impl Arguments {
         Ok(())
     }
 
+    /// Judges a first word that is a bundle without a dash; values are the next words, in order. Returns
+    /// how many words that were.
+    fn old_style_flags(&mut self, program: &Program, words: &[Word]) -> Result<usize, String> {
+        let Some(bundle) = words.first().and_then(Word::text) else {
+            return Ok(0);
+        };
+        if bundle.starts_with('-') {
+            return Ok(0);
+        }
+        let mut taken = 1;
+        for letter in bundle.chars() {
+            let name = format!("-{letter}");
+            let flag = *program.flags.get(&name).ok_or_else(|| {
+                format!("the flag `{letter}` of `{}` is not on the list", self.name)
+            })?;
+            let next = words.get(taken..).unwrap_or_default();
+            taken += self.flag_value(program, &name, flag, None, next)?;
+        }
+        Ok(taken)
+    }
+
     /// Judges one flag and returns how many of the following words it takes.
     fn flag(&mut self, program: &Program, text: &str, next: &[Word]) -> Result<usize, String> {
         let unknown = || format!("the flag `{text}` of `{}` is not on the list", self.name);
@@ -431,34 +258,40 @@ impl Arguments {
             return Ok(0);
         }
         let (name, attached) = match text.split_once('=') {
-            Some((name, value)) if text.starts_with("--") => (name, Some(value)),
+            Some((name, value)) if text.starts_with("--") || program.single_dash => {
+                (name, Some(value))
+            }
             _ => (text, None),
         };
         if text.starts_with("--") || program.single_dash {
             let flag = *program.flags.get(name).ok_or_else(unknown)?;
-            return self.flag_value(name, flag, attached, next);
+            return self.flag_value(program, name, flag, attached, next);
         }
         // A bundle of short flags; one with a value takes the rest of the word.
         for (offset, letter) in text.char_indices().skip(1) {
             let name = format!("-{letter}");
             let flag = *program.flags.get(&name).ok_or_else(unknown)?;
-            match flag {
-                Flag::Alone | Flag::Optional => {
-                    self.seen.insert(name);
-                }
-                Flag::Value(_) | Flag::TwoValues => {
-                    let rest = text
-                        .get(offset + letter.len_utf8()..)
-                        .filter(|rest| !rest.is_empty());
-                    return self.flag_value(&name, flag, rest, next);
-                }
+            if let Flag::Alone = flag {
+                self.seen.insert(name);
+                continue;
             }
+            let rest = text
+                .get(offset + letter.len_utf8()..)
+                .filter(|rest| !rest.is_empty());
+            if rest.is_some() && program.values_apart {
+                return Err(format!(
+                    "what follows `{name}` in `{text}` may be more flags of `{}`",
+                    self.name
+                ));
+            }
+            return self.flag_value(program, &name, flag, rest, next);
         }
         Ok(0)
     }
 
     fn flag_value(
         &mut self,
+        program: &Program,
         name: &str,
         flag: Flag,
         attached: Option<&str>,
@@ -467,7 +300,11 @@ impl Arguments {
         self.seen.insert(name.to_owned());
         let missing = || format!("the flag `{name}` of `{}` has no plain value", self.name);
         match (flag, attached) {
-            (Flag::Alone, None) | (Flag::Optional, _) => Ok(0),
+            (Flag::Alone | Flag::Optional, None) => Ok(0),
+            (Flag::Optional, Some(value)) => {
+                self.value(name, Kind::Text, value);
+                Ok(0)
+            }
             (Flag::Alone, Some(_)) => Err(format!("the flag `{name}` takes no value")),
             (Flag::Value(kind), Some(value)) => {
                 self.value(name, kind, value);
@@ -475,6 +312,14 @@ impl Arguments {
             }
             (Flag::Value(kind), None) => {
                 let value = next.first().and_then(Word::text).ok_or_else(missing)?;
+                // If the program took no value here, or only one behind `=`, this would be a flag that
+                // nobody has looked at.
+                if looks_like_a_flag(value) && !(program.harmless_flags || program.sure_values) {
+                    return Err(format!(
+                        "`{value}` behind `{name}` may be a flag of `{}`",
+                        self.name
+                    ));
+                }
                 self.value(name, kind, value);
                 Ok(1)
             }
@@ -504,6 +349,12 @@ impl Arguments {
                     Directories::Unknown => Directories::Unknown,
                 };
             }
+            // `-L 1,9:file` and `-L :function:file` show a part of the file.
+            Kind::LineRange => {
+                if let Some((_, path)) = value.rsplit_once(':') {
+                    self.use_path(path, Kind::Read, false);
+                }
+            }
             kind => self.use_path(value, kind, false),
         }
     }
@@ -523,7 +374,7 @@ impl Arguments {
             operands.remove(0);
         }
         let Some(operand) = operands.first().copied() else {
-            return Err(format!("`{}` has an operand too many", self.name));
+            return Err(format!("`{} {text}` is not known only to read", self.name));
         };
         if operand.repeat != Repeat::Any {
             operands.remove(0);
@@ -542,10 +393,12 @@ impl Arguments {
             return;
         }
         let usage = match kind {
-            Kind::Read => Use::Content,
+            Kind::Read | Kind::LineRange => Use::Content,
             Kind::Revision => Use::Revision,
             Kind::Metadata | Kind::Directory | Kind::Text => Use::Metadata,
         };
+        // Git takes a quoted pattern for one, too.
+        let is_glob = is_glob || (usage == Use::Revision && text.contains(['*', '?', '[']));
         self.reading.paths.push(PathUse {
             text: text.to_owned(),
             is_glob,
@@ -555,91 +408,18 @@ impl Arguments {
     }
 }
 
+/// `-1`, `->` and `-` are no flags of any program in the table; `-x` and `--x` may be.
+fn looks_like_a_flag(text: &str) -> bool {
+    let mut characters = text.chars();
+    characters.next() == Some('-')
+        && characters
+            .next()
+            .is_some_and(|second| second == '-' || second.is_alphabetic())
+}
+
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_can_be_read() {
-        let table = read_table(TABLE).unwrap();
-        assert!(table.len() > 90, "{}", table.len());
-        for program in table.values() {
-            if let Some(other) = &program.same_as {
-                assert!(table[other].same_as.is_none(), "{other}");
-            }
-        }
-    }
-
-    fn check(command: &str, expected: bool) {
-        let words: Vec<Word> = command.split(' ').map(Word::literal).collect();
-        let judged = judge(&words, &Directories::Unknown);
-        assert_eq!(judged.is_ok(), expected, "{command}: {judged:?}");
-    }
-
-    #[test]
-    fn flags_and_operands_decide() {
-        for command in [
-            "ls -lah crates",
-            "head -30 a.rs",
-            "head -n 5 a",
-            "tail -n50 a",
-            "git status -sb",
-            "git branch -vv",
-            "git branch",
-            "git branch --list x*",
-            "git log -n 5 --format=%s",
-            "git -C sub log",
-            "git stash list",
-            "git reflog",
-            "git show HEAD~2 -- a",
-            "git cat-file -p HEAD",
-            "find . -name x -o -type f",
-            "sort -k 2 a",
-            "uniq -c a",
-            "grep -rn x a b",
-            "grep -e x a",
-            "python3 -V",
-            "npm ls --depth=0",
-            "cargo metadata --no-deps --format-version 1",
-            "date +%s",
-        ] {
-            check(command, true);
-        }
-        for command in [
-            "git branch x",
-            "git branch -D x",
-            "git branch -m x",
-            "git tag v1",
-            "git stash",
-            "git stash pop",
-            "git reflog expire",
-            "git -c a=b status",
-            "git remote add x y",
-            "git config a b",
-            "git",
-            "find . -delete",
-            "find . -exec rm {} ;",
-            "find . -fprint x",
-            "sort -o a b",
-            "sort --output=a b",
-            "uniq a b",
-            "xxd -r a",
-            "xxd a b",
-            "rg --pre x y",
-            "python3 x.py",
-            "python3",
-            "npm test",
-            "npm",
-            "date -s x",
-            "date 12312359",
-            "node",
-            "tail -f a",
-        ] {
-            check(command, false);
-        }
-    }
-}
+mod tests;

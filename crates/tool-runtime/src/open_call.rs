@@ -1,0 +1,308 @@
+//! A call that waited for an answer when its process ended, and how it is taken up again: the same
+//! question if nobody answered it, the answer if somebody did. What was approved has to be so
+//! still; otherwise the call goes through the gate anew. A call that was started is never here.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::time::Instant;
+
+use agent_protocol::id::{ActionId, ArtifactId, EventId, IntentId, ModelRequestId, ToolCallId};
+use agent_protocol::payload::permission::{ActionRequired, ActionResolved, DecidedBy, Effect};
+use agent_protocol::{Code, Event, Payload, Phase, Scope, Timestamp};
+use serde_json::Value;
+
+use crate::admission::Admission;
+use crate::authority::{Answer, Question};
+use crate::call::{Call, Refusal};
+use crate::cancel::Cancel;
+use crate::hash::sha256_hex;
+use crate::journal::JournalError;
+use crate::pipeline::Shared;
+use crate::question::{Asked, Resolution};
+
+/// A call that has not started and waits, as the log shows it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OpenCall {
+    /// Names thread, turn, step and call.
+    pub scope: Scope,
+    pub tool_call_id: ToolCallId,
+    pub intent_id: IntentId,
+    pub tool_name: String,
+    /// Missing when the user called the tool themselves.
+    pub model_request_id: Option<ModelRequestId>,
+    /// The question; a call without one was not that far.
+    pub question: Option<OpenQuestion>,
+    input: Option<Value>,
+    input_ref: Option<ArtifactId>,
+    args_sha256: String,
+    /// What an approval would hold for.
+    binding: Option<String>,
+}
+
+/// A question about a call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OpenQuestion {
+    pub action_id: ActionId,
+    pub asked_at: Timestamp,
+    pub required: ActionRequired,
+    pub answer: Option<GivenAnswer>,
+}
+
+/// An answer that was given and not yet acted on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GivenAnswer {
+    pub resolved: ActionResolved,
+    answered_at: Timestamp,
+    action_event: EventId,
+    permission_event: Option<EventId>,
+}
+
+/// The fold of a log into the calls that have not started.
+#[derive(Clone, Debug, Default)]
+pub struct OpenCalls {
+    calls: BTreeMap<ToolCallId, OpenCall>,
+}
+
+impl OpenCalls {
+    /// Takes in one event.
+    pub fn apply(&mut self, event: &Event) {
+        let Some(call_id) = &event.scope.tool_call_id else {
+            return;
+        };
+        match &event.payload {
+            Payload::ToolIntent(intent) => {
+                let call = OpenCall {
+                    scope: Scope {
+                        causation_id: None,
+                        ..event.scope.clone()
+                    },
+                    tool_call_id: call_id.clone(),
+                    intent_id: intent.intent_id.clone(),
+                    tool_name: intent.tool_name.clone(),
+                    model_request_id: intent.model_request_id.clone(),
+                    input: intent.raw_input.clone(),
+                    input_ref: intent.raw_input_ref.clone(),
+                    ..OpenCall::default()
+                };
+                self.calls.insert(call_id.clone(), call);
+            }
+            Payload::ToolStarted(_)
+            | Payload::ToolResult(_)
+            | Payload::ToolFailed(_)
+            | Payload::ToolObservation(_) => {
+                self.calls.remove(call_id);
+            }
+            _ => {
+                if let Some(call) = self.calls.get_mut(call_id) {
+                    call.apply(event);
+                }
+            }
+        }
+    }
+
+    /// The calls whose question was put to somebody, oldest first.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<OpenCall> {
+        let asked = |call: &&OpenCall| call.question.is_some();
+        self.calls.values().filter(asked).cloned().collect()
+    }
+}
+
+impl OpenCall {
+    fn apply(&mut self, event: &Event) {
+        match &event.payload {
+            // Another round: what was asked before no longer counts.
+            Payload::ToolValidation(_) => self.question = None,
+            Payload::ToolArgs(args) => self.args_sha256.clone_from(&args.args_sha256),
+            Payload::PermissionEvaluated(evaluated) => self.binding.clone_from(&evaluated.binding),
+            Payload::ActionRequired(required) => {
+                self.question = event.scope.action_id.clone().map(|action_id| OpenQuestion {
+                    action_id,
+                    asked_at: event.timestamp,
+                    required: required.clone(),
+                    answer: None,
+                });
+            }
+            Payload::ActionResolved(resolved) => {
+                if let Some(question) = &mut self.question {
+                    question.answer = Some(GivenAnswer {
+                        resolved: resolved.clone(),
+                        answered_at: event.timestamp,
+                        action_event: event.event_id.clone(),
+                        permission_event: None,
+                    });
+                }
+            }
+            Payload::PermissionResolved(_) => {
+                let answer = self
+                    .question
+                    .as_mut()
+                    .and_then(|question| question.answer.as_mut());
+                if let Some(answer) = answer {
+                    answer.permission_event = Some(event.event_id.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Shared {
+    /// The call as it was when it began to wait.
+    pub(crate) fn reopen(&self, open: &OpenCall) -> Call {
+        Call {
+            scope: open.scope.clone(),
+            tool_call_id: open.tool_call_id.clone(),
+            intent_id: open.intent_id.clone(),
+            tool_name: open.tool_name.clone(),
+            tool: self.registry.resolve(&open.tool_name).cloned(),
+            input: self.input_of(open).unwrap_or_default(),
+            submitted: Instant::now(),
+            held: false,
+        }
+    }
+
+    fn input_of(&self, open: &OpenCall) -> Option<Value> {
+        if let Some(input) = &open.input {
+            return Some(input.clone());
+        }
+        let mut text = Vec::new();
+        self.journal
+            .open_artifact(open.input_ref.as_ref()?)
+            .ok()?
+            .read_to_end(&mut text)
+            .ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Takes a reopened call through the rest of the gate.
+    pub(crate) fn readmit(
+        &self,
+        call: &mut Call,
+        open: &OpenCall,
+        cancel: &Cancel,
+        before_asking: &mut dyn FnMut() -> Result<(), JournalError>,
+    ) -> Result<Admission, JournalError> {
+        let (Some(tool), Some(question)) = (call.tool.clone(), &open.question) else {
+            return Ok(Admission::Refused(lost(call, "its tool is gone")));
+        };
+        let args_sha256 = sha256_hex(call.input.to_string().as_bytes());
+        if args_sha256 != open.args_sha256 {
+            // Masked input cannot be told from the log, and what was not approved is not run.
+            let reason = "its input holds a secret, which the log does not keep";
+            return Ok(Admission::Refused(lost(call, reason)));
+        }
+        call.scope.action_id = Some(question.action_id.clone());
+        let asked = match &question.answer {
+            Some(given) => self.act_on(call, &question.action_id, given)?,
+            None => {
+                before_asking()?;
+                self.ask_again(call, question, cancel)?
+            }
+        };
+        call.scope.action_id = None;
+        let grant = match asked {
+            Asked::Granted(grant) => grant,
+            Asked::Edited { input, grant } => {
+                return self.admit_edited(call, &tool, input, grant, cancel, before_asking);
+            }
+            Asked::Refused(refusal) => return Ok(Admission::Refused(refusal)),
+            Asked::Aborted(refusal) => return Ok(Admission::Aborted(refusal)),
+            Asked::LeftOpen(action_id) => return Ok(Admission::LeftOpen(action_id)),
+        };
+        if let Ok(prepared) = self.validate(call, &tool) {
+            let decision = self.decide(call, &tool, &prepared);
+            let binding = self.binding(call, &tool, &prepared, &decision.confinement);
+            let key = decision.approval_key.as_ref().unwrap_or(&binding);
+            let same = self.is_fresh(question)
+                && open.binding.as_ref() == Some(&binding)
+                && question.required.approval_key.as_ref() == Some(key)
+                && decision.evaluated.decision != Effect::Deny;
+            if same {
+                return Ok(Admission::Admitted(Box::new(self.admitted(
+                    call,
+                    prepared,
+                    decision.confinement,
+                    args_sha256,
+                    grant,
+                ))));
+            }
+        }
+        // Something changed since, or the answer is too old; the gate finds what is so now, and asks.
+        self.admit(call, cancel, before_asking)
+    }
+
+    /// Whether an answer still counts: it holds for as long as the question could have waited for it.
+    fn is_fresh(&self, question: &OpenQuestion) -> bool {
+        let end = (question.answer.as_ref())
+            .and_then(|given| question.required.expires_at(given.answered_at));
+        end.is_none_or(|end| self.journal.now() < end)
+    }
+
+    fn ask_again(
+        &self,
+        call: &mut Call,
+        question: &OpenQuestion,
+        cancel: &Cancel,
+    ) -> Result<Asked, JournalError> {
+        let expires_at = question.required.expires_at(question.asked_at);
+        if expires_at.is_some_and(|end| self.journal.now() >= end) {
+            return self.resolve(
+                call,
+                &question.action_id,
+                question.asked_at,
+                Answer::Expired,
+            );
+        }
+        let put = Question {
+            action_id: question.action_id.clone(),
+            tool_call_id: call.tool_call_id.clone(),
+            asked_at: question.asked_at,
+            expires_at,
+            required: question.required.clone(),
+        };
+        let answer = self.authority.ask(&put, cancel);
+        self.resolve(call, &question.action_id, question.asked_at, answer)
+    }
+
+    fn act_on(
+        &self,
+        call: &mut Call,
+        action_id: &ActionId,
+        given: &GivenAnswer,
+    ) -> Result<Asked, JournalError> {
+        let payload = given.resolved.payload.clone().unwrap_or_default();
+        let resolution = Resolution::of(match given.resolved.decided_by {
+            DecidedBy::Timeout => Answer::Expired,
+            DecidedBy::Cancel => Answer::Cancelled,
+            DecidedBy::User | DecidedBy::Policy => Answer::Decided {
+                decision: given.resolved.decision,
+                decided_by: given.resolved.decided_by,
+                scope: given.resolved.scope,
+                note: payload.note,
+                edited_input: payload.edited_input,
+                saved_rule: payload.saved_rule,
+            },
+        });
+        let permission_event = given.permission_event.clone();
+        self.follow(
+            call,
+            action_id,
+            &given.action_event,
+            permission_event,
+            resolution,
+        )
+    }
+}
+
+fn lost(call: &Call, reason: &str) -> Refusal {
+    Refusal {
+        phase: Phase::Schedule,
+        code: Code::Lost,
+        message: format!(
+            "{}: it waited for an answer and cannot be continued: {reason}; it did nothing",
+            call.tool_name
+        ),
+        ..Refusal::default()
+    }
+}

@@ -1,0 +1,184 @@
+//! What is known of a script once it was read: its simple commands with their words, redirects and
+//! the directories they may run in.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::prescan::Refusal;
+use super::walk::MAX_DEPTH;
+use super::word::{UNKNOWN, Value, Word};
+
+/// Where a script begins.
+pub struct Start<'a> {
+    pub directory: PathBuf,
+    pub home: PathBuf,
+    /// Whether a path is a directory, if that is known; `cd` to one that exists cannot fail quietly.
+    pub is_directory: &'a dyn Fn(&Path) -> Option<bool>,
+}
+
+/// The directories a command may be running in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Directories {
+    Known(Vec<PathBuf>),
+    Unknown,
+}
+
+impl Directories {
+    pub(super) fn union(&self, other: &Self) -> Self {
+        let (Self::Known(left), Self::Known(right)) = (self, other) else {
+            return Self::Unknown;
+        };
+        let mut all = left.clone();
+        for directory in right {
+            if !all.contains(directory) {
+                all.push(directory.clone());
+            }
+        }
+        if all.len() > MAX_DEPTH {
+            Self::Unknown
+        } else {
+            Self::Known(all)
+        }
+    }
+}
+
+/// How a command stands in the script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the script's own lists and pipelines.
+    Plain,
+    /// Started by the command with this index.
+    Wrapped(usize),
+    /// In a substitution, compound command, function or string that is run as a script.
+    Nested,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedirectKind {
+    Read,
+    Write,
+    Duplicate,
+    HereDocument,
+    HereString,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect {
+    pub kind: RedirectKind,
+    pub target: Word,
+    pub directories: Directories,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    pub name: String,
+    /// Whether nothing in the value is decided at run time.
+    pub literal: bool,
+}
+
+/// One simple command: assignments, words, redirects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    pub words: Vec<Word>,
+    pub assignments: Vec<Assignment>,
+    pub redirects: Vec<Redirect>,
+    pub directories: Directories,
+    pub place: Place,
+    /// Why it cannot be said what this command starts, if so.
+    pub opaque: Option<&'static str>,
+    /// Another command is started by this one (see [`Place::Wrapped`]).
+    pub wraps: bool,
+    /// As a wrapper it is understood and adds nothing.
+    pub transparent: bool,
+    /// Arguments from standard input or from matches are appended when it runs.
+    pub appended_arguments: bool,
+}
+
+/// All that is known about a script before it runs.
+#[derive(Debug, Clone)]
+pub struct Analysis {
+    pub script: String,
+    /// Why the script was not parsed, if it was not.
+    pub parse_error: Option<String>,
+    /// Set when the script was refused before parsing.
+    pub refusal: Option<Refusal>,
+    pub commands: Vec<Command>,
+    /// What in the structure voids every proof, in order of appearance.
+    pub voids: Vec<String>,
+}
+
+impl Analysis {
+    /// Commands of the script's own lists and pipelines.
+    pub fn plain_commands(&self) -> impl Iterator<Item = &Command> {
+        self.commands
+            .iter()
+            .filter(|command| command.place == Place::Plain)
+    }
+
+    pub fn redirects(&self) -> impl Iterator<Item = &Redirect> {
+        self.commands.iter().flat_map(|command| &command.redirects)
+    }
+
+    /// A person can be shown this script and no part of it is hidden.
+    pub fn is_readable(&self) -> bool {
+        !matches!(self.refusal, Some(Refusal::Deceptive { .. }))
+    }
+}
+
+/// The directory after `cd …` or `pushd …`. Anything but one directory that is known is unknown. What only
+/// an expansion names counts too: a command that goes there is never proven, and detection has to follow it.
+pub(super) fn moved(words: &[Word], from: &Directories, home: &Path) -> Directories {
+    let name = words.first().map(Word::sketch);
+    if !matches!(name, Some("cd" | "pushd")) {
+        return Directories::Unknown;
+    }
+    let mut operands = words
+        .iter()
+        .skip(1)
+        .filter(|word| !matches!(word.text(), Some("--" | "-P" | "-L" | "-n")));
+    let target = match (operands.next(), operands.next()) {
+        (None, None) if name == Some("cd") => return Directories::Known(vec![home.to_owned()]),
+        (Some(word), None) if !matches!(word.value, Value::Glob { .. }) => Some(word.sketch())
+            .filter(|text| !text.starts_with(['-', '+']) && !text.contains(UNKNOWN)),
+        _ => None,
+    };
+    match (target, from) {
+        (Some(target), _) if target.starts_with('/') => {
+            Directories::Known(vec![normalise(Path::new(target))])
+        }
+        (Some(target), Directories::Known(from)) if !target.is_empty() => Directories::Known(
+            from.iter()
+                .map(|directory| normalise(&directory.join(target)))
+                .collect(),
+        ),
+        _ => Directories::Unknown,
+    }
+}
+
+/// Takes `.` and `..` out by their names alone, as `cd` does.
+pub(crate) fn normalise(path: &Path) -> PathBuf {
+    let mut result = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                result.pop();
+            }
+            other => result.push(other),
+        }
+    }
+    result
+}
+
+pub(super) fn empty_command(directories: Directories) -> Command {
+    Command {
+        words: Vec::new(),
+        assignments: Vec::new(),
+        redirects: Vec::new(),
+        directories,
+        place: Place::Plain,
+        opaque: None,
+        wraps: false,
+        transparent: false,
+        appended_arguments: false,
+    }
+}

@@ -1,0 +1,465 @@
+//! From the parser's tree to a flat list of every simple command, wherever it stands.
+
+mod record;
+mod words;
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use brush_parser::ast;
+
+use super::analysis::{
+    Analysis, Command, Directories, Place, Redirect, RedirectKind, Start, empty_command,
+};
+use super::lookalike::look_alike;
+use super::parse::parse;
+use super::prescan::prescan;
+use super::word::{Dynamic, Surroundings, Value, Word};
+use super::wrappers;
+
+/// Substitutions in wrappers in substitutions: beyond this, "not understood".
+pub(super) const MAX_DEPTH: usize = 8;
+/// More simple commands than this are not judged one by one.
+pub(super) const MAX_COMMANDS: usize = 50;
+
+/// Finds every simple command of `script`. Never fails: what could not be read is said in the result.
+pub fn analyse(script: &str, start: &Start<'_>) -> Analysis {
+    let mut walker = Walker {
+        start,
+        surroundings: Surroundings {
+            home: start.home.display().to_string(),
+            variables: HashMap::from([
+                ("HOME".to_owned(), start.home.display().to_string()),
+                ("PWD".to_owned(), start.directory.display().to_string()),
+            ]),
+        },
+        commands: Vec::new(),
+        voids: Vec::new(),
+        depth: 0,
+        nested: false,
+    };
+    let mut state = Directories::Known(vec![start.directory.clone()]);
+    let refusal = prescan(script).err();
+    let parse_error = match parse(script) {
+        Ok(program) => {
+            for list in &program.complete_commands {
+                walker.list(list, &mut state);
+            }
+            walker.cross_check(script);
+            None
+        }
+        Err(why) => {
+            walker.void(why.clone());
+            walker.segments_of_text(script);
+            Some(why)
+        }
+    };
+    Analysis {
+        script: script.to_owned(),
+        parse_error,
+        refusal,
+        commands: walker.commands,
+        voids: walker.voids,
+    }
+}
+
+struct Walker<'a> {
+    start: &'a Start<'a>,
+    surroundings: Surroundings,
+    commands: Vec<Command>,
+    voids: Vec<String>,
+    depth: usize,
+    nested: bool,
+}
+
+impl Walker<'_> {
+    fn void(&mut self, why: impl Into<String>) {
+        let why = why.into();
+        if self.voids.len() < 8 && !self.voids.contains(&why) {
+            self.voids.push(why);
+        }
+    }
+
+    /// The independent lexer must agree on the number of commands.
+    fn cross_check(&mut self, script: &str) {
+        let found = self
+            .commands
+            .iter()
+            .filter(|command| command.place == Place::Plain)
+            .count();
+        if found == 0 {
+            self.void("there is no command in it");
+        }
+        if found > MAX_COMMANDS {
+            self.void(format!(
+                "it has {found} commands, more than the {MAX_COMMANDS} that are judged"
+            ));
+        }
+        if let Some(character) = look_alike(script) {
+            self.void(format!(
+                "it holds `{character}` (U+{:04X}), which looks like another character",
+                u32::from(character)
+            ));
+        }
+        if continues_inside_a_word(script) {
+            self.void("a word is continued on the next line");
+        }
+        let unknown = self
+            .commands
+            .iter()
+            .flat_map(|command| &command.words)
+            .find_map(|word| match &word.value {
+                Value::Dynamic { why, .. } if *why != Dynamic::ExitCode => Some(why.describe()),
+                _ => None,
+            });
+        if let Some(what) = unknown {
+            self.void(format!(
+                "a word is {what}, which is only known when it runs"
+            ));
+        }
+        if self.voids.is_empty() {
+            match super::count_commands(script) {
+                Some(count) if count == found => {}
+                Some(_) => self.void("two readings of the script disagree on its commands"),
+                None => self.void("it is more than plain words, pipes and lists"),
+            }
+        }
+    }
+
+    fn list(&mut self, list: &ast::CompoundList, state: &mut Directories) {
+        for ast::CompoundListItem(and_or, separator) in &list.0 {
+            let before = state.clone();
+            if matches!(separator, ast::SeparatorOperator::Async) {
+                self.void("a part runs in the background");
+                let mut own = state.clone();
+                self.and_or(and_or, &mut own);
+            } else {
+                self.and_or(and_or, state);
+            }
+            // A `cd` that may have failed leaves both possibilities for what comes next.
+            if *state != before && !self.is_certain(state) {
+                *state = state.union(&before);
+            }
+        }
+    }
+
+    fn is_certain(&self, state: &Directories) -> bool {
+        match state {
+            Directories::Known(directories) => directories
+                .iter()
+                .all(|directory| (self.start.is_directory)(directory) == Some(true)),
+            Directories::Unknown => false,
+        }
+    }
+
+    fn and_or(&mut self, and_or: &ast::AndOrList, state: &mut Directories) {
+        let mut before = state.clone();
+        self.pipeline(&and_or.first, state);
+        for part in &and_or.additional {
+            let (pipeline, after_failure) = match part {
+                ast::AndOr::And(pipeline) => (pipeline, false),
+                ast::AndOr::Or(pipeline) => (pipeline, true),
+            };
+            if after_failure {
+                *state = state.union(&before);
+            }
+            before = state.clone();
+            self.pipeline(pipeline, state);
+        }
+    }
+
+    fn pipeline(&mut self, pipeline: &ast::Pipeline, state: &mut Directories) {
+        if let [only] = pipeline.seq.as_slice() {
+            self.command(only, state, None);
+            return;
+        }
+        let mut printed = None;
+        for command in &pipeline.seq {
+            let mut own = state.clone();
+            let first = self.commands.len();
+            self.command(command, &mut own, printed.take());
+            printed = self.commands.get(first).and_then(printed_text);
+        }
+    }
+
+    fn nested(&mut self, body: impl FnOnce(&mut Self)) {
+        let outer = std::mem::replace(&mut self.nested, true);
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            self.void("it is nested deeper than is analysed");
+        } else {
+            body(self);
+        }
+        self.depth -= 1;
+        self.nested = outer;
+    }
+
+    /// `input` is what an `echo` or `printf` before the pipe prints, when that is known.
+    fn command(&mut self, command: &ast::Command, state: &mut Directories, input: Option<String>) {
+        match command {
+            ast::Command::Simple(simple) => self.simple(simple, state, input),
+            ast::Command::Compound(compound, redirects) => {
+                self.void("it has compound commands, groups or subshells");
+                self.nested(|walker| walker.compound(compound, state));
+                self.redirects_of_compound(redirects.as_ref(), state);
+            }
+            ast::Command::Function(function) => {
+                self.void("it defines a function");
+                let ast::FunctionBody(body, redirects) = &function.body;
+                let mut own = state.clone();
+                self.nested(|walker| walker.compound(body, &mut own));
+                self.redirects_of_compound(redirects.as_ref(), state);
+                // `:(){ :|:& };:` is a function that starts itself twice.
+                let name = function.fname.value.clone();
+                let starts_itself = self
+                    .commands
+                    .iter()
+                    .filter(|command| command.words.first().is_some_and(|w| w.sketch() == name))
+                    .count();
+                if starts_itself >= 2 {
+                    self.record(Command {
+                        opaque: Some(FORK_BOMB),
+                        ..empty_command(state.clone())
+                    });
+                }
+            }
+            ast::Command::ExtendedTest(test, redirects) => {
+                self.void("`[[ … ]]` may evaluate text as code");
+                let mut words = Vec::new();
+                collect_test_words(&test.expr, &mut words);
+                for word in words {
+                    self.word(&word.value, state);
+                }
+                self.redirects_of_compound(redirects.as_ref(), state);
+            }
+        }
+    }
+
+    fn redirects_of_compound(&mut self, list: Option<&ast::RedirectList>, state: &Directories) {
+        let Some(ast::RedirectList(list)) = list else {
+            return;
+        };
+        let redirects: Vec<Redirect> = list
+            .iter()
+            .filter_map(|redirect| self.redirect(redirect, state))
+            .collect();
+        self.record(Command {
+            redirects,
+            ..empty_command(state.clone())
+        });
+    }
+
+    fn compound(&mut self, compound: &ast::CompoundCommand, state: &mut Directories) {
+        use ast::CompoundCommand as Compound;
+        let before = state.clone();
+        match compound {
+            Compound::Arithmetic(arithmetic) => self.text(&arithmetic.expr.value, state),
+            Compound::ArithmeticForClause(clause) => {
+                let expressions = [&clause.initializer, &clause.condition, &clause.updater];
+                for expression in expressions.into_iter().flatten() {
+                    self.text(&expression.value, state);
+                }
+                self.list(&clause.body.list, state);
+            }
+            Compound::BraceGroup(group) => self.list(&group.list, state),
+            Compound::Subshell(subshell) => self.list(&subshell.list, &mut state.clone()),
+            Compound::ForClause(clause) => {
+                let values: Vec<Word> = clause
+                    .values
+                    .iter()
+                    .flatten()
+                    .map(|word| self.word(&word.value, state))
+                    .collect();
+                let name = clause.variable_name.clone();
+                // Detection follows a loop over one word as it would an assignment.
+                match values.as_slice() {
+                    [only] if only.text().is_some() => {
+                        let value = only.sketch().to_owned();
+                        self.surroundings.variables.insert(name, value);
+                    }
+                    _ => {
+                        self.surroundings.variables.remove(&name);
+                    }
+                }
+                self.list(&clause.body.list, state);
+            }
+            Compound::CaseClause(clause) => {
+                self.word(&clause.value.value, state);
+                for item in &clause.cases {
+                    for pattern in &item.patterns {
+                        self.word(&pattern.value, state);
+                    }
+                    if let Some(list) = &item.cmd {
+                        self.list(list, state);
+                    }
+                }
+            }
+            Compound::IfClause(clause) => {
+                self.list(&clause.condition, state);
+                self.list(&clause.then, state);
+                for branch in clause.elses.iter().flatten() {
+                    if let Some(condition) = &branch.condition {
+                        self.list(condition, state);
+                    }
+                    self.list(&branch.body, state);
+                }
+            }
+            Compound::WhileClause(clause) | Compound::UntilClause(clause) => {
+                let condition = self.commands.len();
+                self.list(&clause.0, state);
+                let body = self.commands.len();
+                self.list(&clause.1.list, state);
+                if self.never_ends(condition..body) && self.only_starts(&clause.1.list, body) {
+                    self.record(Command {
+                        opaque: Some(FORK_BOMB),
+                        ..empty_command(state.clone())
+                    });
+                }
+            }
+            Compound::Coprocess(coprocess) => {
+                self.command(&coprocess.body, &mut state.clone(), None);
+            }
+        }
+        // A branch or loop that moved may or may not have run.
+        if *state != before && !matches!(compound, Compound::BraceGroup(_)) {
+            *state = state.union(&before);
+        }
+    }
+
+    /// Whether a condition is one of those that never change.
+    fn never_ends(&self, condition: Range<usize>) -> bool {
+        match self.commands.get(condition) {
+            Some([only]) => {
+                let name = only.words.first().map(Word::sketch);
+                matches!(name, Some("true" | ":" | "false" | "[" | "test")) && only.words.len() <= 3
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a loop's body starts jobs in the background and does nothing that would slow or end it.
+    fn only_starts(&self, body: &ast::CompoundList, first: usize) -> bool {
+        let starts = body.0.iter().any(|ast::CompoundListItem(_, separator)| {
+            matches!(separator, ast::SeparatorOperator::Async)
+        });
+        let commands = self.commands.get(first..).unwrap_or_default();
+        let pauses = commands.iter().any(|command| {
+            let name = command.words.first().map(Word::sketch).unwrap_or_default();
+            matches!(
+                name,
+                "wait" | "sleep" | "break" | "exit" | "return" | "read" | "exec"
+            )
+        });
+        starts && !pauses
+    }
+
+    fn simple(
+        &mut self,
+        simple: &ast::SimpleCommand,
+        state: &mut Directories,
+        input: Option<String>,
+    ) {
+        let mut command = empty_command(state.clone());
+        let prefix = simple.prefix.iter().flat_map(|prefix| &prefix.0);
+        for item in prefix {
+            self.item(item, state, &mut command, true);
+        }
+        if let Some(name) = &simple.word_or_name {
+            self.push_word(&name.value, state, &mut command);
+        }
+        let suffix = simple.suffix.iter().flat_map(|suffix| &suffix.0);
+        for item in suffix {
+            self.item(item, state, &mut command, false);
+        }
+        if command.words.is_empty() {
+            self.remember(simple);
+        } else {
+            self.forget(&command);
+        }
+        let mut here_documents = Vec::new();
+        for redirect in &command.redirects {
+            if matches!(
+                redirect.kind,
+                RedirectKind::HereDocument | RedirectKind::HereString
+            ) {
+                here_documents.push(redirect.target.sketch().to_owned());
+            }
+        }
+        here_documents.extend(input);
+        let index = self.finish(command, 0);
+        // Text that a shell reads from its standard input is a script.
+        if self.reads_script_from_input(index) {
+            for script in here_documents {
+                self.script(&script, state);
+            }
+        }
+        self.change_directory(index, state);
+    }
+
+    fn reads_script_from_input(&self, first: usize) -> bool {
+        self.commands
+            .get(first..)
+            .unwrap_or_default()
+            .iter()
+            .any(|command| {
+                command
+                    .words
+                    .first()
+                    .is_some_and(|word| wrappers::is_shell(word.sketch()))
+            })
+    }
+}
+
+pub(crate) const FORK_BOMB: &str = "it starts copies of itself without end";
+
+/// `gi\` and `t` on the next line are one word to the shell and two to whoever reads them.
+fn continues_inside_a_word(script: &str) -> bool {
+    script.match_indices("\\\n").any(|(offset, _)| {
+        script
+            .get(..offset)
+            .and_then(|before| before.chars().next_back())
+            .is_some_and(|before| !before.is_whitespace())
+    })
+}
+
+/// What `echo`, `printf` or a `cat` of a here-document prints, when it is certain enough to be read as a
+/// script.
+fn printed_text(command: &Command) -> Option<String> {
+    match command.words.first()?.text()? {
+        "echo" | "printf" => {
+            let words: Vec<&str> = command.words.iter().skip(1).map(Word::sketch).collect();
+            Some(words.join(" ").replace("\\n", "\n"))
+        }
+        "cat" | "tee" => {
+            let documents: Vec<&str> = command
+                .redirects
+                .iter()
+                .filter(|redirect| {
+                    matches!(
+                        redirect.kind,
+                        RedirectKind::HereDocument | RedirectKind::HereString
+                    )
+                })
+                .map(|redirect| redirect.target.sketch())
+                .collect();
+            (!documents.is_empty()).then(|| documents.join("\n"))
+        }
+        _ => None,
+    }
+}
+
+fn collect_test_words<'a>(expression: &'a ast::ExtendedTestExpr, words: &mut Vec<&'a ast::Word>) {
+    use ast::ExtendedTestExpr as Test;
+    match expression {
+        Test::And(left, right) | Test::Or(left, right) => {
+            collect_test_words(left, words);
+            collect_test_words(right, words);
+        }
+        Test::Not(inner) | Test::Parenthesized(inner) => collect_test_words(inner, words),
+        Test::UnaryTest(_, word) => words.push(word),
+        Test::BinaryTest(_, left, right) => words.extend([left, right]),
+    }
+}
+
+#[cfg(test)]
+mod tests;
