@@ -12,6 +12,7 @@ use agent_local_tools::edit::{Edit, plan};
 use agent_local_tools::file::load;
 use agent_local_tools::replace::{Expected, replace};
 use agent_local_tools::{Access, Roots};
+use agent_test_support::bench::{Table, peak_memory};
 
 fn main() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -50,17 +51,20 @@ fn main() {
     let elapsed = began.elapsed();
     let (read_now, written_now) = transferred();
     let passes = (read_now - read + written_now - written) as f64 / bytes as f64;
-    println!(
-        "edit of {} MB: {:.0} ms",
-        bytes >> 20,
-        elapsed.as_secs_f64() * 1e3
+    let mut table = Table::new("edit");
+    let time = format!("{:.0} ms", elapsed.as_secs_f64() * 1e3);
+    table.note(&format!("edit of {} MB", bytes >> 20), &time);
+    table.amount("passes over the file, read and written", passes, "", 3.0);
+    let file = bytes as f64 / 1e6;
+    table.share(
+        "memory at its peak, to the file",
+        peak_memory() as f64 / 1e6,
+        file,
+        "MB",
+        3.0,
     );
-    println!("passes over the file (read and written): {passes:.2}");
-    println!(
-        "peak memory: {:.2} x the file",
-        peak_memory() as f64 / bytes as f64
-    );
-    println!("diff: {} lines added, {} removed", diff.added, diff.removed);
+    assert_eq!((diff.added, diff.removed), (1, 1));
+    table.finish();
 }
 
 /// Bytes this process has read and written through system calls.
@@ -75,18 +79,4 @@ fn transferred() -> (u64, u64) {
             .unwrap()
     };
     (field("rchar:"), field("wchar:"))
-}
-
-fn peak_memory() -> u64 {
-    let text = fs::read_to_string("/proc/self/status").unwrap();
-    let line = text
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .unwrap();
-    line.split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse::<u64>()
-        .unwrap()
-        << 10
 }

@@ -1,17 +1,25 @@
 //! What `edit` and `write` have in common: from decided bytes to a changed file with its evidence.
 
+use std::path::Path;
+
 use agent_protocol::ActionHappened;
 use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
 use agent_protocol::payload::tool::{Baseline, ToolData};
 use agent_protocol::payload::{SideEffect, SideEffectKind};
-use agent_tool_runtime::{Body, ExecutionContext, ExecutionFailure, RawResult};
+use agent_tool_runtime::{
+    Body, ExecutionContext, ExecutionFailure, Normalized, PermissionSemantics, Plan, Prepared,
+    Preview, RawResult, ToolDefinition,
+};
 
+use crate::bash::Watch;
 use crate::diff::Diff;
 use crate::encoding::{Encoding, LineEndings};
 use crate::file::{Snapshot, hash_bytes};
 use crate::path::{ProjectPath, Roots};
 use crate::replace::{Expected, replace};
-use crate::support::not_replaced;
+use crate::search::is_ignored;
+use crate::support::{count, flags, not_replaced, resource};
 
 /// A change that was checked and can be made.
 pub(crate) struct Change {
@@ -23,11 +31,73 @@ pub(crate) struct Change {
     pub(crate) replacements: Option<u64>,
 }
 
+impl Change {
+    /// A call that makes this change, as the gate sees it. `given` is the path as it was asked for.
+    pub(crate) fn prepared(
+        self,
+        given: &str,
+        definition: &ToolDefinition,
+        more_facts: Option<String>,
+    ) -> Prepared {
+        let name = self.path.name();
+        let before = self.before.as_ref();
+        let mut flags = flags(definition);
+        flags.is_destructive &= before.is_some();
+        let links = before.map_or(1, |snapshot| snapshot.stamp.links);
+        Prepared {
+            normalised_paths: vec![name.clone()],
+            semantics: PermissionSemantics {
+                action_class: ActionClass::Modify,
+                resources: vec![resource(PermissionAccess::Write, given, &self.path)],
+                creates: before.is_none(),
+                risk_facts: other_names_fact(links)
+                    .into_iter()
+                    .chain(more_facts)
+                    .collect(),
+                ..PermissionSemantics::default()
+            },
+            plan: Plan {
+                lock_key: Some(name.clone()),
+                ..Plan::default()
+            },
+            flags,
+            baselines: before
+                .map(|snapshot| snapshot.baseline(&name, None))
+                .into_iter()
+                .collect(),
+            preview: Some(Preview {
+                diff: self.diff.shown.clone().into_bytes(),
+            }),
+            input: Box::new(self),
+        }
+    }
+}
+
+/// What was done, in words: `what` and how many lines changed.
+pub(crate) fn words(verb: &str, what: &str, raw: &RawResult) -> Normalized {
+    let data = &raw.data;
+    let name = data.path.as_deref().unwrap_or_default();
+    let other_names = data.other_names;
+    Normalized {
+        title: format!("{verb} {name}"),
+        summary: format!(
+            "{what}: {} added, {} removed.",
+            count(data.lines_added.unwrap_or(0), "line"),
+            count(data.lines_removed.unwrap_or(0), "line"),
+        ),
+        detail: other_names
+            .and_then(|names| other_names_fact(names + 1))
+            .unwrap_or_default(),
+        user_text: None,
+    }
+}
+
 /// Keeps the evidence, puts the content in place, and says what happened. The image of what was
 /// there is complete on disk before the file is touched.
 pub(crate) fn make(
     change: &Change,
     roots: &Roots,
+    watch: &Watch,
     context: &ExecutionContext,
 ) -> Result<RawResult, ExecutionFailure> {
     let name = change.path.name();
@@ -49,6 +119,7 @@ pub(crate) fn make(
     };
     let replaced = replace(roots, &change.path, expected, &change.after)
         .map_err(|problem| not_replaced(&problem))?;
+    watch.settle_file(roots.root(), change.path.relative());
     let sha256 = hash_bytes(&change.after);
     let encoding = Encoding::of(&change.after);
     let effect = SideEffect {
@@ -75,6 +146,7 @@ pub(crate) fn make(
             .as_ref()
             .map(|snapshot| snapshot.stamp.mode & 0o7777),
         mode_after: Some(replaced.stamp.mode & 0o7777),
+        ignored: is_ignored(roots.root(), change.path.relative()).then_some(true),
         ..SideEffect::default()
     };
     let data = ToolData {
@@ -96,7 +168,9 @@ pub(crate) fn make(
     };
     Ok(RawResult {
         data,
-        side_effects: vec![effect],
+        side_effects: made_directories(change, roots, replaced.directories)
+            .chain([effect])
+            .collect(),
         artifacts: before.into_iter().chain([after, diff]).collect(),
         bodies: vec![Body::diff(
             format!("diff of {name}"),
@@ -104,6 +178,30 @@ pub(crate) fn make(
         )],
         ..RawResult::ok(ActionHappened::Yes)
     })
+}
+
+/// The directories that had to be made for the file, the outer before the inner.
+fn made_directories(
+    change: &Change,
+    roots: &Roots,
+    made: usize,
+) -> impl Iterator<Item = SideEffect> {
+    let above = change.path.relative().ancestors().skip(1).take(made);
+    let above: Vec<&Path> = above.collect();
+    let effects: Vec<SideEffect> = above
+        .into_iter()
+        .rev()
+        .map(|directory| SideEffect {
+            kind: SideEffectKind::Created,
+            path: directory.to_string_lossy().into_owned(),
+            mode_after: rustix::fs::stat(roots.root().join(directory))
+                .ok()
+                .map(|stat| stat.st_mode & 0o7777),
+            file_type: Some("directory".to_owned()),
+            ..SideEffect::default()
+        })
+        .collect();
+    effects.into_iter()
 }
 
 /// `Also changes 2 other names`: a fact for whoever approves, and for the record.

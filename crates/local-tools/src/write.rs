@@ -3,23 +3,22 @@
 use std::sync::Arc;
 
 use agent_protocol::Code;
-use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
 use agent_tool_runtime::{
-    ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, PermissionSemantics, Plan,
-    Prepared, Preview, RawResult, RuntimeContext, Tool, ToolDefinition, ToolInvocation,
-    ValidationFailure,
+    ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Prepared, RawResult,
+    RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::change::{Change, make, other_names_fact};
+use crate::bash::Watch;
+use crate::change::{Change, make, words};
 use crate::diff::{changed_range, unified};
 use crate::edit::current_version;
 use crate::encoding::{Encoding, LineEndings};
 use crate::file::Snapshot;
 use crate::path::{Access, Found, Roots};
-use crate::support::{bad_path, count, flags, parse, prepared, resource, writing_definition};
+use crate::support::{bad_path, count, parse, prepared, writing_definition};
 
 /// What `write` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -34,12 +33,13 @@ struct WriteInput {
 /// The tool.
 pub struct WriteTool {
     roots: Arc<Roots>,
+    watch: Arc<Watch>,
     definition: ToolDefinition,
 }
 
 impl WriteTool {
     /// Writes beneath `roots`.
-    pub fn new(roots: Arc<Roots>) -> Self {
+    pub(crate) fn new(roots: Arc<Roots>, watch: Arc<Watch>) -> Self {
         let mut definition = writing_definition::<WriteInput>(
             "write",
             "Makes a new file, or replaces the whole content of a file that was read in this session and has not \
@@ -48,7 +48,11 @@ impl WriteTool {
         );
         definition.aliases = vec!["write_file".to_owned()];
         definition.is_destructive = true;
-        Self { roots, definition }
+        Self {
+            roots,
+            watch,
+            definition,
+        }
     }
 }
 
@@ -92,40 +96,15 @@ impl Tool for WriteTool {
             shared_encoding(before.as_ref(), &after),
             &changes,
         );
-        let mut flags = flags(&self.definition);
-        flags.is_destructive = before.is_some();
-        let links = before.as_ref().map_or(1, |snapshot| snapshot.stamp.links);
-        Ok(Prepared {
-            normalised_paths: vec![name.clone()],
-            semantics: PermissionSemantics {
-                action_class: ActionClass::Modify,
-                resources: vec![resource(PermissionAccess::Write, &input.path, &path)],
-                risk_facts: other_names_fact(links)
-                    .into_iter()
-                    .chain(form_change(before.as_ref(), &after))
-                    .collect(),
-                ..PermissionSemantics::default()
-            },
-            plan: Plan {
-                lock_key: Some(name.clone()),
-                ..Plan::default()
-            },
-            flags,
-            baselines: before
-                .iter()
-                .map(|snapshot| snapshot.baseline(&name, None))
-                .collect(),
-            preview: Some(Preview {
-                diff: diff.shown.clone().into_bytes(),
-            }),
-            input: Box::new(Change {
-                path,
-                before,
-                after,
-                diff,
-                replacements: None,
-            }),
-        })
+        let form_change = form_change(before.as_ref(), &after);
+        let change = Change {
+            path,
+            before,
+            after,
+            diff,
+            replacements: None,
+        };
+        Ok(change.prepared(&input.path, &self.definition, form_change))
     }
 
     fn execute(
@@ -133,13 +112,14 @@ impl Tool for WriteTool {
         invocation: ToolInvocation,
         context: &ExecutionContext,
     ) -> Result<RawResult, ExecutionFailure> {
-        make(&*prepared::<Change>(invocation)?, &self.roots, context)
+        let change = prepared::<Change>(invocation)?;
+        make(&change, &self.roots, &self.watch, context)
     }
 
     fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
-        let data = &raw.data;
-        let name = data.path.as_deref().unwrap_or_default();
-        let effect = raw.side_effects.first();
+        let name = raw.data.path.as_deref().unwrap_or_default();
+        // The file itself comes after the directories that were made for it.
+        let effect = raw.side_effects.last();
         let bytes = effect.and_then(|effect| effect.bytes_after).unwrap_or(0);
         let made = effect.is_some_and(|effect| effect.sha256_before.is_none());
         let verb = if made {
@@ -147,21 +127,8 @@ impl Tool for WriteTool {
         } else {
             "Replaced the content of"
         };
-        let summary = format!(
-            "{verb} `{name}`, {}: {} added, {} removed.",
-            count(bytes, "byte"),
-            count(data.lines_added.unwrap_or(0), "line"),
-            count(data.lines_removed.unwrap_or(0), "line"),
-        );
-        Normalized {
-            title: format!("write {name}"),
-            summary,
-            detail: data
-                .other_names
-                .and_then(|names| other_names_fact(names + 1))
-                .unwrap_or_default(),
-            user_text: None,
-        }
+        let what = format!("{verb} `{name}`, {}", count(bytes, "byte"));
+        words("write", &what, raw)
     }
 }
 

@@ -1,18 +1,23 @@
 //! Commands that go on after their call: a bounded list, each with a thread that reports its end.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use agent_protocol::id::{ArtifactId, ProcessId};
+use agent_protocol::id::{ArtifactId, InvocationId, ProcessId};
+use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::{Refs, Scope};
 use agent_sandbox::{Finished, KilledBy, Running};
-use agent_tool_runtime::Journal;
+use agent_tool_runtime::{Confinement, Journal};
 
 use super::ending::{record, status};
+use super::launch::Private;
 use super::output::Output;
+use super::scan::{Changes, Followed, Watch};
+use crate::search::denied_globs;
 
 /// Commands that may run at the same time.
 const MAX_RUNNING: usize = 16;
@@ -25,17 +30,30 @@ pub struct Processes {
     all: Mutex<BTreeMap<String, Arc<Background>>>,
 }
 
+/// A command that runs and is to go on without its call.
+pub(super) struct Started {
+    pub(super) process_id: ProcessId,
+    pub(super) running: Running,
+    pub(super) output: Output,
+    /// Its own temporary directory, removed with it.
+    pub(super) _private: Private,
+    pub(super) cwd: PathBuf,
+    /// The project as it was at the start; nothing when the command cannot write it.
+    pub(super) followed: Option<Arc<Followed>>,
+    pub(super) watch: Arc<Watch>,
+    pub(super) root: PathBuf,
+    pub(super) confinement: Confinement,
+    pub(super) invocation_id: InvocationId,
+}
+
 /// One background command.
 pub(crate) struct Background {
-    process_id: ProcessId,
-    running: Running,
-    output: Output,
+    started: Started,
     ended: Mutex<Option<Ended>>,
     ended_changed: Condvar,
     /// Where the next reading without an offset begins.
     cursor: AtomicU64,
     watcher: Mutex<Option<JoinHandle<()>>>,
-    _private: tempfile::TempDir,
 }
 
 /// How a background command ended.
@@ -61,22 +79,17 @@ impl Processes {
     /// Takes a started command over.
     pub(super) fn adopt(
         &self,
-        process_id: ProcessId,
-        running: Running,
-        output: Output,
-        private: tempfile::TempDir,
+        started: Started,
         journal: Arc<dyn Journal>,
         scope: Scope,
     ) -> std::io::Result<Arc<Background>> {
+        let process_id = started.process_id.clone();
         let process = Arc::new(Background {
-            process_id: process_id.clone(),
-            running,
-            output,
+            started,
             ended: Mutex::default(),
             ended_changed: Condvar::new(),
             cursor: AtomicU64::new(0),
             watcher: Mutex::default(),
-            _private: private,
         });
         let watched = Arc::clone(&process);
         let watcher = std::thread::Builder::new()
@@ -108,12 +121,23 @@ impl Processes {
         self.all().keys().cloned().collect()
     }
 
+    /// Asks a running command to end; false when no such command runs. Its end is recorded as any
+    /// other.
+    pub fn terminate(&self, process_id: &ProcessId) -> bool {
+        let process = self.get(process_id.as_str());
+        let Some(process) = process.filter(|process| process.ended().is_none()) else {
+            return false;
+        };
+        process.kill();
+        true
+    }
+
     /// Ends all commands and waits until each has reported its end.
     pub fn shutdown(&self) {
         let all: Vec<Arc<Background>> = std::mem::take(&mut *self.all()).into_values().collect();
         for process in &all {
             if process.ended().is_none() {
-                process.running.terminate(KilledBy::SessionEnd);
+                process.started.running.terminate(KilledBy::SessionEnd);
             }
         }
         for process in all {
@@ -142,33 +166,56 @@ impl Drop for Processes {
 
 impl Background {
     fn watch(&self, journal: &dyn Journal, scope: &Scope) {
-        let finished: Finished = self.running.wait(None, None);
-        let output = self.output.finish().ok().flatten();
+        let finished: Finished = self.started.running.wait(None, None);
+        let output = self.started.output.finish().ok().flatten();
         let mut scope = scope.clone();
-        scope.process_id = Some(self.process_id.clone());
+        scope.process_id = Some(self.started.process_id.clone());
+        let ended = super::ending::Ended {
+            finished: &finished,
+            output: output.as_ref(),
+            cwd: &self.started.cwd,
+            changes: self.changes(journal, &scope),
+        };
+        let mut refs = Refs::default();
+        for artifact in ended.changes.iter().flat_map(|changes| &changes.artifacts) {
+            refs.add("artifact", &artifact.artifact_id);
+        }
         // A log that cannot be written has stopped the session already; there is nobody to tell.
         let _ = record(
-            &|payload| journal.append(&scope, payload, Refs::default()).map(|_| ()),
-            &self.process_id,
-            &finished,
-            output.as_ref(),
+            &|payload| journal.append(&scope, payload, refs.clone()).map(|_| ()),
+            &self.started.process_id,
+            &ended,
         );
         let _ = journal.sync();
         let (exit_code, signal) = status(&finished);
         let output = output
             .and_then(|output| output.artifact)
             .map(|artifact| artifact.artifact_id);
-        let ended = Ended {
+        *self.ended_guard() = Some(Ended {
             exit_code,
             signal,
             output,
-        };
-        *self.ended_guard() = Some(ended);
+        });
         self.ended_changed.notify_all();
     }
 
+    /// What the command changed in the project while it ran.
+    fn changes(&self, journal: &dyn Journal, scope: &Scope) -> Option<Changes> {
+        let started = &self.started;
+        let followed = started.followed.as_ref()?;
+        let keep = |image: &[u8]| {
+            let binary = "application/octet-stream";
+            let producer = started.invocation_id.as_str();
+            journal.put_artifact(scope, ArtifactKind::Before, binary, image, producer)
+        };
+        let (watch, root) = (&started.watch, &started.root);
+        let denied = denied_globs(&started.confinement, root);
+        let hides = |path: &[u8]| denied.hides(path);
+        watch.changes_of(followed, root, &hides, &keep).ok()
+    }
+
     pub(crate) fn process_id(&self) -> &ProcessId {
-        &self.process_id
+        &self.started.process_id
     }
 
     pub(crate) fn ended(&self) -> Option<Ended> {
@@ -196,11 +243,11 @@ impl Background {
 
     /// Asks the command to end.
     pub(crate) fn kill(&self) {
-        self.running.terminate(KilledBy::Cancelled);
+        self.started.running.terminate(KilledBy::Cancelled);
     }
 
     pub(crate) fn total(&self) -> u64 {
-        self.output.progress().bytes
+        self.started.output.progress(u64::MAX).bytes
     }
 
     /// Output from `offset`, or from where the last reading ended; gives back where it began.
@@ -210,7 +257,7 @@ impl Background {
         limit: usize,
     ) -> std::io::Result<(u64, Vec<u8>)> {
         let from = offset.unwrap_or_else(|| self.cursor.load(Ordering::Relaxed));
-        let bytes = self.output.read(from, limit)?;
+        let bytes = self.started.output.read(from, limit)?;
         self.cursor
             .store(from + bytes.len() as u64, Ordering::Relaxed);
         Ok((from, bytes))

@@ -1,5 +1,7 @@
 //! How a command ended, as facts in the log. Foreground and background commands share this.
 
+use std::path::Path;
+
 use agent_protocol::Payload;
 use agent_protocol::id::ProcessId;
 use agent_protocol::payload::process::{
@@ -10,6 +12,7 @@ use agent_tool_runtime::JournalError;
 use agent_tool_runtime::policy::CollectedOutput;
 
 use super::launch::violation;
+use super::scan::Changes;
 
 /// Exit code and signal, one of them.
 pub(super) fn status(finished: &Finished) -> (Option<i32>, Option<i32>) {
@@ -31,13 +34,26 @@ pub(super) fn reason(killed_by: KilledBy) -> &'static str {
     }
 }
 
+/// A command that is over, with what came of it.
+pub(super) struct Ended<'a> {
+    pub(super) finished: &'a Finished,
+    pub(super) output: Option<&'a CollectedOutput>,
+    /// Where it ran. Every command has a shell of its own, so that is also where it left off.
+    pub(super) cwd: &'a Path,
+    /// What it changed, unless the result of its call tells.
+    pub(super) changes: Option<Changes>,
+}
+
 /// Records the refusals and the end.
 pub(super) fn record(
     emit: &dyn Fn(Payload) -> Result<(), JournalError>,
     process_id: &ProcessId,
-    finished: &Finished,
-    output: Option<&CollectedOutput>,
+    ended: &Ended<'_>,
 ) -> Result<(), JournalError> {
+    let (finished, output) = (ended.finished, ended.output);
+    let changes = ended.changes.as_ref();
+    let side_effects = changes.map_or_else(Vec::new, |changes| changes.effects.clone());
+    let note = changes.and_then(|changes| changes.note.clone());
     for group in finished.violations.iter().filter(|group| !group.expected) {
         emit(violation(group, process_id).into())?;
     }
@@ -60,7 +76,9 @@ pub(super) fn record(
                 output_index_ref,
                 stdout_bytes: finished.stdout_bytes,
                 stderr_bytes: finished.stderr_bytes,
-                cwd_after: None,
+                cwd_after: Some(ended.cwd.display().to_string()),
+                side_effects,
+                note,
                 sandbox: SandboxSummary {
                     violations: finished.violations.iter().map(|group| group.count).sum(),
                     quarantined: finished
@@ -87,6 +105,8 @@ pub(super) fn record(
             output_ref,
             output_index_ref,
             duration_ms: Some(duration_ms),
+            side_effects,
+            note,
         }
         .into(),
     )

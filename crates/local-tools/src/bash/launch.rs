@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use agent_protocol::Code;
 use agent_protocol::id::ProcessId;
@@ -11,19 +13,19 @@ use agent_protocol::payload::process::{
     SandboxViolation, ViolationKind,
 };
 use agent_sandbox::{
-    Capabilities, Command, EnforcementReport, LaunchError, Level, Limits, Mode, Network, Policy,
+    Command, EnforcementReport, LaunchError, Level, Limits, Mode, Network, Policy, Sandbox,
     Violation, WriteAccess,
 };
 use agent_tool_runtime::{Cancel, Confinement};
 
-use super::scan::{Look, ScanLimits, Watch};
+use super::scan::{Look, Purpose, ScanLimits, Watch};
 use crate::search::denied_globs;
 
 /// What commands are started with, decided once for the session.
 #[derive(Clone, Debug)]
 pub struct CommandSettings {
-    /// What this machine can enforce.
-    pub capabilities: Capabilities,
+    /// What confines them; shared by all commands of the session.
+    pub sandbox: Arc<Sandbox>,
     /// Whether a command may run when it cannot be confined.
     pub mode: Mode,
     /// The whole environment of commands; see `agent_sandbox::environment::build`.
@@ -46,6 +48,10 @@ pub struct CommandSettings {
     pub scan: ScanLimits,
     /// A command that prints more is ended.
     pub max_output_bytes: u64,
+    /// For a command that asks for no time of its own.
+    pub timeout: Duration,
+    /// The most a command may ask for.
+    pub max_timeout: Duration,
 }
 
 impl CommandSettings {
@@ -67,7 +73,8 @@ impl CommandSettings {
         } else {
             let denied = denied_globs(confinement, workspace);
             let watch = Watch::new(&self.temporary, self.scan);
-            let look = watch.look(workspace, &Cancel::new(), false, &|path| denied.hides(path))?;
+            let hides = |path: &[u8]| denied.hides(path);
+            let look = watch.look(workspace, &Cancel::new(), Purpose::Denied, Some(&hides))?;
             hidden(&look, workspace)
         };
         Ok(policy(
@@ -79,6 +86,29 @@ impl CommandSettings {
             confinement,
             hidden,
         ))
+    }
+}
+
+/// The temporary directory of one command, removed with it whatever the command did to it.
+pub(super) struct Private(tempfile::TempDir);
+
+impl Private {
+    pub(super) fn new(place: &Path) -> io::Result<Self> {
+        let made = tempfile::Builder::new()
+            .prefix("command-")
+            .tempdir_in(place);
+        made.map(Self)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        // What cannot be removed is only litter.
+        let _ = agent_sandbox::remove_private(self.0.path());
     }
 }
 

@@ -8,19 +8,19 @@
 mod background;
 mod ending;
 mod launch;
+mod narrow;
 mod output;
 mod run;
 mod scan;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent_protocol::Code;
-use agent_protocol::payload::SideEffectKind;
 use agent_protocol::payload::permission::ActionClass;
 use agent_protocol::payload::tool::{Capability, Concurrency, InterruptBehavior, Risk};
-use agent_tool_runtime::shell::{Start, analyse, prove::prove};
+use agent_tool_runtime::shell::{Analysis, Start, analyse, prove::prove};
 use agent_tool_runtime::{
     CommandRequest, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized,
     PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition,
@@ -34,12 +34,11 @@ pub(crate) use background::Background;
 pub use background::Processes;
 pub use launch::CommandSettings;
 pub use scan::ScanLimits;
+pub(crate) use scan::Watch;
 
 use crate::path::{Access, Found, Roots};
-use crate::support::{count, flags, parse, prepared, reading_definition};
-use scan::Watch;
-
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+use crate::support::{flags, parse, prepared, reading_definition};
+use narrow::narrower_tool;
 
 /// What `bash` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -51,7 +50,7 @@ struct BashInput {
     /// What the command is for, in a few words, for the person who reads along.
     #[expect(dead_code, reason = "it is read in the recorded input, by people")]
     description: String,
-    /// When the command is ended, in milliseconds; 120000 when not given.
+    /// When the command is ended, in milliseconds; two minutes unless the user has set another time.
     #[serde(default)]
     #[schemars(range(min = 1, max = 3_600_000))]
     timeout_ms: Option<u64>,
@@ -70,6 +69,8 @@ pub(crate) struct PreparedCommand {
     command: String,
     cwd: PathBuf,
     background: bool,
+    /// A tool that does the same with more to say about it.
+    narrower_tool: Option<&'static str>,
 }
 
 /// The tool.
@@ -77,16 +78,17 @@ pub struct BashTool {
     roots: Arc<Roots>,
     settings: Arc<CommandSettings>,
     processes: Arc<Processes>,
-    watch: Watch,
+    watch: Arc<Watch>,
     definition: ToolDefinition,
 }
 
 impl BashTool {
     /// Runs commands in the project of `roots`.
-    pub fn new(
+    pub(crate) fn new(
         roots: Arc<Roots>,
         settings: Arc<CommandSettings>,
         processes: Arc<Processes>,
+        watch: Arc<Watch>,
     ) -> Self {
         let mut definition = reading_definition::<BashInput>(
             "bash",
@@ -106,9 +108,8 @@ impl BashTool {
         definition.concurrency = Concurrency::Exclusive;
         definition.interrupt_behavior = InterruptBehavior::Cancel;
         definition.needs_sandbox = true;
-        definition.default_timeout = Some(DEFAULT_TIMEOUT);
+        definition.default_timeout = Some(settings.timeout.min(settings.max_timeout));
         definition.streams_progress = true;
-        let watch = Watch::new(&settings.temporary, settings.scan);
         Self {
             roots,
             settings,
@@ -116,6 +117,11 @@ impl BashTool {
             watch,
             definition,
         }
+    }
+
+    fn home(&self) -> PathBuf {
+        let home = self.settings.home.clone();
+        home.unwrap_or_else(|| PathBuf::from("/nonexistent"))
     }
 
     fn cwd(&self, given: Option<&str>) -> Result<crate::path::ProjectPath, ValidationFailure> {
@@ -168,15 +174,25 @@ impl Tool for BashTool {
         if background && let Some(refusal) = self.processes.refusal() {
             return Err(wrong("/background", &refusal));
         }
+        let longest = self.settings.max_timeout;
         let timeout = input
             .timeout_ms
-            .map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+            .map_or_else(|| self.settings.timeout.min(longest), Duration::from_millis);
+        if timeout > longest {
+            let message = format!(
+                "a command may take {} ms at most, as the settings say",
+                longest.as_millis()
+            );
+            return Err(wrong("/timeout_ms", &message));
+        }
         let mut flags = flags(&self.definition);
-        flags.is_read_only = only_reads(
-            &input.command,
-            cwd.absolute(),
-            self.settings.home.as_deref(),
-        );
+        let start = Start {
+            directory: cwd.absolute().to_owned(),
+            home: self.home(),
+            is_directory: &|path| Some(path.is_dir()),
+        };
+        let analysis = analyse(&input.command, &start);
+        flags.is_read_only = only_reads(&analysis);
         flags.is_destructive = !flags.is_read_only;
         let name = cwd.name();
         Ok(Prepared {
@@ -203,6 +219,7 @@ impl Tool for BashTool {
                 command: input.command,
                 cwd: cwd.absolute().to_owned(),
                 background,
+                narrower_tool: narrower_tool(&analysis),
             }),
         })
     }
@@ -225,7 +242,7 @@ impl Tool for BashTool {
         .run()
     }
 
-    fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
+    fn normalize(&self, raw: &RawResult, context: &NormalizeContext<'_>) -> Normalized {
         let data = &raw.data;
         let mut summary = match (data.background, data.exit_code, data.signal) {
             (Some(true), ..) => format!(
@@ -239,63 +256,17 @@ impl Tool for BashTool {
         if data.background != Some(true) && raw.bodies.is_empty() {
             summary.push_str(" No output.");
         }
-        let mut detail = effects_sentence(raw);
-        if let Some(note) = &data.note {
-            if !detail.is_empty() {
-                detail.push(' ');
-            }
-            detail.push_str(note);
-        }
+        let command = context.input.get("command").and_then(Value::as_str);
         Normalized {
-            title: "bash".to_owned(),
+            title: format!("bash {}", command.unwrap_or_default().trim()),
             summary,
-            detail,
+            detail: data.note.clone().unwrap_or_default(),
             user_text: None,
         }
     }
 }
 
-/// `Project files: modified src/a.rs; created b, c.`
-fn effects_sentence(raw: &RawResult) -> String {
-    const NAMED: usize = 20;
-    let mut parts = Vec::new();
-    for (kind, word) in [
-        (SideEffectKind::Deleted, "deleted"),
-        (SideEffectKind::Modified, "modified"),
-        (SideEffectKind::ModeChanged, "mode changed"),
-        (SideEffectKind::Created, "created"),
-    ] {
-        let paths: Vec<&str> = raw
-            .side_effects
-            .iter()
-            .filter(|effect| effect.kind == kind)
-            .map(|effect| effect.path.as_str())
-            .collect();
-        if paths.is_empty() {
-            continue;
-        }
-        let mut part = format!("{word} {}", paths[..paths.len().min(NAMED)].join(", "));
-        if paths.len() > NAMED {
-            part.push_str(&format!(
-                " and {}",
-                count((paths.len() - NAMED) as u64, "more file")
-            ));
-        }
-        parts.push(part);
-    }
-    if parts.is_empty() {
-        String::new()
-    } else {
-        format!("Project files: {}.", parts.join("; "))
-    }
-}
-
 /// Whether the command provably changes nothing: a fact for the gate, which decides itself.
-fn only_reads(command: &str, cwd: &Path, home: Option<&Path>) -> bool {
-    let start = Start {
-        directory: cwd.to_owned(),
-        home: home.map_or_else(|| PathBuf::from("/nonexistent"), Path::to_owned),
-        is_directory: &|path| Some(path.is_dir()),
-    };
-    prove(&analyse(command, &start), &mut |_| false).is_ok_and(|proof| proof.writes.is_empty())
+fn only_reads(analysis: &Analysis) -> bool {
+    prove(analysis, &mut |_| false).is_ok_and(|proof| proof.writes.is_empty())
 }

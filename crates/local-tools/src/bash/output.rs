@@ -37,6 +37,8 @@ pub(super) struct Progress {
     pub(super) bytes: u64,
     pub(super) lines: u64,
     pub(super) last_line: String,
+    /// The end of what came since it was last told.
+    pub(super) news: Vec<u8>,
 }
 
 impl Output {
@@ -63,13 +65,17 @@ impl Output {
         Box::new(move |stream, bytes| output.state().take(stream, bytes))
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    /// How far the output is, for whoever has been told the first `told` bytes.
+    pub(super) fn progress(&self, told: u64) -> Progress {
         let state = self.state();
         let collector = state.collector.as_ref();
         Progress {
             bytes: state.total,
             lines: collector.map_or(0, Collector::lines),
             last_line: collector.map(Collector::last_line).unwrap_or_default(),
+            news: collector
+                .map(|collector| collector.tail(state.total.saturating_sub(told)))
+                .unwrap_or_default(),
         }
     }
 

@@ -1,26 +1,30 @@
 //! One command from its launch to its result.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_protocol::id::ProcessId;
+use agent_protocol::payload::conversation::{ArtifactKind, RuntimeWarning};
 use agent_protocol::payload::process::{ProcessFailed, ProcessOutput, ProcessStarted, StreamName};
 use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{ActionHappened, Code, Payload, Refs};
 use agent_sandbox::{Command, Confined, Detection, Finished, KilledBy, Level, Running};
 use agent_tool_runtime::policy::CollectedOutput;
 use agent_tool_runtime::{
-    Body, CancelReason, Confinement, ExecutionContext, ExecutionFailure, JournalError,
+    Body, Cancel, CancelReason, Confinement, ExecutionContext, ExecutionFailure, JournalError,
     ProgressUpdate, RawResult,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::ending::{self, reason};
-use super::launch::{applied, chain, failure, hidden, mechanism, policy};
+use super::background::Started;
+use super::ending::{self, Ended, reason};
+use super::launch::{Private, applied, chain, failure, hidden, mechanism, policy};
 use super::output::{Output, Trouble};
-use super::scan::{Changes, Look};
+use super::scan::{Changes, Look, Purpose};
 use super::{BashTool, PreparedCommand};
 use crate::search::denied_globs;
+use crate::search::walk::Hides;
 use crate::support::count;
 
 /// How often a running command is looked after.
@@ -52,17 +56,16 @@ impl Call<'_> {
             )
             .having(ActionHappened::No)
         };
-        let private = tempfile::Builder::new()
-            .prefix("command-")
-            .tempdir_in(&settings.temporary)
+        let private = Private::new(&settings.temporary)
             .map_err(|error| nothing("make a temporary directory", error))?;
         let before = self
-            .look(true)
+            .look()
             .map_err(|error| nothing("look at the project", error))?;
         let root = self.tool.roots.root();
         let hidden = before
             .as_ref()
             .map_or_else(Vec::new, |look| hidden(look, root));
+        let before = before.filter(|_| self.confinement.project_writable);
         let policy = policy(
             settings,
             root,
@@ -72,8 +75,9 @@ impl Call<'_> {
             self.confinement,
             hidden,
         );
+        self.warn_of_narrower_tool()?;
         let process_id: ProcessId = self.context.ids().mint();
-        let confined = match agent_sandbox::prepare(&policy, &settings.capabilities) {
+        let confined = match settings.sandbox.prepare(&policy) {
             Ok(confined) => confined,
             Err(error) => return Err(self.not_started(&process_id, &error)),
         };
@@ -102,26 +106,52 @@ impl Call<'_> {
         };
         self.record_start(&process_id, sandbox_ref, environment, running.pid())?;
         if self.command.background {
-            return self.leave_running(process_id, running, output, private);
+            return self.leave_running(process_id, running, output, private, before);
         }
-        let finished = self.follow(&process_id, &running, &output)?;
-        self.finish(&process_id, &running, &finished, &output, before)
+        let before = before.map(Arc::new);
+        if let Some(before) = &before {
+            self.tool.watch.foreground_begins(before);
+        }
+        let finished = self.follow(&process_id, &running, &output);
+        if finished.is_err() {
+            self.tool.watch.foreground_ends(None);
+        }
+        self.finish(
+            &process_id,
+            &running,
+            &finished?,
+            &output,
+            before.as_deref(),
+        )
     }
 
     /// Looks at the project, unless the command cannot write it and nothing is hidden from it.
-    fn look(&self, keep: bool) -> std::io::Result<Option<Look>> {
-        let denied = denied_globs(self.confinement, self.tool.roots.root());
-        if !self.confinement.project_writable && self.confinement.deny_read.is_empty() {
-            return Ok(None);
-        }
-        let keep = keep && self.confinement.project_writable;
-        let look = self.tool.watch.look(
-            self.tool.roots.root(),
-            self.context.cancel(),
-            keep,
-            &|path| denied.hides(path),
-        )?;
-        Ok(Some(look))
+    fn look(&self) -> std::io::Result<Option<Look>> {
+        let root = self.tool.roots.root();
+        let purpose = match self.confinement {
+            reach if reach.project_writable => Purpose::Before,
+            reach if reach.deny_read.is_empty() => return Ok(None),
+            _ => Purpose::Denied,
+        };
+        let denied = denied_globs(self.confinement, root);
+        let hides = |path: &[u8]| denied.hides(path);
+        let some: Hides<'_> = &hides;
+        let some = (!self.confinement.deny_read.is_empty()).then_some(some);
+        let cancel = self.context.cancel();
+        self.tool.watch.look(root, cancel, purpose, some).map(Some)
+    }
+
+    fn warn_of_narrower_tool(&self) -> Result<(), JournalError> {
+        let Some(tool) = self.command.narrower_tool else {
+            return Ok(());
+        };
+        let warning = RuntimeWarning {
+            code: "narrow_tool_available".to_owned(),
+            message: format!("a command was run for what the tool `{tool}` does"),
+            evidence_refs: Vec::new(),
+        };
+        let recorded = self.context.emit_with(None, warning, Refs::default());
+        recorded.map(|_| ())
     }
 
     fn not_started(
@@ -239,11 +269,11 @@ impl Call<'_> {
         output: &Output,
         told: &mut u64,
     ) -> Result<(), JournalError> {
-        let progress = output.progress();
+        let progress = output.progress(*told);
         if progress.bytes == *told {
             return Ok(());
         }
-        let preview = agent_tool_runtime::escape::visible_line(&progress.last_line, 200);
+        let preview = agent_tool_runtime::escape::visible(&progress.news);
         let fact = ProcessOutput {
             process_id: process_id.clone(),
             stream: StreamName::Mixed,
@@ -268,8 +298,10 @@ impl Call<'_> {
         running: &Running,
         finished: &Finished,
         output: &Output,
-        before: Option<Look>,
+        before: Option<&Look>,
     ) -> Result<RawResult, ExecutionFailure> {
+        // The command is over: what it did is looked at also when its call was cancelled.
+        let changes = self.changes(before);
         let trouble = output.take_trouble();
         let collected = output.finish()?;
         let emit = |payload: Payload| {
@@ -277,8 +309,14 @@ impl Call<'_> {
                 .emit_with(Some(process_id), payload, Refs::default())
                 .map(|_| ())
         };
-        ending::record(&emit, process_id, finished, collected.as_ref())?;
-        let changes = self.changes(before)?;
+        let ended = Ended {
+            finished,
+            output: collected.as_ref(),
+            cwd: &self.command.cwd,
+            changes: None,
+        };
+        ending::record(&emit, process_id, &ended)?;
+        let changes = changes?;
         let (exit_code, signal) = ending::status(finished);
         let data = ToolData {
             exit_code,
@@ -348,24 +386,21 @@ impl Call<'_> {
         }
     }
 
-    fn changes(&self, before: Option<Look>) -> Result<Changes, ExecutionFailure> {
-        let Some(before) = before.filter(|_| self.confinement.project_writable) else {
+    fn changes(&self, before: Option<&Look>) -> Result<Changes, ExecutionFailure> {
+        let Some(before) = before else {
             return Ok(Changes::default());
         };
-        // The command is over: what it did is looked at also when its call was cancelled.
-        let denied = denied_globs(self.confinement, self.tool.roots.root());
-        let root = self.tool.roots.root();
-        let after =
-            self.tool
-                .watch
-                .look(root, &agent_tool_runtime::Cancel::new(), false, &|path| {
-                    denied.hides(path)
-                });
+        let (watch, root) = (&self.tool.watch, self.tool.roots.root());
+        let denied = denied_globs(self.confinement, root);
+        let hides = |path: &[u8]| denied.hides(path);
+        let after = watch.look(root, &Cancel::new(), Purpose::After, Some(&hides));
+        watch.foreground_ends(after.as_ref().ok().map(|after| (before, after)));
         match after {
-            Ok(after) => Ok(self
-                .tool
-                .watch
-                .compare(root, &before, &after, self.context)?),
+            Ok(after) => Ok(watch.compare(root, before, &after, &|image| {
+                let binary = "application/octet-stream";
+                self.context
+                    .put_artifact(ArtifactKind::Before, binary, image)
+            })?),
             Err(error) => Ok(Changes {
                 note: Some(format!(
                     "Changes to project files could not be looked for: {error}."
@@ -380,17 +415,28 @@ impl Call<'_> {
         process_id: ProcessId,
         running: Running,
         output: Output,
-        private: tempfile::TempDir,
+        private: Private,
+        before: Option<Look>,
     ) -> Result<RawResult, ExecutionFailure> {
         let sandbox = held_by(&running);
+        let watch = Arc::clone(&self.tool.watch);
+        let started = Started {
+            process_id: process_id.clone(),
+            running,
+            output,
+            _private: private,
+            cwd: self.command.cwd.clone(),
+            followed: before.map(|before| watch.follow(before)),
+            watch,
+            root: self.tool.roots.root().to_owned(),
+            confinement: self.confinement.clone(),
+            invocation_id: self.context.invocation_id().clone(),
+        };
         let process = self
             .tool
             .processes
             .adopt(
-                process_id.clone(),
-                running,
-                output,
-                private,
+                started,
                 self.context.journal(),
                 self.context.scope().clone(),
             )
@@ -412,7 +458,8 @@ impl Call<'_> {
                 note: Some(if ended.is_some() {
                     "It has already ended.".to_owned()
                 } else {
-                    "It is running. Changes it makes to project files are not followed.".to_owned()
+                    "It is running. What it changes in the project is told when it has ended."
+                        .to_owned()
                 }),
                 ..ToolData::default()
             },

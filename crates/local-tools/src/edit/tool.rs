@@ -3,25 +3,22 @@
 use std::sync::Arc;
 
 use agent_protocol::Code;
-use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
 use agent_tool_runtime::{
-    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, PermissionSemantics,
-    Plan, Prepared, Preview, RawResult, RuntimeContext, Tool, ToolDefinition, ToolInvocation,
-    ValidationFailure,
+    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Prepared, RawResult,
+    RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Edit, EditProblem, plan};
-use crate::change::{Change, make, other_names_fact};
+use crate::bash::Watch;
+use crate::change::{Change, make, words};
 use crate::diff::unified;
 use crate::file::{self, MAX_WHOLE_FILE, Snapshot};
 use crate::path::{Access, ProjectPath, Roots, open_file};
 use crate::read::refuse_binary;
-use crate::support::{
-    bad_file, bad_path, count, flags, parse, prepared, resource, writing_definition,
-};
+use crate::support::{bad_file, bad_path, count, parse, prepared, writing_definition};
 
 /// What `edit` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -61,12 +58,13 @@ struct EditItem {
 /// The tool.
 pub struct EditTool {
     roots: Arc<Roots>,
+    watch: Arc<Watch>,
     definition: ToolDefinition,
 }
 
 impl EditTool {
     /// Edits beneath `roots`.
-    pub fn new(roots: Arc<Roots>) -> Self {
+    pub(crate) fn new(roots: Arc<Roots>, watch: Arc<Watch>) -> Self {
         let mut definition = writing_definition::<EditInput>(
             "edit",
             "Replaces exact text in a file that was read in this session. Each old_string has to occur exactly once \
@@ -77,7 +75,11 @@ impl EditTool {
             "A unified diff, and how many places and lines changed.",
         );
         definition.aliases = vec!["edit_file".to_owned()];
-        Self { roots, definition }
+        Self {
+            roots,
+            watch,
+            definition,
+        }
     }
 }
 
@@ -110,31 +112,14 @@ impl Tool for EditTool {
             snapshot.encoding,
             &plan.changes(),
         );
-        Ok(Prepared {
-            normalised_paths: vec![name.clone()],
-            semantics: PermissionSemantics {
-                action_class: ActionClass::Modify,
-                resources: vec![resource(PermissionAccess::Write, &given, &path)],
-                risk_facts: other_names_fact(snapshot.stamp.links).into_iter().collect(),
-                ..PermissionSemantics::default()
-            },
-            plan: Plan {
-                lock_key: Some(name.clone()),
-                ..Plan::default()
-            },
-            flags: flags(&self.definition),
-            baselines: vec![snapshot.baseline(&name, None)],
-            preview: Some(Preview {
-                diff: diff.shown.clone().into_bytes(),
-            }),
-            input: Box::new(Change {
-                path,
-                before: Some(snapshot),
-                after,
-                diff,
-                replacements: Some(plan.count() as u64),
-            }),
-        })
+        let change = Change {
+            path,
+            before: Some(snapshot),
+            after,
+            diff,
+            replacements: Some(plan.count() as u64),
+        };
+        Ok(change.prepared(&given, &self.definition, None))
     }
 
     fn execute(
@@ -142,27 +127,14 @@ impl Tool for EditTool {
         invocation: ToolInvocation,
         context: &ExecutionContext,
     ) -> Result<RawResult, ExecutionFailure> {
-        make(&*prepared::<Change>(invocation)?, &self.roots, context)
+        let change = prepared::<Change>(invocation)?;
+        make(&change, &self.roots, &self.watch, context)
     }
 
     fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
-        let data = &raw.data;
-        let name = data.path.as_deref().unwrap_or_default();
-        let summary = format!(
-            "Replaced {} in `{name}`: {} added, {} removed.",
-            count(data.replacements.unwrap_or(0), "place"),
-            count(data.lines_added.unwrap_or(0), "line"),
-            count(data.lines_removed.unwrap_or(0), "line"),
-        );
-        Normalized {
-            title: format!("edit {name}"),
-            summary,
-            detail: data
-                .other_names
-                .and_then(|names| other_names_fact(names + 1))
-                .unwrap_or_default(),
-            user_text: None,
-        }
+        let name = raw.data.path.as_deref().unwrap_or_default();
+        let places = count(raw.data.replacements.unwrap_or(0), "place");
+        words("edit", &format!("Replaced {places} in `{name}`"), raw)
     }
 }
 

@@ -3,22 +3,20 @@
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
 use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{ActionHappened, Code};
 use agent_tool_runtime::{
-    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission,
-    PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition,
-    ToolInvocation, ValidationFailure,
+    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission, Prepared,
+    RawResult, RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::scope::{Denied, Scope};
+use super::scope::Scope;
 use super::walk::{Met, Skipped, Visitor, Walk, as_path, skipped_sentence};
 use crate::path::{Found, Roots};
-use crate::support::{count, flags, parse, reading_definition, resource};
+use crate::support::{count, parse, reading_definition};
 
 const DEFAULT_LIMIT: usize = 500;
 const MAX_LIMIT: usize = 5_000;
@@ -90,23 +88,13 @@ impl Tool for GlobTool {
                     .at("/path", message),
             );
         }
-        let given = input.path.as_deref().unwrap_or(".");
-        Ok(Prepared {
-            normalised_paths: vec![scope.path.name()],
-            semantics: PermissionSemantics {
-                action_class: ActionClass::Search,
-                resources: vec![resource(PermissionAccess::Read, given, &scope.path)],
-                ..PermissionSemantics::default()
-            },
-            plan: Plan::default(),
-            flags: flags(&self.definition),
-            baselines: Vec::new(),
-            preview: None,
-            input: Box::new(PreparedGlob {
-                scope,
-                limit: input.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT),
-            }),
-        })
+        let path = scope.path.clone();
+        let wanted = PreparedGlob {
+            scope,
+            limit: input.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT),
+        };
+        let given = input.path.as_deref();
+        Ok(Scope::prepared(&path, given, &self.definition, wanted))
     }
 
     fn execute(
@@ -116,25 +104,12 @@ impl Tool for GlobTool {
     ) -> Result<RawResult, ExecutionFailure> {
         let confinement = invocation.confinement().clone();
         let wanted = crate::support::prepared::<PreparedGlob>(invocation)?;
-        let denied = Denied::new(&confinement, &wanted.scope.path);
-        let start = wanted
-            .scope
-            .open(&self.roots)
-            .map_err(|error| unreadable(&wanted.scope, &error))?;
-        let walk = Walk {
-            start,
-            start_path: wanted.scope.path.absolute(),
-            project: self.roots.root(),
-            denied: &|path| denied.hides(path),
-            cancel: context.cancel(),
-        };
-        let (matched, names, skipped) = list(walk, &wanted.scope, wanted.limit);
-        if context.cancel().is_raised() {
-            return Err(
-                ExecutionFailure::new(Code::Cancelled, "the search was cancelled")
-                    .having(ActionHappened::No),
-            );
-        }
+        let (matched, names, skipped) =
+            wanted
+                .scope
+                .search(&self.roots, &confinement, context, |walk| {
+                    list(walk, &wanted.scope, wanted.limit)
+                })?;
         let mut text = String::new();
         let mut returned = 0;
         for name in names {
@@ -182,11 +157,6 @@ impl Tool for GlobTool {
     }
 }
 
-pub(super) fn unreadable(scope: &Scope, error: &std::io::Error) -> ExecutionFailure {
-    let message = format!("cannot search `{}`: {error}", scope.path.name());
-    ExecutionFailure::new(Code::IoError, message).having(ActionHappened::No)
-}
-
 /// How many files match, the first of them by path, and what was left out.
 pub(crate) fn list(walk: Walk<'_>, scope: &Scope, limit: usize) -> (u64, Vec<Vec<u8>>, Skipped) {
     let (visitors, skipped) = walk.run(|| Lister {
@@ -227,5 +197,41 @@ impl Visitor for Lister<'_> {
         {
             *last = file.path.to_vec();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    #[test]
+    fn a_million_names_are_counted_and_only_the_first_are_held() {
+        const NAMES: u64 = 1_000_000;
+        let folder = tempfile::tempdir().unwrap();
+        let roots = Roots::open(folder.path(), None).unwrap();
+        let scope = Scope::new(&roots, None, Some(("/pattern", "*.rs")), None).unwrap();
+        let directory = std::fs::File::open(folder.path()).unwrap();
+        let mut lister = Lister {
+            scope: &scope,
+            limit: 500,
+            matched: 0,
+            first: BinaryHeap::new(),
+        };
+        // Backwards, so that each name is nearer to the front than all before it.
+        for number in (0..NAMES).rev() {
+            let path = format!("deep/{number:07}.rs");
+            let met = Met {
+                directory: directory.as_fd(),
+                name: c"name",
+                path: path.as_bytes(),
+            };
+            lister.file(&met, &mut Skipped::default());
+            assert!(lister.first.len() <= 500);
+        }
+        assert_eq!(lister.matched, NAMES);
+        let first = lister.first.into_sorted_vec();
+        assert_eq!((first.len(), &*first[0]), (500, &b"deep/0000000.rs"[..]));
     }
 }

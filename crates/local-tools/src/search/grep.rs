@@ -2,25 +2,22 @@
 
 use std::sync::Arc;
 
-use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
+use agent_protocol::ActionHappened;
 use agent_protocol::payload::tool::ToolData;
-use agent_protocol::{ActionHappened, Code};
 use agent_tool_runtime::{
-    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission,
-    PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition,
-    ToolInvocation, ValidationFailure,
+    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission, Prepared,
+    RawResult, RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::find::{Finding, Search, Show};
-use super::glob::unreadable;
 use super::pattern::{Case, compile};
-use super::scope::{Denied, Scope};
-use super::walk::{Walk, skipped_sentence};
+use super::scope::Scope;
+use super::walk::skipped_sentence;
 use crate::path::{Found, Roots, open_file};
-use crate::support::{count, flags, lost_file, parse, prepared, reading_definition, resource};
+use crate::support::{count, lost_file, parse, prepared, reading_definition};
 
 const DEFAULT_LIMIT: usize = 250;
 const MAX_LIMIT: usize = 5_000;
@@ -120,35 +117,25 @@ impl Tool for GrepTool {
             glob,
             input.file_type.as_deref(),
         )?;
-        let given = input.path.as_deref().unwrap_or(".");
-        Ok(Prepared {
-            normalised_paths: vec![scope.path.name()],
-            semantics: PermissionSemantics {
-                action_class: ActionClass::Search,
-                resources: vec![resource(PermissionAccess::Read, given, &scope.path)],
-                ..PermissionSemantics::default()
-            },
-            plan: Plan::default(),
-            flags: flags(&self.definition),
-            baselines: Vec::new(),
-            preview: None,
-            input: Box::new(PreparedGrep {
-                scope,
-                search: Search {
-                    matcher: pattern.matcher,
-                    show: match input.mode.unwrap_or_default() {
-                        Mode::Lines => Show::Lines {
-                            context: input.context.unwrap_or(0),
-                        },
-                        Mode::Files => Show::Files,
-                        Mode::Count => Show::Counts,
+        let path = scope.path.clone();
+        let wanted = PreparedGrep {
+            scope,
+            search: Search {
+                matcher: pattern.matcher,
+                show: match input.mode.unwrap_or_default() {
+                    Mode::Lines => Show::Lines {
+                        context: input.context.unwrap_or(0),
                     },
-                    limit: input.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT),
-                    multiline,
+                    Mode::Files => Show::Files,
+                    Mode::Count => Show::Counts,
                 },
-                wants_lines: pattern.wants_lines,
-            }),
-        })
+                limit: input.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT),
+                multiline,
+            },
+            wants_lines: pattern.wants_lines,
+        };
+        let given = input.path.as_deref();
+        Ok(Scope::prepared(&path, given, &self.definition, wanted))
     }
 
     fn execute(
@@ -164,25 +151,10 @@ impl Tool for GrepTool {
                 open_file(&self.roots, &scope.path).map_err(|problem| lost_file(&problem))?;
             wanted.search.one_file(&file)
         } else {
-            let denied = Denied::new(&confinement, &scope.path);
-            let start = scope
-                .open(&self.roots)
-                .map_err(|error| unreadable(scope, &error))?;
-            let walk = Walk {
-                start,
-                start_path: scope.path.absolute(),
-                project: self.roots.root(),
-                denied: &|path| denied.hides(path),
-                cancel: context.cancel(),
-            };
-            wanted.search.run(walk, scope)
+            scope.search(&self.roots, &confinement, context, |walk| {
+                wanted.search.run(walk, scope)
+            })?
         };
-        if context.cancel().is_raised() {
-            return Err(
-                ExecutionFailure::new(Code::Cancelled, "the search was cancelled")
-                    .having(ActionHappened::No),
-            );
-        }
         Ok(result(&finding, &wanted))
     }
 

@@ -15,6 +15,7 @@ pub(crate) mod walk;
 pub use glob::GlobTool;
 pub use grep::GrepTool;
 pub(crate) use scope::denied_globs;
+pub(crate) use walk::is_ignored;
 
 use agent_protocol::Code;
 use agent_tool_runtime::{Cancel, ValidationFailure};
@@ -67,14 +68,7 @@ fn whole<'a>(
     scope: &'a Scope,
     cancel: &'a Cancel,
 ) -> Result<Walk<'a>, ValidationFailure> {
-    let start = scope
-        .open(roots)
-        .map_err(|error| ValidationFailure::new(Code::IoError, error.to_string()))?;
-    Ok(Walk {
-        start,
-        start_path: scope.path.absolute(),
-        project: roots.root(),
-        denied: &|_| false,
-        cancel,
-    })
+    scope
+        .walk(roots, &|_| false, cancel)
+        .map_err(|error| ValidationFailure::new(Code::IoError, error.to_string()))
 }

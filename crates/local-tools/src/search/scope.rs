@@ -1,17 +1,21 @@
 //! Where a search looks: a place in the project, narrowed by globs and file types.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use agent_protocol::Code;
-use agent_tool_runtime::{Confinement, ValidationFailure};
+use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
+use agent_protocol::{ActionHappened, Code};
+use agent_tool_runtime::{
+    Cancel, Confinement, ExecutionContext, ExecutionFailure, PermissionSemantics, Plan, Prepared,
+    ToolDefinition, ValidationFailure,
+};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
 use rustix::fs::OFlags;
 
+use super::walk::{Depth, Hides, Walk};
 use crate::path::{Access, Found, ProjectPath, Roots};
-use crate::support::bad_path;
+use crate::support::{bad_path, flags, resource};
 
 /// A place to search, checked.
 pub(crate) struct Scope {
@@ -65,9 +69,72 @@ impl Scope {
             .is_none_or(|types| types.matched(relative, false).is_whitelist())
     }
 
-    /// The descriptor the walk begins at.
-    pub(crate) fn open(&self, roots: &Roots) -> std::io::Result<OwnedFd> {
-        roots.open_beneath(&self.path, OFlags::RDONLY | OFlags::DIRECTORY)
+    /// A call that searches this place, as the gate sees it.
+    pub(crate) fn prepared<T: std::any::Any + Send + Sync>(
+        path: &ProjectPath,
+        given: Option<&str>,
+        definition: &ToolDefinition,
+        input: T,
+    ) -> Prepared {
+        let given = given.unwrap_or(".");
+        Prepared {
+            normalised_paths: vec![path.name()],
+            semantics: PermissionSemantics {
+                action_class: ActionClass::Search,
+                resources: vec![resource(PermissionAccess::Read, given, path)],
+                ..PermissionSemantics::default()
+            },
+            plan: Plan::default(),
+            flags: flags(definition),
+            baselines: Vec::new(),
+            preview: None,
+            input: Box::new(input),
+        }
+    }
+
+    /// The walk over this place, without what `denied` names.
+    pub(crate) fn walk<'a>(
+        &'a self,
+        roots: &'a Roots,
+        denied: Hides<'a>,
+        cancel: &'a Cancel,
+    ) -> std::io::Result<Walk<'a>> {
+        let start = roots.open_beneath(&self.path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(Walk {
+            start,
+            start_path: self.path.absolute(),
+            project: roots.root(),
+            denied,
+            depth: Depth::Wanted,
+            cancel,
+        })
+    }
+
+    /// Runs `search` over this place for a call of a tool. What was found by a search that was
+    /// cancelled half-way is nobody's answer.
+    pub(crate) fn search<T>(
+        &self,
+        roots: &Roots,
+        confinement: &Confinement,
+        context: &ExecutionContext,
+        search: impl FnOnce(Walk<'_>) -> T,
+    ) -> Result<T, ExecutionFailure> {
+        let denied = Denied::at(confinement, self.path.relative(), self.path.absolute());
+        let hides = |path: &[u8]| denied.hides(path);
+        let walk = self
+            .walk(roots, &hides, context.cancel())
+            .map_err(|error| {
+                let message = format!("cannot search `{}`: {error}", self.path.name());
+                ExecutionFailure::new(Code::IoError, message).having(ActionHappened::No)
+            })?;
+        let found = search(walk);
+        if context.cancel().is_raised() {
+            return Err(
+                ExecutionFailure::new(Code::Cancelled, "the search was cancelled")
+                    .having(ActionHappened::No),
+            );
+        }
+        Ok(found)
     }
 
     /// The name of a file the walk met, as the log says it.
@@ -121,11 +188,7 @@ pub(crate) struct Denied {
 }
 
 impl Denied {
-    /// The reading rules of this call, for a walk that starts at `base`.
-    pub(crate) fn new(confinement: &Confinement, base: &ProjectPath) -> Self {
-        Self::at(confinement, base.relative(), base.absolute())
-    }
-
+    /// The reading rules of this call, for a walk that starts at this place.
     fn at(confinement: &Confinement, relative: &Path, absolute: &Path) -> Self {
         let mut builder = GlobSetBuilder::new();
         for pattern in &confinement.deny_read {

@@ -1,7 +1,9 @@
 //! `docs/tools.md` is true: its examples end as it says, and it names every tool.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use agent_tool_runtime::Registry;
 use serde_json::Value;
 
 use crate::stage::Stage;
@@ -48,4 +50,14 @@ fn the_examples_end_as_the_page_says() {
     }
     assert!(calls > 20, "only {calls} examples");
     stage.check_log().unwrap();
+}
+
+/// They are made ready one by one at first use, so that a bad one would go unnoticed until then.
+#[test]
+fn every_input_schema_is_usable() {
+    let mut registry = Registry::default();
+    for tool in &Stage::new().tools.tools {
+        registry.register(Arc::clone(tool)).unwrap();
+    }
+    registry.check_schemas().unwrap();
 }

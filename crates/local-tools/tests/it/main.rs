@@ -9,12 +9,16 @@
     clippy::print_stdout
 )] // a failing test should stop and say why
 
+mod background;
 mod command;
 mod corpus;
 mod documentation;
+mod edit;
+mod effects;
 mod hostile;
 #[allow(unreachable_pub)] // the engine's own file: the real journal, not a copy of it
 #[path = "../../../engine/src/journal.rs"]
 mod journal;
+mod oracle;
 mod search;
 mod stage;

@@ -138,9 +138,11 @@ impl Stage {
         let tools = local_tools(
             roots,
             CommandSettings {
-                capabilities: setup
-                    .capabilities
-                    .unwrap_or_else(|| capabilities(&temporary)),
+                sandbox: Arc::new(agent_sandbox::Sandbox::of(
+                    setup
+                        .capabilities
+                        .unwrap_or_else(|| capabilities(&temporary)),
+                )),
                 mode: setup.sandbox,
                 environment: agent_sandbox::environment::build(&[], &[], &[]),
                 home: Some(home.clone()),
@@ -152,6 +154,8 @@ impl Stage {
                 temporary,
                 scan: setup.scan,
                 max_output_bytes: setup.max_output_bytes,
+                timeout: Duration::from_secs(120),
+                max_timeout: Duration::from_secs(600),
             },
         );
         let mut registry = Registry::default();

@@ -1,0 +1,140 @@
+//! What one worker of a look notes of the files it meets.
+
+use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use agent_tool_runtime::{Cancel, CancelReason};
+use rustix::fs::{AtFlags, FileType};
+
+use super::images::Image;
+use super::{Seen, Watch};
+use crate::search::walk::{Met, Skipped, Visitor};
+
+/// One look in progress.
+pub(super) struct Looking<'a> {
+    pub(super) watch: &'a Watch,
+    pub(super) count: AtomicUsize,
+    /// The end of the images.
+    pub(super) end: AtomicU64,
+    pub(super) stop: Cancel,
+    /// Nothing more is noted.
+    pub(super) given_up: AtomicBool,
+    /// The walk is needed to its end also when nothing more is noted.
+    pub(super) goes_on: bool,
+    pub(super) began: Instant,
+    pub(super) keep: bool,
+}
+
+impl Looking<'_> {
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn was_late(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// Counts a file, and says whether it is still to be noted.
+    fn takes_another(&self) -> bool {
+        if self.given_up.load(Ordering::Relaxed) {
+            return false;
+        }
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let limits = &self.watch.limits;
+        let late = count.is_multiple_of(1024) && self.began.elapsed() > limits.time;
+        if count <= limits.files && !late {
+            return true;
+        }
+        self.given_up.store(true, Ordering::Relaxed);
+        if !self.goes_on {
+            self.stop.raise(CancelReason::Timeout);
+        }
+        false
+    }
+}
+
+pub(super) struct Looker<'a> {
+    look: &'a Looking<'a>,
+    pub(super) files: Vec<(Vec<u8>, Seen)>,
+    pub(super) images: Vec<(Vec<u8>, Image)>,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Looker<'a> {
+    pub(super) fn new(look: &'a Looking<'a>) -> Self {
+        Self {
+            look,
+            files: Vec::new(),
+            images: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    fn note(&mut self, met: &Met<'_>) {
+        if !self.look.takes_another() {
+            return;
+        }
+        let Ok(stat) = rustix::fs::statat(met.directory, met.name, AtFlags::SYMLINK_NOFOLLOW)
+        else {
+            return;
+        };
+        let seen = Seen::of(&stat);
+        if self.look.keep && seen.size <= self.look.watch.limits.image_bytes {
+            self.keep(met, seen);
+        }
+        self.files.push((met.path.to_vec(), seen));
+    }
+
+    /// Copies the content unless this version is kept. What cannot be read is not kept.
+    fn keep(&mut self, met: &Met<'_>, seen: Seen) {
+        if seen.kind() == FileType::Directory {
+            return;
+        }
+        let images = &self.look.watch.images;
+        let images = images.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(spool) = images.room_for(met.path, seen) else {
+            return;
+        };
+        let limits = &self.look.watch.limits;
+        let is_full = self.look.end.load(Ordering::Relaxed) + seen.size > limits.store_bytes;
+        if is_full || self.look.began.elapsed() >= limits.copy_time {
+            return;
+        }
+        self.buffer.clear();
+        if self.read(met, seen).is_none() || self.buffer.len() as u64 != seen.size {
+            return;
+        }
+        let offset = self.look.end.fetch_add(seen.size, Ordering::Relaxed);
+        if spool.write_all_at(&self.buffer, offset).is_ok() {
+            self.images
+                .push((met.path.to_vec(), Image { seen, offset }));
+        }
+    }
+
+    /// The content of a link is where it points to.
+    fn read(&mut self, met: &Met<'_>, seen: Seen) -> Option<()> {
+        if seen.kind() == FileType::Symlink {
+            let target = rustix::fs::readlinkat(met.directory, met.name, Vec::new()).ok()?;
+            self.buffer.extend_from_slice(target.as_bytes());
+            return Some(());
+        }
+        let file = met.open().ok()?;
+        let read = file.take(seen.size + 1).read_to_end(&mut self.buffer);
+        read.ok().map(|_| ())
+    }
+}
+
+impl Visitor for Looker<'_> {
+    const EVERYTHING: bool = true;
+
+    fn file(&mut self, met: &Met<'_>, _: &mut Skipped) {
+        self.note(met);
+    }
+
+    fn other(&mut self, met: &Met<'_>) {
+        self.note(met);
+    }
+}

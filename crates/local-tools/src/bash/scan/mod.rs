@@ -1,0 +1,224 @@
+//! What a command did to the project, found by looking before and after.
+//!
+//! Before a command everything that no ignore rule names is looked at (not read), and the content
+//! of small files that are not yet kept is copied into an unnamed file. Afterwards all is looked at
+//! again; where the system's own record of a file differs, the content decides. The copies are kept
+//! between commands, so that only the first one pays for them. Everything is bounded, and what was
+//! not kept is said.
+//!
+//! [`Watch::look`] is one look, `changes` compares two, `images` holds the copies, and `followed`
+//! keeps what commands in the background did apart from what others did meanwhile.
+
+mod changes;
+mod followed;
+mod images;
+mod looker;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
+
+use agent_tool_runtime::Cancel;
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+
+pub(crate) use changes::Changes;
+pub(crate) use followed::Followed;
+
+use crate::search::walk::{Depth, Hides, Walk};
+use images::Images;
+use looker::{Looker, Looking};
+
+/// Bounds on what looking at a project may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanLimits {
+    /// With more files than this, changes are not looked for.
+    pub files: usize,
+    /// The same for the time one look may take.
+    pub time: Duration,
+    /// After this much of it nothing more is copied; the next look goes on with that.
+    pub copy_time: Duration,
+    /// Larger files have no image from before.
+    pub image_bytes: u64,
+    /// All images together.
+    pub store_bytes: u64,
+    /// More changes than this are counted but not listed one by one.
+    pub listed: usize,
+}
+
+impl Default for ScanLimits {
+    fn default() -> Self {
+        Self {
+            files: 200_000,
+            time: Duration::from_secs(5),
+            copy_time: Duration::from_secs(2),
+            image_bytes: 1 << 20,
+            store_bytes: 128 << 20,
+            listed: 2_000,
+        }
+    }
+}
+
+/// The images of a session, and how to look.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    limits: ScanLimits,
+    /// Where the unnamed file is made.
+    folder: PathBuf,
+    images: RwLock<Images>,
+    /// Commands in the background whose changes are still to be told.
+    followed: Mutex<Vec<Weak<Followed>>>,
+    /// What the project was when the command in the foreground began, while it runs.
+    foreground: Mutex<Option<Arc<Look>>>,
+}
+
+/// What the system says of a file; equal means untouched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    mode: u32,
+}
+
+impl Seen {
+    fn of(stat: &Stat) -> Self {
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            // Its size and times tell of its entries, which are looked at themselves.
+            return Self {
+                inode: 0,
+                size: 0,
+                modified: (0, 0),
+                changed: (0, 0),
+                mode: stat.st_mode,
+            };
+        }
+        Self {
+            inode: stat.st_ino,
+            size: stat.st_size as u64,
+            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
+            mode: stat.st_mode,
+        }
+    }
+
+    fn kind(self) -> FileType {
+        FileType::from_raw_mode(self.mode)
+    }
+}
+
+/// The project at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    files: HashMap<Vec<u8>, Seen>,
+    /// Why it is not complete.
+    pub(crate) incomplete: Option<String>,
+    /// Existing paths that deny rules name, relative to the project.
+    pub(crate) denied: Vec<Vec<u8>>,
+}
+
+/// What a look is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To know what there is before a command, with copies of what it may change.
+    Before,
+    /// To know what there is.
+    After,
+    /// To find what deny rules name, also where ignore rules would not look.
+    Denied,
+}
+
+impl Watch {
+    pub(crate) fn new(folder: &Path, limits: ScanLimits) -> Self {
+        Self {
+            limits,
+            folder: folder.to_owned(),
+            images: RwLock::default(),
+            followed: Mutex::default(),
+            foreground: Mutex::default(),
+        }
+    }
+
+    /// Looks at the project. With a rule that denies something, no bound ends the search for what
+    /// it names: a command that could read it must not be started.
+    pub(crate) fn look(
+        &self,
+        root: &Path,
+        cancel: &Cancel,
+        purpose: Purpose,
+        denied: Option<Hides<'_>>,
+    ) -> io::Result<Look> {
+        let start = rustix::fs::open(
+            root,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let keep = purpose == Purpose::Before;
+        let end = {
+            let mut images = self.images.write().unwrap_or_else(PoisonError::into_inner);
+            if keep {
+                images.open(&self.folder);
+            }
+            images.end()
+        };
+        let hidden = Mutex::new(Vec::new());
+        let look = Looking {
+            watch: self,
+            count: AtomicUsize::new(0),
+            end: AtomicU64::new(end),
+            stop: cancel.child(),
+            given_up: AtomicBool::new(purpose == Purpose::Denied),
+            goes_on: denied.is_some() && purpose != Purpose::After,
+            began: Instant::now(),
+            keep,
+        };
+        let walk = Walk {
+            start,
+            start_path: root,
+            project: root,
+            denied: &|path| {
+                let hides = denied.is_some_and(|denied| denied(path));
+                if hides {
+                    hidden
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(path.to_vec());
+                }
+                hides
+            },
+            depth: if denied.is_some() && purpose != Purpose::After {
+                Depth::IgnoredForDenied
+            } else {
+                Depth::Wanted
+            },
+            cancel: &look.stop,
+        };
+        let (lookers, _) = walk.run(|| Looker::new(&look));
+        let mut files = HashMap::with_capacity(look.count());
+        let mut images = self.images.write().unwrap_or_else(PoisonError::into_inner);
+        for looker in lookers {
+            files.extend(looker.files);
+            images.extend(looker.images);
+        }
+        drop(images);
+        let incomplete = if look.count() > self.limits.files {
+            let most = self.limits.files;
+            Some(format!("the project has more than {most} files"))
+        } else if look.was_late() && !cancel.is_raised() {
+            let time = self.limits.time.as_secs();
+            Some(format!("looking at the project took longer than {time} s"))
+        } else {
+            None
+        };
+        let mut denied = hidden.into_inner().unwrap_or_else(PoisonError::into_inner);
+        denied.sort_unstable();
+        Ok(Look {
+            files,
+            incomplete,
+            denied,
+        })
+    }
+}

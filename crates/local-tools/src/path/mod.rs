@@ -1,0 +1,315 @@
+//! Where a path leads, found out before anything is decided about it.
+//!
+//! A path from the model is text. [`Roots::resolve`] walks it component by component, follows
+//! every symbolic link itself, and gives a [`ProjectPath`]: a place beneath one of the roots, free
+//! of links and `..`. Opening one goes through `openat2` from the root's descriptor with links
+//! forbidden, so that a component swapped for a link in between is an error and not an escape.
+
+mod follow;
+mod open;
+mod similar;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use agent_protocol::Code;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+pub(crate) use open::{OpenProblem, open_file};
+
+use follow::follow;
+use open::beneath;
+use similar::similar;
+
+/// As many links as the kernel itself would follow.
+const MAX_LINKS: usize = 40;
+/// The kernel's bound on a path, its final NUL included.
+const MAX_PATH_BYTES: usize = 4096;
+
+/// The directories the file tools may reach. The first is the project.
+#[derive(Debug)]
+pub struct Roots {
+    roots: Vec<Root>,
+    home: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Root {
+    path: PathBuf,
+    directory: OwnedFd,
+    writable: bool,
+}
+
+/// What a path is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Any root will do.
+    Read,
+    /// Only a root that may be written.
+    Write,
+}
+
+/// What was found at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A device, pipe or socket, by its name.
+    Special(&'static str),
+    /// Nothing yet; the part of the path that exists is resolved.
+    Missing,
+}
+
+/// A resolved place beneath a root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectPath {
+    root: usize,
+    relative: PathBuf,
+    absolute: PathBuf,
+    found: Found,
+}
+
+impl ProjectPath {
+    /// The place without links, absolute.
+    pub fn absolute(&self) -> &Path {
+        &self.absolute
+    }
+
+    /// The place relative to its root.
+    pub fn relative(&self) -> &Path {
+        &self.relative
+    }
+
+    /// What was there when it was resolved.
+    pub fn found(&self) -> Found {
+        self.found
+    }
+
+    /// The name the log uses: relative inside the project, absolute elsewhere.
+    pub fn name(&self) -> String {
+        let shown = if self.root == 0 {
+            &self.relative
+        } else {
+            &self.absolute
+        };
+        if shown.as_os_str().is_empty() {
+            ".".to_owned()
+        } else {
+            shown.to_string_lossy().into_owned()
+        }
+    }
+}
+
+/// Why a path leads nowhere. Nothing was opened or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum PathProblem {
+    /// No characters at all.
+    #[error("the path is empty")]
+    Empty,
+    /// No file name can hold this byte.
+    #[error("the path holds a NUL character")]
+    Nul,
+    /// Longer than the system can open.
+    #[error("the path has {bytes} bytes, and this system takes at most {}", MAX_PATH_BYTES - 1)]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// One of its names is.
+    #[error("a name in the path has {bytes} bytes, more than this file system takes")]
+    NameTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// It leads out of the workspace.
+    #[error("`{given}` leads outside the workspace `{workspace}`")]
+    Outside {
+        /// As the model wrote it.
+        given: String,
+        /// The project root.
+        workspace: String,
+    },
+    /// A part of it does not exist.
+    #[error("`{missing}` does not exist{}", similar(.near.as_deref()))]
+    NotFound {
+        /// The first part that is missing.
+        missing: String,
+        /// A name in the same directory that looks alike.
+        near: Option<String>,
+    },
+    /// Links that lead to each other.
+    #[error("`{given}` goes through more than {MAX_LINKS} symbolic links")]
+    Links {
+        /// As the model wrote it.
+        given: String,
+    },
+    /// The system did not let us look.
+    #[error("cannot look up `{path}`: {source}")]
+    Lookup {
+        /// Where it failed.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl PathProblem {
+    /// The code of the call that named this path.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Empty
+            | Self::Nul
+            | Self::TooLong { .. }
+            | Self::NameTooLong { .. }
+            | Self::Links { .. } => Code::RuntimePreconditionFailed,
+            Self::Outside { .. } => Code::OutsideWorkspace,
+            Self::NotFound { .. } => Code::FileNotFound,
+            Self::Lookup { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Code::PermissionDenied
+            }
+            Self::Lookup { .. } => Code::IoError,
+        }
+    }
+}
+
+impl Roots {
+    /// Opens the project at `root`. `home` is what a leading `~` stands for.
+    pub fn open(root: &Path, home: Option<&Path>) -> io::Result<Self> {
+        Ok(Self {
+            roots: vec![Root::open(root, true)?],
+            home: home.map(Path::to_owned),
+        })
+    }
+
+    /// Adds a directory whose files may be read, and written if `writable`.
+    pub fn add_root(&mut self, root: &Path, writable: bool) -> io::Result<()> {
+        self.roots.push(Root::open(root, writable)?);
+        Ok(())
+    }
+
+    /// The project root, without links.
+    pub fn root(&self) -> &Path {
+        &self.roots[0].path
+    }
+
+    /// Finds out where `untrusted_path` leads. Relative paths start at the project root.
+    pub fn resolve(
+        &self,
+        untrusted_path: &str,
+        access: Access,
+    ) -> Result<ProjectPath, PathProblem> {
+        if untrusted_path.is_empty() {
+            return Err(PathProblem::Empty);
+        }
+        if untrusted_path.contains('\0') {
+            return Err(PathProblem::Nul);
+        }
+        if untrusted_path.len() >= MAX_PATH_BYTES {
+            return Err(PathProblem::TooLong {
+                bytes: untrusted_path.len(),
+            });
+        }
+        let outside = || PathProblem::Outside {
+            given: untrusted_path.to_owned(),
+            workspace: self.root().display().to_string(),
+        };
+        let start = match untrusted_path.strip_prefix('~') {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                let home = self.home.as_ref().ok_or_else(outside)?;
+                home.join(rest.trim_start_matches('/'))
+            }
+            _ => self.root().join(untrusted_path),
+        };
+        let walked = follow(&start, untrusted_path);
+        let (absolute, found) = match walked {
+            Ok(place) => place,
+            // What is missing outside is none of the model's business.
+            Err((at, _)) if self.root_of(&at, access).is_none() => return Err(outside()),
+            Err((_, problem)) => return Err(problem),
+        };
+        let (root, relative) = self.root_of(&absolute, access).ok_or_else(outside)?;
+        Ok(ProjectPath {
+            root,
+            relative,
+            absolute,
+            found,
+        })
+    }
+
+    fn root_of(&self, absolute: &Path, access: Access) -> Option<(usize, PathBuf)> {
+        self.roots.iter().enumerate().find_map(|(index, root)| {
+            if access == Access::Write && !root.writable {
+                return None;
+            }
+            let relative = absolute.strip_prefix(&root.path).ok()?;
+            Some((index, relative.to_owned()))
+        })
+    }
+
+    /// Opens `path` without following links; a change since it was resolved is an error.
+    pub fn open_beneath(&self, path: &ProjectPath, flags: OFlags) -> io::Result<OwnedFd> {
+        let root = &self.roots[path.root];
+        let relative = if path.relative.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            &path.relative
+        };
+        beneath(&root.directory, relative, flags, Mode::empty())
+    }
+
+    /// Opens the directory that holds `path`, and makes the missing part of it if asked to.
+    /// Gives back also how many directories were made.
+    pub fn open_parent(
+        &self,
+        path: &ProjectPath,
+        make: bool,
+    ) -> io::Result<(OwnedFd, OsString, usize)> {
+        let name = path
+            .relative
+            .file_name()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?
+            .to_owned();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut directory = self.roots[path.root].directory.try_clone()?;
+        let mut made = 0;
+        for component in path.relative.parent().unwrap_or(Path::new("")).components() {
+            let component = Path::new(component.as_os_str());
+            directory = match beneath(&directory, component, flags, Mode::empty()) {
+                Ok(next) => next,
+                Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
+                    match rustix::fs::mkdirat(&directory, component, Mode::from_raw_mode(0o777)) {
+                        Ok(()) => made += 1,
+                        Err(Errno::EXIST) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    beneath(&directory, component, flags, Mode::empty())?
+                }
+                Err(error) => return Err(error),
+            };
+        }
+        Ok((directory, name, made))
+    }
+}
+
+impl Root {
+    fn open(path: &Path, writable: bool) -> io::Result<Self> {
+        let path = std::fs::canonicalize(path)?;
+        let directory = rustix::fs::open(
+            &path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        Ok(Self {
+            path,
+            directory,
+            writable,
+        })
+    }
+}
