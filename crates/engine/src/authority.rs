@@ -5,16 +5,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agent_protocol::id::ActionId;
-use agent_protocol::payload::permission::{ActionDecision, Effect, GrantScope};
+use agent_protocol::payload::permission::{
+    ActionDecision, DecisionSource, Effect, GrantScope, PermissionEvaluated,
+};
 use agent_protocol::payload::tool::CatalogPolicy;
 use agent_protocol::status::Mode;
 use agent_protocol::{Clock, Event, Payload};
 use agent_tool_runtime::gate::{
-    ApprovalKey, Denial, DiskFacts, Gate, GateRequest, Rule, SandboxLevel, Setting,
+    ApprovalKey, Denial, DiskFacts, Gate, GateRequest, Rule, SandboxLevel, Setting, canonical_tool,
+    semantics_of,
 };
 use agent_tool_runtime::{
-    Answer, Authority, Cancel, Decision, PermissionRequest, Question, ToolDefinition,
+    Answer, Authority, Cancel, Decision, PermissionRequest, Question, ToolDefinition, Workspace,
 };
+
+use serde_json::Value;
 
 use crate::desk::Desk;
 
@@ -39,6 +44,8 @@ pub struct SessionAuthority {
     turn: Mutex<String>,
     /// Questions seen in the log, by what an answer to them would hold for.
     asked: Mutex<Vec<(ActionId, ApprovalKey)>>,
+    /// The call that is being judged was typed by the user.
+    typed: Mutex<bool>,
     place: Place,
     desk: Arc<Desk>,
     clock: Arc<dyn Clock>,
@@ -61,6 +68,7 @@ impl SessionAuthority {
             mode: Mutex::new(mode),
             turn: Mutex::default(),
             asked: Mutex::default(),
+            typed: Mutex::default(),
             place,
             desk,
             clock,
@@ -106,9 +114,48 @@ impl SessionAuthority {
         }
     }
 
-    /// The session works on this turn now; a denial holds to a turn's end.
-    pub fn turn_begins(&self, turn: &str) {
-        turn.clone_into(&mut lock(&self.turn));
+    /// What would be decided about a call in `mode`; nothing is asked, run or recorded. `None` when
+    /// it is no call of a tool the gate knows.
+    #[must_use]
+    pub fn evaluate(
+        &self,
+        tool: &str,
+        input: &Value,
+        mode: Mode,
+        workspace: &Workspace,
+    ) -> Option<PermissionEvaluated> {
+        let tool = canonical_tool(tool);
+        let semantics = semantics_of(tool, input, workspace)?;
+        let turn = lock(&self.turn).clone();
+        let call = GateRequest {
+            tool,
+            input,
+            semantics: &semantics,
+        };
+        let facts = DiskFacts {
+            dirty: || (self.place.tree_is_dirty)(),
+        };
+        let setting = self.setting(workspace, mode, &turn);
+        Some(lock(&self.gate).evaluate(&call, &setting, &facts).evaluated)
+    }
+
+    fn setting<'a>(&'a self, workspace: &'a Workspace, mode: Mode, turn: &'a str) -> Setting<'a> {
+        Setting {
+            workspace,
+            home: &self.place.home,
+            mode,
+            sandbox: self.place.sandbox,
+            turn,
+            hooks: &[],
+            timeout_ms: self.place.command_timeout_ms,
+            output_limit: self.place.output_limit,
+        }
+    }
+
+    /// From now on calls are the user's own, or no longer. What a mode would ask about then needs no
+    /// question: having typed it is the answer. Rules, limits and breakers hold as ever.
+    pub fn set_typed(&self, typed: bool) {
+        *lock(&self.typed) = typed;
     }
 
     /// Changes the ceiling; the caller records it.
@@ -148,16 +195,7 @@ impl Authority for SessionAuthority {
 
     fn decide(&self, request: &PermissionRequest<'_>) -> Decision {
         let turn = lock(&self.turn).clone();
-        let setting = Setting {
-            workspace: request.workspace,
-            home: &self.place.home,
-            mode: self.mode(),
-            sandbox: self.place.sandbox,
-            turn: &turn,
-            hooks: &[],
-            timeout_ms: self.place.command_timeout_ms,
-            output_limit: self.place.output_limit,
-        };
+        let setting = self.setting(request.workspace, self.mode(), &turn);
         let call = GateRequest {
             tool: &request.tool.name,
             input: request.input,
@@ -166,7 +204,19 @@ impl Authority for SessionAuthority {
         let facts = DiskFacts {
             dirty: || (self.place.tree_is_dirty)(),
         };
-        let judgement = lock(&self.gate).evaluate(&call, &setting, &facts);
+        let mut judgement = lock(&self.gate).evaluate(&call, &setting, &facts);
+        let evaluated = &mut judgement.evaluated;
+        if *lock(&self.typed)
+            && evaluated.decision == Effect::Ask
+            && matches!(
+                evaluated.decision_source,
+                DecisionSource::Mode | DecisionSource::Default
+            )
+        {
+            evaluated.decision = Effect::Allow;
+            evaluated.decision_source = DecisionSource::Human;
+            evaluated.reason = "the user typed this command".to_owned();
+        }
         Decision {
             evaluated: judgement.evaluated,
             confinement: judgement.confinement,
@@ -195,6 +245,11 @@ impl Authority for SessionAuthority {
             );
         }
         answer
+    }
+
+    /// A denial holds to a turn's end.
+    fn turn_begins(&self, turn: &str) {
+        turn.clone_into(&mut lock(&self.turn));
     }
 
     fn forecast(&self, definition: &ToolDefinition) -> CatalogPolicy {

@@ -5,14 +5,18 @@ use agent_protocol::Refs;
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::model::{
     CompactionTrigger, ContextCompactionCompleted, ContextCompactionFailed,
-    ContextCompactionStarted, Preserved,
+    ContextCompactionStarted, Preserved, RoutingDecided,
 };
 use agent_provider::conversation::{Message, ToolChoice, UserPart};
+use agent_provider::{ErrorKind, ModelError};
 
-use crate::conversation::{Entry, Item};
+use crate::context::ContextPolicy;
+use crate::conversation::Item;
 use crate::engine::{Engine, EngineError};
 use crate::exchange::ExchangeError;
 use crate::interrupt::Interrupt;
+use crate::limits::Limits;
+use crate::model::Model;
 
 /// Entries at the end of the conversation that stay word for word.
 const KEEP_ENTRIES: usize = 6;
@@ -22,18 +26,21 @@ seeing it again. Write at most 400 words: what the user wants, what has been fou
 done, what is left, and what you were about to do. Do not repeat file contents, and do not call tools.";
 
 impl Engine {
-    /// Replaces older history. When the summary fails, the fact sheet stands alone.
+    /// Replaces older history, where there is some; `false` when there is none. When the summary
+    /// fails, the fact sheet stands alone.
     ///
     /// # Errors
     /// When the log cannot be written.
     pub(crate) async fn compact(
         &mut self,
         trigger: CompactionTrigger,
+        limits: &mut Limits,
         interrupt: &Interrupt,
-    ) -> Result<(), EngineError> {
+    ) -> Result<bool, EngineError> {
         let state = self.state();
-        let Some(cut) = cut_point(state.conversation.items()) else {
-            return Ok(());
+        let allowance = self.kept_allowance(trigger);
+        let Some(cut) = cut_point(state.conversation.items(), self.policy(), allowance) else {
+            return Ok(false);
         };
         let up_to_sequence = state.conversation.items()[cut - 1].sequence;
         let turns = state.facts.turns();
@@ -45,7 +52,7 @@ impl Engine {
         };
         self.append(started, Refs::default())?;
 
-        let (prose, failure) = match self.summarise(trigger, interrupt).await {
+        let (prose, failure) = match self.summarise(trigger, limits, interrupt).await {
             Ok(prose) => (Some(prose), None),
             Err(ExchangeError::Journal(error)) => return Err(error.into()),
             Err(ExchangeError::Model(error)) => (None, Some(error.message)),
@@ -100,24 +107,102 @@ impl Engine {
             Refs::default().with("summary", &kept.artifact_id),
         )?;
         self.forget_reported();
-        Ok(())
+        Ok(true)
+    }
+
+    /// How many tokens the entries that stay may take: a part of the window, or of the conversation
+    /// where the window is unknown or was found to be smaller than believed.
+    fn kept_allowance(&self, trigger: CompactionTrigger) -> u64 {
+        let quarter = self.estimated_tokens() / 4;
+        match self.model().settings.window {
+            Some(window) if trigger == CompactionTrigger::ContextLength => {
+                quarter.min(window * 3 / 10)
+            }
+            Some(window) => window * 3 / 10,
+            None if trigger == CompactionTrigger::ContextLength => quarter,
+            None => u64::MAX,
+        }
     }
 
     async fn summarise(
         &mut self,
         trigger: CompactionTrigger,
+        limits: &mut Limits,
         interrupt: &Interrupt,
     ) -> Result<String, ExchangeError> {
-        let mut prepared = self.prepare().map_err(|error| match error {
-            EngineError::Journal(error) => error,
-        })?;
+        let small = self.small_model().cloned();
+        if let Some(small) = small.filter(|small| fits(small, self.estimated_tokens())) {
+            self.record_side_job(&small)?;
+            match self.summarise_by(&small, trigger, limits, interrupt).await {
+                // A side job is not worth stopping for: the model of the turn does it instead.
+                Err(ExchangeError::Model(error)) if error.kind != ErrorKind::Cancelled => {}
+                other => return other,
+            }
+        }
+        let model = self.model();
+        self.summarise_by(&model, trigger, limits, interrupt).await
+    }
+
+    async fn summarise_by(
+        &mut self,
+        model: &Model,
+        trigger: CompactionTrigger,
+        limits: &mut Limits,
+        interrupt: &Interrupt,
+    ) -> Result<String, ExchangeError> {
+        let mut prepared = self.prepare().map_err(journal_error)?;
         let request = &mut prepared.resolved.request;
         ask_for_summary(&mut request.messages, trigger);
         request.tool_choice = Some(ToolChoice::None);
         request.tool_choice_after_tool_result = None;
-        let answer = self.ask_aside(prepared, interrupt).await?;
+        request.model.clone_from(&model.settings.model);
+        request.max_output_tokens = model.settings.max_output_tokens;
+        request.reasoning_effort = model.settings.reasoning_effort;
+        let expected = prepared.expected(model);
+        match limits.before_side_job(&expected) {
+            Ok(room) => prepared.limit_output(room),
+            // The limit ends the turn before its next request, if that is too much as well.
+            Err(stop) => {
+                let error = ModelError::new(ErrorKind::Quota, stop.message());
+                return Err(ExchangeError::Model(error));
+            }
+        }
+        let answer = self.ask_aside(prepared, model, interrupt).await?;
+        self.take_stock(model, &answer, &expected, limits)
+            .map_err(journal_error)?;
         Ok(answer.response.text())
     }
+
+    /// That another model than the turn's does a side job, and why.
+    fn record_side_job(&mut self, small: &Model) -> Result<(), ExchangeError> {
+        let decided = RoutingDecided {
+            requested: small.choice(),
+            selected: small.choice(),
+            reason: "side job: summary of the conversation".to_owned(),
+            source: "model.small".to_owned(),
+            candidate_count: 1,
+            fallback_chain: vec![self.model().choice()],
+            limit_state: None,
+        };
+        self.append(decided, Refs::default())
+            .map(drop)
+            .map_err(journal_error)
+    }
+}
+
+fn journal_error(error: EngineError) -> ExchangeError {
+    match error {
+        EngineError::Journal(error) => error.into(),
+    }
+}
+
+/// Whether the conversation and an answer fit into a model's window, as far as that is known.
+fn fits(model: &Model, conversation: u64) -> bool {
+    let answer = u64::from(model.settings.max_output_tokens.unwrap_or(0));
+    model
+        .settings
+        .window
+        .is_none_or(|window| conversation.saturating_add(answer) < window)
 }
 
 /// Turns a conversation into the question for its summary.
@@ -134,18 +219,61 @@ pub(crate) fn ask_for_summary(messages: &mut Vec<Message>, trigger: CompactionTr
     messages.push(Message::User(vec![UserPart::Text(ASK.to_owned())]));
 }
 
-/// How many entries from the start are replaced: all but the last few, never splitting off what the user
-/// asked last.
-fn cut_point(items: &[Item]) -> Option<usize> {
-    let last_request = items
+/// How many entries from the start are replaced: all but the last few, and of those no more than
+/// fit into `allowance` tokens, so that room is made however large they are. What the user asked is in
+/// the fact sheet word for word, so the request a turn began with may be replaced too, and a turn may
+/// be shortened as often as it needs.
+fn cut_point(items: &[Item], policy: &ContextPolicy, allowance: u64) -> Option<usize> {
+    let mut tokens = 0;
+    let kept = items
         .iter()
-        .rposition(|item| matches!(item.entry, Entry::User { .. }))?;
-    let cut = items.len().saturating_sub(KEEP_ENTRIES);
-    // The request itself is in the fact sheet word for word, so the turn it began may be cut too.
-    let cut = if last_request < cut {
-        cut
-    } else {
-        last_request.min(cut)
-    };
+        .rev()
+        .take(KEEP_ENTRIES)
+        .take_while(|item| {
+            tokens += policy.entry_tokens(&item.entry);
+            tokens <= allowance
+        })
+        .count()
+        .max(1);
+    let cut = items.len().saturating_sub(kept);
+    // A summary alone is not worth another one.
     (cut > 1).then_some(cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_protocol::id::ArtifactId;
+
+    use super::*;
+    use crate::conversation::Entry;
+
+    fn entries(sizes: &[usize]) -> Vec<Item> {
+        sizes
+            .iter()
+            .enumerate()
+            .map(|(number, bytes)| Item {
+                sequence: number as u64,
+                entry: Entry::Summary {
+                    text: "x".repeat(*bytes),
+                    artifact: ArtifactId::from_digest(&[0; 32]),
+                },
+            })
+            .collect()
+    }
+
+    fn check(sizes: &[usize], allowance: u64, expected: Option<usize>) {
+        let cut = cut_point(&entries(sizes), &ContextPolicy::default(), allowance);
+        assert_eq!(cut, expected, "{sizes:?} in {allowance}");
+    }
+
+    /// Four bytes are a token here.
+    #[test]
+    fn the_last_entries_stay_as_far_as_they_fit() {
+        check(&[40; 10], 1_000, Some(4));
+        check(&[40; 10], 30, Some(7));
+        check(&[40; 10], 5, Some(9));
+        check(&[40, 40, 400_000, 40], 100, Some(3));
+        check(&[40, 400_000], 100, None);
+        check(&[], 100, None);
+    }
 }

@@ -11,7 +11,7 @@ use agent_provider::conversation::{
     CachePolicy, ModelRequest, ReasoningEffort, ToolChoice, ToolSpec,
 };
 
-use crate::conversation::{Conversation, Entry};
+use crate::conversation::{Conversation, Entry, OwnCalls, Step};
 use crate::prompt::Preamble;
 
 /// Bytes per token until a provider has counted.
@@ -22,6 +22,8 @@ const BYTES_PER_TOKEN: f64 = 4.0;
 pub struct RequestSettings {
     pub model: String,
     pub max_output_tokens: Option<u32>,
+    /// The most tokens an answer of this model can have, if that is known.
+    pub most_output_tokens: Option<u32>,
     pub temperature: Option<f64>,
     pub reasoning_effort: Option<ReasoningEffort>,
     pub tool_choice: Option<ToolChoice>,
@@ -153,6 +155,11 @@ impl ContextPolicy {
                 Entry::Step(step) if step.calls.is_empty() => {
                     ("model", Trust::Model, ContextMode::Full)
                 }
+                Entry::Own(_) => (
+                    "a command of the user and its observation",
+                    Trust::ToolOutputUntrusted,
+                    ContextMode::Full,
+                ),
                 Entry::Step(_) => (
                     "model and tool observations",
                     Trust::ToolOutputUntrusted,
@@ -190,6 +197,12 @@ impl ContextPolicy {
     #[must_use]
     pub fn estimate(&self, bytes: u64) -> u64 {
         (bytes as f64 / self.bytes_per_token.unwrap_or(BYTES_PER_TOKEN)).ceil() as u64
+    }
+
+    /// An estimate for one entry of the conversation.
+    #[must_use]
+    pub(crate) fn entry_tokens(&self, entry: &Entry) -> u64 {
+        self.estimate(entry_bytes(entry))
     }
 
     /// An estimate for the whole conversation.
@@ -280,8 +293,8 @@ fn entry_bytes(entry: &Entry) -> u64 {
     let bytes = match entry {
         Entry::User { input, .. } => input.text.len() + input.images.len() * 4_000,
         Entry::Summary { text, .. } => text.len(),
-        Entry::Step(step) => {
-            let calls = step.calls.iter().map(|call| {
+        Entry::Step(Step { text, calls, .. }) | Entry::Own(OwnCalls { text, calls }) => {
+            let calls = calls.iter().map(|call| {
                 call.name.len()
                     + call
                         .arguments
@@ -289,7 +302,7 @@ fn entry_bytes(entry: &Entry) -> u64 {
                         .map_or(0, |arguments| arguments.to_string().len())
                     + call.result.as_ref().map_or(0, |result| result.text.len())
             });
-            step.text.len() + calls.sum::<usize>()
+            text.len() + calls.sum::<usize>()
         }
     };
     bytes as u64

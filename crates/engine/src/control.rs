@@ -1,6 +1,7 @@
 //! The way in: commands that change something, each with a typed answer. It can be used from any
 //! thread while a turn runs; what it accepts is in the log before the answer is given.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_protocol::command::{
@@ -25,6 +26,8 @@ pub(crate) const INLINE_TEXT: usize = 24 * 1024;
 pub struct Queued {
     pub turn_id: TurnId,
     pub policy: QueuePolicy,
+    /// Whether it waits for the user's word, and not only for its turn.
+    pub held: bool,
 }
 
 /// The control plane of one session.
@@ -39,7 +42,10 @@ pub struct Control {
 struct Inner {
     running: Option<(TurnId, Interrupt)>,
     queue: Vec<Queued>,
-    keys: Vec<(String, TurnId)>,
+    /// What every key that was ever used led to.
+    keys: HashMap<String, TurnId>,
+    /// The user wants room made before the next request.
+    compact: bool,
 }
 
 impl Control {
@@ -63,13 +69,21 @@ impl Control {
         }
     }
 
+    /// Knows the keys of inputs that were submitted before, as the log shows them.
+    #[must_use]
+    pub fn knowing(self, keys: HashMap<String, TurnId>) -> Self {
+        self.inner().keys = keys;
+        self
+    }
+
     /// Where open questions wait.
     #[must_use]
     pub fn desk(&self) -> &Arc<Desk> {
         &self.desk
     }
 
-    /// Records an input. It is accepted when nothing runs and queued otherwise.
+    /// Records an input. It is queued while a turn runs or others are about to, and accepted
+    /// otherwise.
     ///
     /// # Errors
     /// When the log cannot be written; the input is then not accepted.
@@ -78,9 +92,32 @@ impl Control {
         submit: SubmitTurn,
         source: TurnSource,
     ) -> Result<ControlAnswer, JournalError> {
-        let mut inner = self.inner();
+        let inner = self.inner();
+        let is_busy = inner.running.is_some() || inner.queue.iter().any(|queued| !queued.held);
+        self.take(inner, submit, source, is_busy)
+    }
+
+    /// Records an input that waits behind a turn which is about to go on.
+    ///
+    /// # Errors
+    /// As [`Control::submit`].
+    pub fn enqueue(
+        &self,
+        submit: SubmitTurn,
+        source: TurnSource,
+    ) -> Result<ControlAnswer, JournalError> {
+        self.take(self.inner(), submit, source, true)
+    }
+
+    fn take(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        submit: SubmitTurn,
+        source: TurnSource,
+        busy: bool,
+    ) -> Result<ControlAnswer, JournalError> {
         if let Some(key) = &submit.idempotency_key
-            && let Some((_, turn_id)) = inner.keys.iter().find(|(known, _)| known == key)
+            && let Some(turn_id) = inner.keys.get(key)
         {
             return Ok(ControlAnswer {
                 acknowledgement: Acknowledgement::NoOp,
@@ -88,12 +125,11 @@ impl Control {
                 reason: Some("this input was submitted before".to_owned()),
             });
         }
-        let busy = inner.running.is_some() || !inner.queue.is_empty();
         let turn_id: TurnId = self.journal.ids().mint();
         let scope = self.scope(&turn_id);
         let (text, input_ref) = self.text_or_artifact(&scope, submit.text)?;
         if let Some(key) = &submit.idempotency_key {
-            inner.keys.push((key.clone(), turn_id.clone()));
+            inner.keys.insert(key.clone(), turn_id.clone());
         }
         let submitted = TurnSubmitted {
             text,
@@ -112,6 +148,7 @@ impl Control {
             inner.queue.push(Queued {
                 turn_id: turn_id.clone(),
                 policy: submit.when_busy,
+                held: false,
             });
             self.queue_changed(&inner, QueueOperation::Added, &turn_id, submit.when_busy)?;
         }
@@ -176,7 +213,17 @@ impl Control {
         Ok(accepted(turn_id))
     }
 
-    /// Puts an input at the head of the queue.
+    /// What waits now does not begin by itself any more: each input waits until it is promoted. For
+    /// inputs whose reason may be gone, because the turn before them did not end well or the program
+    /// was started anew.
+    pub fn hold_queue(&self) {
+        for queued in &mut self.inner().queue {
+            queued.held = true;
+        }
+    }
+
+    /// Puts an input at the head of the queue, held or not. While a turn runs it is next; otherwise whoever
+    /// drives the engine takes it with [`Control::take_next`] and runs it now.
     ///
     /// # Errors
     /// When the log cannot be written.
@@ -189,11 +236,43 @@ impl Control {
         else {
             return Ok(no_op("no such input is waiting"));
         };
-        let promoted = inner.queue.remove(at);
+        let mut promoted = inner.queue.remove(at);
         let policy = promoted.policy;
+        promoted.held = false;
         inner.queue.insert(0, promoted);
         self.queue_changed(&inner, QueueOperation::Promoted, turn_id, policy)?;
         Ok(accepted(turn_id))
+    }
+
+    /// Whether a turn is being worked on.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.inner().running.is_some()
+    }
+
+    /// Says what there is to go on with: the first input that waits.
+    #[must_use]
+    pub fn resume(&self) -> ControlAnswer {
+        let inner = self.inner();
+        match (&inner.running, inner.queue.first()) {
+            (Some(_), _) => no_op("a turn is running"),
+            (None, Some(first)) => accepted(&first.turn_id),
+            (None, None) => no_op("nothing waits"),
+        }
+    }
+
+    /// Has older history summarised before the next model request.
+    pub fn ask_to_compact(&self) -> ControlAnswer {
+        self.inner().compact = true;
+        ControlAnswer {
+            acknowledgement: Acknowledgement::Accepted,
+            turn_id: None,
+            reason: Some("room is made before the next request".to_owned()),
+        }
+    }
+
+    pub(crate) fn take_compact(&self) -> bool {
+        std::mem::take(&mut self.inner().compact)
     }
 
     /// The inputs that wait, in order.
@@ -211,16 +290,16 @@ impl Control {
         self.inner().running = None;
     }
 
-    /// Takes the next input that waits, and records that work on it begins.
+    /// Takes the next input that is not held, and records that work on it begins.
     ///
     /// # Errors
     /// When the log cannot be written.
     pub fn take_next(&self) -> Result<Option<TurnId>, JournalError> {
         let mut inner = self.inner();
-        if inner.queue.is_empty() {
+        let Some(at) = inner.queue.iter().position(|queued| !queued.held) else {
             return Ok(None);
-        }
-        let next = inner.queue.remove(0);
+        };
+        let next = inner.queue.remove(at);
         self.queue_changed(
             &inner,
             QueueOperation::Started,
@@ -233,7 +312,7 @@ impl Control {
     /// Takes the inputs that shall join the running turn, and records it in the turn's scope.
     pub(crate) fn take_steering(&self, scope: &Scope) -> Result<(), JournalError> {
         let mut inner = self.inner();
-        let joins = |queued: &Queued| queued.policy == QueuePolicy::Steer;
+        let joins = |queued: &Queued| queued.policy == QueuePolicy::Steer && !queued.held;
         while let Some(at) = inner.queue.iter().position(joins) {
             let next = inner.queue.remove(at);
             let changed = QueueChanged {

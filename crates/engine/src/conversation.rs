@@ -25,6 +25,8 @@ pub type ArtifactText<'a> = &'a dyn Fn(&ArtifactId) -> Option<Vec<u8>>;
 
 /// What stands in place of content whose artifact is gone.
 const MISSING: &str = "[this content is no longer available: its artifact is missing]";
+/// What stands in place of what came of a call that has no observation.
+const NOT_OBSERVED: &str = "[no observation was recorded for this call]";
 
 /// The conversation so far.
 #[derive(Clone, Debug, Default)]
@@ -33,12 +35,14 @@ pub struct Conversation {
     submitted: HashMap<TurnId, UserInput>,
     calls: HashMap<ToolCallId, usize>,
     next_note: Option<String>,
+    /// Events that were inherited: a fork's own count on from there.
+    base: u64,
 }
 
 /// One entry of the conversation, with the event it began with.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Sequence of the first event of this entry.
+    /// Sequence of the first event of this entry; in a fork, counted on from what it inherited.
     pub sequence: u64,
     /// What it is.
     pub entry: Entry,
@@ -56,6 +60,8 @@ pub enum Entry {
     Summary { text: String, artifact: ArtifactId },
     /// One answer of the model and what came of its calls.
     Step(Step),
+    /// Something the user ran themselves.
+    Own(OwnCalls),
 }
 
 /// What a user said.
@@ -77,7 +83,15 @@ pub struct Step {
     pub answered: bool,
 }
 
-/// One call of an answer.
+/// What the user ran themselves, as a turn that asked no model. The next request tells the model.
+#[derive(Clone, Debug, Default)]
+pub struct OwnCalls {
+    /// What the user typed.
+    pub text: String,
+    pub calls: Vec<Call>,
+}
+
+/// One call, of an answer or of the user.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub tool_call_id: ToolCallId,
@@ -98,6 +112,14 @@ impl Conversation {
     /// Takes in one event. Events that say nothing to the model change nothing.
     pub fn apply(&mut self, event: &Event, artifact: ArtifactText<'_>) {
         match &event.payload {
+            Payload::SessionCreated(created) => {
+                if let Some(parent) = &created.parent {
+                    self.base += parent.sequence + 1;
+                    // What was not finished or begun before the fork is not going to be.
+                    self.submitted.clear();
+                    self.calls.clear();
+                }
+            }
             Payload::TurnSubmitted(submitted) => self.submit(event, submitted, artifact),
             Payload::TurnStarted(_) => self.enter(event, event.scope.turn_id.as_ref()),
             Payload::QueueChanged(change)
@@ -162,15 +184,13 @@ impl Conversation {
             input,
         };
         self.items.push(Item {
-            sequence: event.sequence,
+            sequence: self.base + event.sequence,
             entry,
         });
     }
 
     fn intend(&mut self, event: &Event, intent: &ToolIntent, artifact: ArtifactText<'_>) {
-        // Calls the user makes themselves have no model request and are not part of its conversation.
-        let (Some(request), Some(call_id)) = (&intent.model_request_id, &event.scope.tool_call_id)
-        else {
+        let Some(call_id) = &event.scope.tool_call_id else {
             return;
         };
         let arguments = intent.raw_input.clone().or_else(|| {
@@ -192,11 +212,31 @@ impl Conversation {
             arguments: arguments.filter(Value::is_object),
             result: None,
         };
-        let at = self.step_of(event.sequence, request);
-        if let Some(Entry::Step(step)) = self.items.get_mut(at).map(|item| &mut item.entry) {
-            step.calls.push(call);
+        let at = match &intent.model_request_id {
+            Some(request) => Some(self.step_of(self.base + event.sequence, request)),
+            None => self.own_of(event.scope.turn_id.as_ref()),
+        };
+        if let Some(at) = at
+            && let Some(calls) = self.items[at].entry.calls_mut()
+        {
+            calls.push(call);
             self.calls.insert(call_id.clone(), at);
         }
+    }
+
+    /// A call without a model request is the user's: what they typed for it becomes its entry.
+    fn own_of(&mut self, own_turn: Option<&TurnId>) -> Option<usize> {
+        let at = self.items.len().checked_sub(1)?;
+        let entry = &mut self.items[at].entry;
+        if let Entry::User { turn_id, input } = entry
+            && turn_id.as_ref() == own_turn
+        {
+            *entry = Entry::Own(OwnCalls {
+                text: std::mem::take(&mut input.text),
+                calls: Vec::new(),
+            });
+        }
+        matches!(entry, Entry::Own(_)).then_some(at)
     }
 
     fn observe(
@@ -217,12 +257,13 @@ impl Conversation {
             artifact,
         );
         let wrapped = wrap_untrusted(call_id, &observation.tool_name, &text);
-        let Some(Entry::Step(step)) = self.items.get_mut(at).map(|item| &mut item.entry) else {
-            return;
-        };
-        if let Some(call) = step
-            .calls
-            .iter_mut()
+        let calls = self
+            .items
+            .get_mut(at)
+            .and_then(|item| item.entry.calls_mut());
+        if let Some(call) = calls
+            .into_iter()
+            .flatten()
             .find(|call| call.tool_call_id == *call_id)
         {
             call.result = Some(CallResult {
@@ -233,7 +274,7 @@ impl Conversation {
     }
 
     fn answer(&mut self, event: &Event, completed: &ModelCompleted, artifact: ArtifactText<'_>) {
-        let at = self.step_of(event.sequence, &completed.model_request_id);
+        let at = self.step_of(self.base + event.sequence, &completed.model_request_id);
         let text = text_or_artifact(
             completed.text.as_deref(),
             completed.text_ref.as_ref(),
@@ -285,11 +326,10 @@ impl Conversation {
         );
         self.calls.clear();
         for (at, item) in self.items.iter().enumerate() {
-            if let Entry::Step(step) = &item.entry {
-                let open = step.calls.iter().filter(|call| call.result.is_none());
-                self.calls
-                    .extend(open.map(|call| (call.tool_call_id.clone(), at)));
-            }
+            let open = item.entry.calls().iter();
+            let open = open.filter(|call| call.result.is_none());
+            self.calls
+                .extend(open.map(|call| (call.tool_call_id.clone(), at)));
         }
     }
 
@@ -314,9 +354,44 @@ impl Conversation {
                     messages.push(Message::User(vec![UserPart::Text(text.clone())]));
                 }
                 Entry::Step(step) => step.push_messages(&mut messages),
+                Entry::Own(own) => {
+                    messages.push(Message::User(vec![UserPart::Text(own.in_words())]));
+                }
             }
         }
         messages
+    }
+}
+
+impl Entry {
+    /// The calls it holds.
+    #[must_use]
+    pub fn calls(&self) -> &[Call] {
+        match self {
+            Self::Step(step) => &step.calls,
+            Self::Own(own) => &own.calls,
+            Self::User { .. } | Self::Summary { .. } => &[],
+        }
+    }
+
+    fn calls_mut(&mut self) -> Option<&mut Vec<Call>> {
+        match self {
+            Self::Step(step) => Some(&mut step.calls),
+            Self::Own(own) => Some(&mut own.calls),
+            Self::User { .. } | Self::Summary { .. } => None,
+        }
+    }
+}
+
+impl OwnCalls {
+    /// A user's message: what they typed, and what came of it as untrusted output.
+    fn in_words(&self) -> String {
+        let mut text = format!("[The user ran this themselves:]\n{}", self.text);
+        for call in &self.calls {
+            text.push_str("\n\n");
+            text.push_str(call.result.as_ref().map_or(NOT_OBSERVED, |told| &told.text));
+        }
+        text
     }
 }
 
@@ -326,10 +401,7 @@ impl Step {
         if !self.answered && self.calls.is_empty() {
             return;
         }
-        let mut parts = self.continuation.reasoning_parts();
-        if !self.text.is_empty() {
-            parts.push(AssistantPart::Text(self.text.clone()));
-        }
+        let mut calls = Vec::with_capacity(self.calls.len());
         for (index, call) in self.calls.iter().enumerate() {
             let arguments_text = match &call.arguments {
                 Some(arguments) => arguments.to_string(),
@@ -337,7 +409,7 @@ impl Step {
                 // what was wrong.
                 None => "{}".to_owned(),
             };
-            parts.push(AssistantPart::ToolCall(ToolCall {
+            calls.push(AssistantPart::ToolCall(ToolCall {
                 provider_call_id: call.provider_call_id.clone(),
                 name: call.name.clone(),
                 arguments_text,
@@ -345,6 +417,7 @@ impl Step {
                 opaque: self.continuation.call_opaque(index),
             }));
         }
+        let parts = self.continuation.arrange(&self.text, calls);
         if parts.is_empty() {
             return;
         }
@@ -352,10 +425,7 @@ impl Step {
         for call in &self.calls {
             let (text, is_error) = match &call.result {
                 Some(result) => (result.text.clone(), !result.ok),
-                None => (
-                    "[no observation was recorded for this call]".to_owned(),
-                    true,
-                ),
+                None => (NOT_OBSERVED.to_owned(), true),
             };
             messages.push(Message::ToolResult(ToolResult {
                 provider_call_id: call.provider_call_id.clone(),

@@ -1,26 +1,26 @@
 //! The engine: one session, its models, its tools, and the fold of everything that happened.
 
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
 
 use agent_protocol::id::{ArtifactId, ContextId, Id, ModelRequestId, StepId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::ArtifactKind;
-use agent_protocol::payload::model::PolicyFacts;
+use agent_protocol::payload::model::{CompactionTrigger, CostEstimated, ModelChoice, PolicyFacts};
 use agent_protocol::payload::tool::{CatalogEntry, CatalogPolicy};
 use agent_protocol::payload::{ArtifactRef, Usage};
 use agent_protocol::status::Mode;
 use agent_protocol::{Payload, Refs, Scope, Timestamp};
 use agent_provider::conversation::ToolSpec;
-use agent_session::Appended;
+use agent_session::{Appended, ModelInputs};
 use agent_tool_runtime::{
-    Authority, BatchReport, Cancel, Journal, JournalError, Pipeline, ToolIntent,
+    Authority, BatchReport, Cancel, Journal, JournalError, OpenCall, Pipeline, ToolIntent,
 };
 
 use crate::context::{ContextPolicy, Facts, Resolved};
 use crate::control::Control;
 use crate::exchange::{Answer, Exchange, ExchangeError};
 use crate::interrupt::Interrupt;
-use crate::limits::Patience;
+use crate::limits::{Expected, Limits, Patience};
 use crate::live::Live;
 use crate::model::Model;
 use crate::prompt::Preamble;
@@ -66,6 +66,8 @@ pub struct Settings {
 /// One session at work.
 pub struct Engine {
     parts: Parts,
+    /// For side jobs; without it the model of the turn does them.
+    small: Option<Model>,
     policy: ContextPolicy,
     model: usize,
     scope: Scope,
@@ -75,6 +77,7 @@ pub struct Engine {
     last_request: Option<ModelRequestId>,
     last_sequence: u64,
     turn_started: Timestamp,
+    inputs: Mutex<ModelInputs>,
 }
 
 /// A request that is ready to be sent.
@@ -83,8 +86,26 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    pub(crate) fn estimated_tokens(&self) -> u64 {
-        self.resolved.receipt.budget.estimated_tokens
+    /// What the request may take when `model` is asked.
+    pub(crate) fn expected(&self, model: &Model) -> Expected {
+        let input = self.resolved.receipt.budget.estimated_tokens;
+        model.expected(input, self.resolved.request.max_output_tokens)
+    }
+
+    /// Asks for a longer answer than usual, as far as the model can give one.
+    pub(crate) fn ask_for_more(&mut self, model: &Model) {
+        let limit = self.resolved.request.max_output_tokens.unwrap_or(0);
+        let most = model.settings.most_output_tokens.unwrap_or(u32::MAX);
+        let more = limit.saturating_mul(4).max(32_000).min(most.max(limit));
+        self.resolved.request.max_output_tokens = Some(more);
+    }
+
+    /// Lets the answer have no more than so many tokens.
+    pub(crate) fn limit_output(&mut self, room: Option<u64>) {
+        let Some(room) = room else { return };
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        let limit = self.resolved.request.max_output_tokens;
+        self.resolved.request.max_output_tokens = Some(limit.map_or(room, |limit| limit.min(room)));
     }
 }
 
@@ -97,6 +118,7 @@ impl Engine {
         };
         let turn_started = parts.journal.now();
         Self {
+            small: None,
             policy: ContextPolicy::default(),
             model: 0,
             scope,
@@ -106,14 +128,33 @@ impl Engine {
             last_request: None,
             last_sequence: 0,
             turn_started,
+            inputs: Mutex::default(),
             parts,
         }
+    }
+
+    /// Gives side jobs, such as summaries, to this model.
+    #[must_use]
+    pub fn with_small_model(mut self, small: Option<Model>) -> Self {
+        self.small = small;
+        self
+    }
+
+    pub(crate) fn small_model(&self) -> Option<&Model> {
+        self.small.as_ref()
     }
 
     /// The fold of everything so far.
     #[must_use]
     pub fn state(&self) -> &SessionState {
         &self.parts.state
+    }
+
+    /// The whole of a text that was too long for its event.
+    #[must_use]
+    pub fn kept_text(&self, id: &ArtifactId) -> Option<String> {
+        let bytes = read_artifact(self.parts.journal.as_ref(), id)?;
+        String::from_utf8(bytes).ok()
     }
 
     /// The ceiling in force.
@@ -128,6 +169,32 @@ impl Engine {
         &self.parts.control
     }
 
+    /// Uses these models, in order of preference, from the next turn on; none leaves it as it is.
+    pub fn set_models(&mut self, models: Vec<Model>) {
+        if !models.is_empty() {
+            self.parts.models = models;
+            self.model = 0;
+        }
+    }
+
+    /// Shortens the history now, between turns, because the user wants it; says whether there was
+    /// anything to shorten.
+    ///
+    /// # Errors
+    /// When the log cannot be written.
+    pub async fn compact_now(&mut self, interrupt: &Interrupt) -> Result<bool, EngineError> {
+        self.scope = self.thread_scope();
+        self.catch_up();
+        self.new_step();
+        self.resolve_catalog()?;
+        let mut limits = Limits::default();
+        let compacted = self
+            .compact(CompactionTrigger::User, &mut limits, interrupt)
+            .await?;
+        self.sync()?;
+        Ok(compacted)
+    }
+
     pub(crate) fn patience(&self) -> Patience {
         self.parts.settings.patience
     }
@@ -136,12 +203,24 @@ impl Engine {
         self.parts.models[self.model].clone()
     }
 
-    pub(crate) fn next_model(&mut self) -> bool {
-        let more = self.model + 1 < self.parts.models.len();
-        if more {
-            self.model += 1;
-        }
-        more
+    /// Moves on to the next model that `suits`; `false` when there is none.
+    pub(crate) fn next_model(&mut self, suits: impl Fn(&Model) -> bool) -> bool {
+        let mut later = self.parts.models.iter().enumerate().skip(self.model + 1);
+        let next = later.find(|(_, model)| suits(model));
+        let next = next.map(|(index, _)| index);
+        self.model = next.unwrap_or(self.model);
+        next.is_some()
+    }
+
+    /// The model the turn began with, and those that are left after the one that is asked now.
+    pub(crate) fn models_around(&self) -> (ModelChoice, Vec<ModelChoice>) {
+        let models = &self.parts.models;
+        let later = models[self.model + 1..].iter().map(Model::choice);
+        (models[0].choice(), later.collect())
+    }
+
+    pub(crate) fn model_count(&self) -> u64 {
+        self.parts.models.len() as u64
     }
 
     pub(crate) fn mint<I: Id>(&self) -> I {
@@ -161,6 +240,7 @@ impl Engine {
 
     pub(crate) fn begin(&mut self, turn_id: &TurnId, interrupt: &Interrupt) {
         self.parts.control.turn_runs(turn_id, interrupt);
+        self.parts.authority.turn_begins(turn_id.as_str());
         self.scope = Scope {
             turn_id: Some(turn_id.clone()),
             ..self.thread_scope()
@@ -272,6 +352,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether the user asked for room to be made since the last time.
+    pub(crate) fn was_asked_to_compact(&self) -> bool {
+        self.parts.control.take_compact()
+    }
+
     pub(crate) fn must_compact(&self) -> bool {
         let settings = &self.parts.models[self.model].settings;
         self.policy.must_compact(
@@ -280,6 +365,10 @@ impl Engine {
             settings,
             self.parts.settings.compact_at,
         )
+    }
+
+    pub(crate) fn policy(&self) -> &ContextPolicy {
+        &self.policy
     }
 
     pub(crate) fn estimated_tokens(&self) -> u64 {
@@ -328,36 +417,50 @@ impl Engine {
     /// Asks the model and records the exchange.
     pub(crate) async fn ask(
         &mut self,
-        mut prepared: Prepared,
-        larger_output: bool,
-        interrupt: &Interrupt,
-    ) -> Result<Answer, ExchangeError> {
-        if larger_output {
-            let limit = prepared.resolved.request.max_output_tokens.unwrap_or(0);
-            prepared.resolved.request.max_output_tokens = Some(limit.saturating_mul(4).max(32_000));
-        }
-        let model_request_id: ModelRequestId = self.mint();
-        self.last_request = Some(model_request_id.clone());
-        self.exchange(prepared, model_request_id, interrupt).await
-    }
-
-    /// Asks the model something that is not part of the conversation.
-    pub(crate) async fn ask_aside(
-        &mut self,
         prepared: Prepared,
         interrupt: &Interrupt,
     ) -> Result<Answer, ExchangeError> {
         let model_request_id: ModelRequestId = self.mint();
-        self.exchange(prepared, model_request_id, interrupt).await
+        self.last_request = Some(model_request_id.clone());
+        let model = self.model();
+        self.exchange(prepared, &model, model_request_id, interrupt)
+            .await
+    }
+
+    /// Asks `model` something that is not part of the conversation.
+    pub(crate) async fn ask_aside(
+        &mut self,
+        prepared: Prepared,
+        model: &Model,
+        interrupt: &Interrupt,
+    ) -> Result<Answer, ExchangeError> {
+        let model_request_id: ModelRequestId = self.mint();
+        self.exchange(prepared, model, model_request_id, interrupt)
+            .await
     }
 
     async fn exchange(
         &mut self,
         prepared: Prepared,
+        model: &Model,
         model_request_id: ModelRequestId,
         interrupt: &Interrupt,
     ) -> Result<Answer, ExchangeError> {
-        let model = self.model();
+        let expected = prepared.expected(model);
+        let most = expected.cost(expected.output_tokens.unwrap_or(0));
+        if let Some(amount) = most {
+            let estimated = CostEstimated {
+                model_request_id: model_request_id.clone(),
+                amount: Some(amount),
+                currency: "USD".to_owned(),
+                basis: "the input as estimated and the longest answer".to_owned(),
+            };
+            let scope = self.scope.clone();
+            let estimated = estimated.into();
+            self.parts
+                .journal
+                .append(&scope, estimated, Refs::default())?;
+        }
         let Resolved { request, receipt } = prepared.resolved;
         let exchange = Exchange {
             journal: self.parts.journal.as_ref(),
@@ -368,7 +471,7 @@ impl Engine {
             context_id: receipt.context_id.clone(),
             catalog: self.catalog.clone(),
             preamble: self.preamble.clone(),
-            keep_input: self.parts.settings.keep_inputs,
+            inputs: self.parts.settings.keep_inputs.then_some(&self.inputs),
             receipt,
         };
         let answer = exchange
@@ -376,6 +479,19 @@ impl Engine {
             .await;
         self.catch_up();
         answer
+    }
+
+    /// Takes a call up again that waited for an answer.
+    pub(crate) fn continue_call(
+        &mut self,
+        open: OpenCall,
+        cancel: &Cancel,
+    ) -> Result<BatchReport, EngineError> {
+        self.scope.step_id.clone_from(&open.scope.step_id);
+        let tools = self.parts.tools.clone();
+        let report = tokio::task::block_in_place(|| tools.continue_call(cancel, open))?;
+        self.catch_up();
+        Ok(report)
     }
 
     /// Runs calls through the tool runtime. Tools are threads of their own; this one waits.

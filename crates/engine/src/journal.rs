@@ -49,6 +49,10 @@ impl Journal for SessionJournal {
             .map_err(|error| JournalError::new("make the steps of a tool call safe", error))
     }
 
+    fn gather(&self) -> Box<dyn Send> {
+        Box::new(self.writer.gather())
+    }
+
     fn put_artifact(
         &self,
         scope: &Scope,
@@ -57,9 +61,16 @@ impl Journal for SessionJournal {
         bytes: &[u8],
         producer: &str,
     ) -> Result<ArtifactRef, JournalError> {
-        // Diffs are shown to people; images of files are exact, because undo needs them.
-        let masked = match (kind, std::str::from_utf8(bytes)) {
-            (ArtifactKind::Diff, Ok(text)) => Some(self.writer.redactor().mask(text)),
+        // Text that was too long for its event is masked as it would have been in there. Diffs are
+        // shown to people; images of files are exact, because undo needs them.
+        let is_text = matches!(
+            kind,
+            ArtifactKind::UserInput | ArtifactKind::ModelOutput | ArtifactKind::Summary
+        ) && media_type.starts_with("text/");
+        let masked = match std::str::from_utf8(bytes) {
+            Ok(text) if is_text || kind == ArtifactKind::Diff => {
+                Some(self.writer.redactor().mask(text))
+            }
             _ => None,
         };
         let bytes = masked.as_deref().map_or(bytes, str::as_bytes);

@@ -10,8 +10,9 @@
 //! file, reads no environment and no clock. Only [`Control::respond`] lets a paused call go on.
 //!
 //! Where to start: [`Engine::run_turn`] is the loop, [`conversation`] what the model is told again,
-//! [`verification`] how the end is judged.
+//! [`verification`] how the end is judged, [`plane`] everything that can be asked from outside.
 
+mod accounting;
 mod authority;
 mod compaction;
 pub mod context;
@@ -19,15 +20,18 @@ mod continuation;
 pub mod control;
 pub mod conversation;
 pub mod desk;
+mod ending;
 mod engine;
 mod exchange;
 pub mod fact_sheet;
+mod fallback;
 mod images;
 pub mod interrupt;
 mod journal;
 pub mod limits;
 pub mod live;
 pub mod model;
+pub mod plane;
 pub mod prompt;
 mod rebuild;
 pub mod state;
@@ -41,6 +45,7 @@ pub use engine::{Engine, EngineError, Parts, Settings};
 pub use interrupt::{Interrupt, InterruptReason};
 pub use journal::SessionJournal;
 pub use model::{Model, Price};
+pub use plane::{ControlPlane, PlaneError, ProcessControl, Reply};
 pub use rebuild::{Rebuilder, Rebuilt};
 pub use state::SessionState;
 pub use turn::TurnEnd;

@@ -24,15 +24,64 @@ impl Default for Patience {
     }
 }
 
+/// The fewest tokens an answer has to have room for, to be worth asking for.
+const LEAST_OUTPUT: u64 = 1_024;
+
+/// What the next request may take, as far as that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Expected {
+    /// Tokens of the input, estimated.
+    pub input_tokens: u64,
+    /// Tokens the answer may have, where that is limited.
+    pub output_tokens: Option<u64>,
+    /// What that input costs and what a token of the answer does; nothing when there is no price.
+    pub prices: Option<ExpectedPrices>,
+}
+
+/// What a request costs, in USD.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ExpectedPrices {
+    pub input: f64,
+    pub output_token: f64,
+}
+
+impl Expected {
+    /// The most it can cost with an answer of so many tokens.
+    #[must_use]
+    pub fn cost(&self, output_tokens: u64) -> Option<f64> {
+        let prices = self.prices?;
+        Some(prices.input + prices.output_token * output_tokens as f64)
+    }
+}
+
 /// Why a turn was ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
-    Steps { limit: u64 },
-    Tokens { limit: u64, used: u64 },
-    Cost { limit: f64, spent: f64 },
-    Time { limit_ms: u64 },
-    Repetition { tool: String, times: u32 },
-    Failures { times: u32 },
+    Steps {
+        limit: u64,
+    },
+    Tokens {
+        limit: u64,
+        used: u64,
+    },
+    Cost {
+        limit: f64,
+        spent: f64,
+    },
+    /// What the next request costs is not known, so a limit could not be kept.
+    UnknownCost {
+        limit: f64,
+    },
+    Time {
+        limit_ms: u64,
+    },
+    Repetition {
+        tool: String,
+        times: u32,
+    },
+    Failures {
+        times: u32,
+    },
 }
 
 impl Stop {
@@ -42,7 +91,7 @@ impl Stop {
         match self {
             Self::Steps { .. } => "max_steps",
             Self::Tokens { .. } => "max_tokens",
-            Self::Cost { .. } => "max_cost",
+            Self::Cost { .. } | Self::UnknownCost { .. } => "max_cost",
             Self::Time { .. } => "timeout",
             Self::Repetition { .. } => "repeated_calls",
             Self::Failures { .. } => "consecutive_failures",
@@ -57,10 +106,15 @@ impl Stop {
                 format!("the turn reached its limit of {limit} model requests")
             }
             Self::Tokens { limit, used } => {
-                format!("the turn used {used} tokens, its limit is {limit}")
+                format!(
+                    "the next request could take more tokens than are left: {used} of {limit} are used"
+                )
             }
             Self::Cost { limit, spent } => format!(
                 "the next request could cost more than is left: {spent:.4} of {limit:.4} USD are spent"
+            ),
+            Self::UnknownCost { limit } => format!(
+                "a limit of {limit:.4} USD cannot be kept, because no price is known for the model"
             ),
             Self::Time { limit_ms } => {
                 format!(
@@ -81,7 +135,7 @@ impl Stop {
         match self {
             Self::Steps { .. } => Some(LimitKind::Steps),
             Self::Tokens { .. } => Some(LimitKind::Tokens),
-            Self::Cost { .. } => Some(LimitKind::Cost),
+            Self::Cost { .. } | Self::UnknownCost { .. } => Some(LimitKind::Cost),
             Self::Time { .. } => Some(LimitKind::Time),
             Self::Repetition { .. } | Self::Failures { .. } => None,
         }
@@ -111,46 +165,84 @@ impl Limits {
         }
     }
 
+    /// The same for a turn that has come so far already.
+    #[must_use]
+    pub fn going_on(mut self, steps: u64, tokens: u64, spent: f64) -> Self {
+        self.steps = steps;
+        self.tokens = tokens;
+        self.spent = spent;
+        self
+    }
+
     /// The model requests made so far.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Asked before each model request; `expected_cost` is the most it can cost, if that is known.
+    /// Asked before each model request. Gives the most tokens its answer may have so that no ceiling
+    /// is broken, where there is one: small budgets get short answers before they get none.
     ///
     /// # Errors
     /// When the request would break a ceiling.
     pub fn before_request(
         &mut self,
         elapsed_ms: u64,
-        expected_cost: Option<f64>,
-    ) -> Result<(), Stop> {
+        expected: &Expected,
+    ) -> Result<Option<u64>, Stop> {
         self.check_time(elapsed_ms)?;
         if let Some(limit) = self.budget.max_steps
             && self.steps >= limit
         {
             return Err(Stop::Steps { limit });
         }
-        if let Some(limit) = self.budget.max_tokens
-            && self.tokens >= limit
-        {
-            return Err(Stop::Tokens {
-                limit,
-                used: self.tokens,
-            });
+        let room = self.room(expected)?;
+        self.steps += 1;
+        Ok(room)
+    }
+
+    /// The same for a request beside the conversation, which is no step of its own.
+    ///
+    /// # Errors
+    /// When the request would break a ceiling.
+    pub fn before_side_job(&self, expected: &Expected) -> Result<Option<u64>, Stop> {
+        self.room(expected)
+    }
+
+    /// How many tokens of an answer tokens and money are left for.
+    fn room(&self, expected: &Expected) -> Result<Option<u64>, Stop> {
+        let needed = expected
+            .output_tokens
+            .map_or(LEAST_OUTPUT, |most| most.min(LEAST_OUTPUT));
+        let mut room = None;
+        if let Some(limit) = self.budget.max_tokens {
+            let left = limit
+                .saturating_sub(self.tokens)
+                .saturating_sub(expected.input_tokens);
+            if left < needed {
+                let used = self.tokens;
+                return Err(Stop::Tokens { limit, used });
+            }
+            room = Some(left);
         }
         if let Some(limit) = self.budget.max_cost {
-            let next = expected_cost.unwrap_or(0.0);
-            if self.spent >= limit || self.spent + next > limit {
-                return Err(Stop::Cost {
-                    limit,
-                    spent: self.spent,
-                });
+            let Some(prices) = expected.prices else {
+                return Err(Stop::UnknownCost { limit });
+            };
+            let left = limit - self.spent - prices.input;
+            let affordable = if prices.output_token > 0.0 {
+                // Rounds towards nothing, also when what is left is less than nothing.
+                (left / prices.output_token) as u64
+            } else {
+                u64::MAX
+            };
+            if left < 0.0 || affordable < needed {
+                let spent = self.spent;
+                return Err(Stop::Cost { limit, spent });
             }
+            room = Some(room.unwrap_or(u64::MAX).min(affordable));
         }
-        self.steps += 1;
-        Ok(())
+        Ok(room)
     }
 
     /// Whether the time is up.
@@ -164,9 +256,10 @@ impl Limits {
         }
     }
 
-    /// A request was answered.
-    pub fn after_request(&mut self, tokens: Option<u64>, cost: Option<f64>) {
-        self.tokens += tokens.unwrap_or(0);
+    /// A request was answered. What a server does not count or has no price for is not nothing: the
+    /// caller gives an estimate then.
+    pub fn after_request(&mut self, tokens: u64, cost: Option<f64>) {
+        self.tokens = self.tokens.saturating_add(tokens);
         self.spent += cost.unwrap_or(0.0);
     }
 
@@ -205,45 +298,81 @@ impl Limits {
 mod tests {
     use super::*;
 
+    fn limited(budget: Budget) -> Limits {
+        Limits::new(budget, Patience::default())
+    }
+
+    /// A request of 1,000 tokens at a dollar a million, with an answer at two.
+    fn priced(output_tokens: u64) -> Expected {
+        Expected {
+            input_tokens: 1_000,
+            output_tokens: Some(output_tokens),
+            prices: Some(ExpectedPrices {
+                input: 0.001,
+                output_token: 0.000_002,
+            }),
+        }
+    }
+
     #[test]
     fn each_limit_has_its_own_reason() {
-        let budget = Budget {
+        let anything = Expected::default();
+        let mut limits = limited(Budget {
             max_steps: Some(2),
             ..Budget::default()
-        };
-        let mut limits = Limits::new(budget, Patience::default());
-        assert_eq!(limits.before_request(0, None), Ok(()));
-        assert_eq!(limits.before_request(0, None), Ok(()));
-        assert_eq!(
-            limits.before_request(0, None),
-            Err(Stop::Steps { limit: 2 })
-        );
+        });
+        assert_eq!(limits.before_request(0, &anything), Ok(None));
+        assert_eq!(limits.before_request(0, &anything), Ok(None));
+        let stop = limits.before_request(0, &anything);
+        assert_eq!(stop, Err(Stop::Steps { limit: 2 }));
 
-        let mut limits = Limits::new(
-            Budget {
-                max_cost: Some(1.0),
-                ..Budget::default()
-            },
-            Patience::default(),
-        );
-        assert_eq!(limits.before_request(0, Some(0.9)), Ok(()));
-        limits.after_request(None, Some(0.5));
-        assert_eq!(
-            limits.before_request(0, Some(0.9)),
-            Err(Stop::Cost {
-                limit: 1.0,
-                spent: 0.5
-            })
-        );
-
-        let limits = Limits::new(
-            Budget {
-                timeout_ms: Some(10),
-                ..Budget::default()
-            },
-            Patience::default(),
-        );
+        let limits = limited(Budget {
+            timeout_ms: Some(10),
+            ..Budget::default()
+        });
         assert_eq!(limits.check_time(10), Err(Stop::Time { limit_ms: 10 }));
+    }
+
+    #[test]
+    fn money_ends_before_the_request_that_would_break_the_limit() {
+        let mut limits = limited(Budget {
+            max_cost: Some(0.01),
+            ..Budget::default()
+        });
+        // Nine thousandths of a dollar are left for an answer.
+        let room = limits.before_request(0, &priced(8_000)).unwrap().unwrap();
+        assert!((4_499..=4_500).contains(&room), "{room}");
+        limits.after_request(2_000, Some(0.008));
+        let stop = limits.before_request(0, &priced(8_000));
+        let (limit, spent) = (0.01, 0.008);
+        assert_eq!(stop, Err(Stop::Cost { limit, spent }));
+        // An answer that is short anyway still fits.
+        assert!(limits.before_request(0, &priced(100)).is_ok());
+        let unknown = Expected {
+            prices: None,
+            ..priced(100)
+        };
+        let stop = limits.before_request(0, &unknown);
+        assert_eq!(stop, Err(Stop::UnknownCost { limit }));
+        let free = Expected {
+            prices: Some(ExpectedPrices::default()),
+            ..priced(100)
+        };
+        assert!(limits.before_request(0, &free).is_ok());
+    }
+
+    #[test]
+    fn tokens_end_before_the_request_that_would_break_the_limit() {
+        let mut limits = limited(Budget {
+            max_tokens: Some(5_000),
+            ..Budget::default()
+        });
+        assert_eq!(limits.before_request(0, &priced(8_000)), Ok(Some(4_000)));
+        limits.after_request(3_000, None);
+        let stop = limits.before_request(0, &priced(8_000));
+        let (limit, used) = (5_000, 3_000);
+        assert_eq!(stop, Err(Stop::Tokens { limit, used }));
+        assert_eq!(limits.before_request(0, &priced(500)), Ok(Some(1_000)));
     }
 
     #[test]

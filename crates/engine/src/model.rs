@@ -6,9 +6,11 @@ use agent_protocol::payload::model::ModelChoice;
 use agent_provider::{Provider, Usage};
 
 use crate::context::RequestSettings;
+use crate::limits::{Expected, ExpectedPrices};
 
-/// Computes what a usage costs in USD; `None` means unknown, not free.
-pub type Price = Arc<dyn Fn(&Usage) -> Option<f64> + Send + Sync>;
+/// Computes what a usage costs in USD and says how it knows: from the provider's own word or from a
+/// table. `None` means unknown, not free.
+pub type Price = Arc<dyn Fn(&Usage) -> Option<(f64, &'static str)> + Send + Sync>;
 
 /// One model that can be asked.
 #[derive(Clone)]
@@ -16,8 +18,6 @@ pub struct Model {
     pub provider: Arc<dyn Provider>,
     pub settings: RequestSettings,
     pub price: Price,
-    /// Where the price comes from, in words: `built-in table`, `config`, `unknown`.
-    pub price_source: String,
 }
 
 impl Model {
@@ -36,15 +36,28 @@ impl Model {
         format!("{}/{}", self.provider.name(), self.settings.model)
     }
 
-    /// The most the next request can cost, from an estimate of its input and the output limit.
+    /// What a request with so many tokens of input and so many of output at most may take.
     #[must_use]
-    pub(crate) fn ceiling(&self, estimated_input: u64) -> Option<f64> {
-        let output = u64::from(self.settings.max_output_tokens?);
-        let usage = Usage {
-            input: Some(estimated_input),
-            output: Some(output),
-            ..Usage::default()
+    pub(crate) fn expected(&self, input_tokens: u64, output_tokens: Option<u32>) -> Expected {
+        const SAMPLE: u64 = 1_000_000;
+        let cost = |output: u64| {
+            let usage = Usage {
+                input: Some(input_tokens),
+                output: Some(output),
+                ..Usage::default()
+            };
+            (self.price)(&usage).map(|(cost, _)| cost)
         };
-        (self.price)(&usage)
+        let prices = cost(0)
+            .zip(cost(SAMPLE))
+            .map(|(input, both)| ExpectedPrices {
+                input,
+                output_token: (both - input) / SAMPLE as f64,
+            });
+        Expected {
+            input_tokens,
+            output_tokens: output_tokens.map(u64::from),
+            prices,
+        }
     }
 }

@@ -61,6 +61,15 @@ How to answer
 what no observation shows.";
 
 impl Preamble {
+    /// The same with secrets masked: instruction files are sent like any other text.
+    #[must_use]
+    pub fn masked(mut self, mask: &dyn Fn(&str) -> String) -> Self {
+        for part in &mut self.parts {
+            *part = mask(part);
+        }
+        self
+    }
+
     /// Puts the parts together.
     #[must_use]
     pub fn new(

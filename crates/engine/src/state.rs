@@ -6,15 +6,17 @@ use std::collections::{BTreeMap, HashMap};
 use agent_protocol::id::{ActionId, ArtifactId, EvidenceId, ToolCallId, TurnId};
 use agent_protocol::payload::conversation::EvidenceKind;
 use agent_protocol::payload::model::FileRef;
+use agent_protocol::payload::permission::{DecisionSource, Effect};
 use agent_protocol::payload::tool::ToolResult;
-use agent_protocol::payload::{SideEffect, SideEffectKind, Usage};
+use agent_protocol::payload::{SideEffect, Usage};
 use agent_protocol::{Code, Event, Payload, Phase};
+use agent_session::fold::ChangedFiles;
+use agent_tool_runtime::OpenCalls;
 use agent_tool_runtime::shell::commands_behind_exit;
 
 use crate::conversation::{ArtifactText, Conversation};
 use crate::fact_sheet::FactSheet;
-use crate::verification::claims::Shown;
-use crate::verification::{Runner, VerificationState, recognise};
+use crate::verification::{Runner, Shown, Track, VerificationState, recognise};
 
 /// The fold of a session.
 #[derive(Default)]
@@ -30,9 +32,22 @@ pub struct SessionState {
     pub turn: TurnFacts,
     /// Questions nobody has answered, with the call each belongs to.
     pub open_actions: BTreeMap<ActionId, Option<ToolCallId>>,
+    /// Calls that have not started.
+    pub open_calls: OpenCalls,
+    /// What ran and how it ended, over all turns: what a final text is compared with.
+    pub track: Track,
     verification_patterns: Vec<Vec<String>>,
     commands: HashMap<ToolCallId, String>,
+    /// Commands that go on in the background.
+    background: HashMap<ToolCallId, Background>,
     new_files: Vec<FileRef>,
+}
+
+/// A command in the background, with how many changes there were when it began.
+struct Background {
+    command: String,
+    turn_id: Option<TurnId>,
+    changes: u64,
 }
 
 /// Money, honestly: an unknown part makes the whole unknown.
@@ -68,15 +83,20 @@ impl Cost {
 pub struct TurnFacts {
     pub turn_id: Option<TurnId>,
     pub verification: VerificationState,
-    pub shown: Vec<Shown>,
     pub usage: Usage,
     pub cost: Cost,
+    /// Model requests, each counted once over all its attempts.
+    pub requests: u64,
+    /// Calls that were asked for.
+    pub calls: u64,
     /// Calls that were refused for permission.
     pub refused: u64,
     pub commands: Vec<CommandRun>,
     /// A command was not run because no sandbox could be made.
     pub sandbox_missing: bool,
-    files: BTreeMap<String, SideEffect>,
+    files: ChangedFiles,
+    /// Calls that changed project files, each with the number of changes when it ended.
+    changed_by: Vec<(ToolCallId, u64)>,
     /// Verifications that ran and are not yet recorded as evidence.
     pending: Vec<VerificationRun>,
 }
@@ -95,6 +115,8 @@ pub struct VerificationRun {
     pub command: String,
     pub runner: Runner,
     pub exit_code: i32,
+    /// How many changes of project files there were when it ended, its own included.
+    pub changes: u64,
 }
 
 impl SessionState {
@@ -107,11 +129,45 @@ impl SessionState {
         }
     }
 
+    /// Whether events of a class can change anything here, or in what the tools and the authority
+    /// remember. The others are much of a long log, and need not be parsed to go on with it.
+    #[must_use]
+    pub fn depends_on(type_name: &str) -> bool {
+        !matches!(
+            type_name,
+            "artifact.changed"
+                | "model.delta"
+                | "output.redacted"
+                | "output.spilled"
+                | "process.output"
+                | "reasoning.delta"
+                | "reasoning.summary"
+                | "routing.candidates.resolved"
+                | "routing.decided"
+                | "routing.single_candidate"
+                | "run.status"
+                | "sandbox.applied"
+                | "thread.updated"
+                | "tool.progress"
+        )
+    }
+
     /// Takes in one event.
     pub fn apply(&mut self, event: &Event, artifact: ArtifactText<'_>) {
         self.conversation.apply(event, artifact);
         self.facts.apply(event);
+        self.open_calls.apply(event);
         match &event.payload {
+            // A fork inherits what was said and done, not what was open, allowed or paid.
+            Payload::SessionCreated(created) if created.parent.is_some() => {
+                self.turn = TurnFacts::default();
+                self.cost = Cost::default();
+                self.open_actions.clear();
+                self.open_calls = OpenCalls::default();
+                self.commands.clear();
+                self.background.clear();
+                self.new_files.clear();
+            }
             Payload::TurnStarted(_) => {
                 self.turn = TurnFacts {
                     turn_id: event.scope.turn_id.clone(),
@@ -120,6 +176,7 @@ impl SessionState {
             }
             Payload::ModelRequested(requested) => {
                 self.requests = self.requests.max(requested.request_no);
+                self.turn.requests += u64::from(requested.attempt == 1);
             }
             Payload::ModelCompleted(completed) => self.turn.add_usage(&completed.usage),
             Payload::CostRecorded(cost) => {
@@ -137,6 +194,7 @@ impl SessionState {
                     .and_then(|_| event.refs.artifact_ids().next());
                 self.preamble = preamble.or_else(|| self.preamble.take());
             }
+            Payload::ToolIntent(_) => self.turn.calls += 1,
             Payload::ToolArgs(args) => {
                 let command = args
                     .safe_args
@@ -146,16 +204,33 @@ impl SessionState {
                     self.commands.insert(call.clone(), command.to_owned());
                 }
             }
+            Payload::PermissionEvaluated(evaluated) => {
+                self.turn.sandbox_missing |= evaluated.decision == Effect::Deny
+                    && evaluated.decision_source == DecisionSource::Sandbox;
+            }
             Payload::ToolResult(result) => self.result(event, result),
+            // What a command in the background did is known when it has ended.
+            Payload::ProcessCompleted(ended) => {
+                let own = self.changed(event, &ended.side_effects);
+                if let Some(call) = &event.scope.tool_call_id
+                    && let Some(begun) = self.background.remove(call)
+                    && let Some(exit_code) = ended.exit_code
+                {
+                    self.background_ended(call, begun, exit_code, own);
+                }
+            }
+            Payload::ProcessTerminated(ended) => {
+                self.changed(event, &ended.side_effects);
+                if let Some(call) = &event.scope.tool_call_id {
+                    self.background.remove(call);
+                }
+            }
             Payload::ToolFailed(failed) => {
                 if failed.phase == Phase::Permission {
                     self.turn.refused += 1;
                 }
                 self.turn.sandbox_missing |= failed.code == Code::SandboxUnavailable;
-                failed
-                    .side_effects
-                    .iter()
-                    .for_each(|effect| self.turn.changed(effect));
+                self.changed(event, &failed.side_effects);
                 let command = event
                     .scope
                     .tool_call_id
@@ -169,7 +244,9 @@ impl SessionState {
                 }
             }
             Payload::EvidenceChanged(evidence) if evidence.kind == EvidenceKind::Verification => {
-                self.turn.verified(&evidence.evidence_id);
+                if let Some(shown) = self.turn.verified(&evidence.evidence_id) {
+                    self.track.verified(shown);
+                }
             }
             Payload::ActionRequired(_) => {
                 if let Some(action) = &event.scope.action_id {
@@ -199,10 +276,7 @@ impl SessionState {
                 range: baseline.range.clone(),
             });
         }
-        result
-            .side_effects
-            .iter()
-            .for_each(|effect| self.turn.changed(effect));
+        self.changed(event, &result.side_effects);
         let Some(call) = &event.scope.tool_call_id else {
             return;
         };
@@ -214,7 +288,42 @@ impl SessionState {
             command: command.clone(),
             exit_code,
         });
-        let Some(exit_code) = exit_code else { return };
+        match exit_code {
+            Some(exit_code) => {
+                let changes = self.turn.verification.changes();
+                self.ended(call, command, exit_code, changes);
+            }
+            None if result.data.background == Some(true) => {
+                let begun = Background {
+                    command,
+                    turn_id: self.turn.turn_id.clone(),
+                    changes: self.turn.verification.changes(),
+                };
+                self.background.insert(call.clone(), begun);
+            }
+            None => {}
+        }
+    }
+
+    /// Takes changes of files in; gives back how many of them the work is about.
+    fn changed(&mut self, event: &Event, effects: &[SideEffect]) -> u64 {
+        let before = self.turn.verification.changes();
+        for effect in effects {
+            self.turn.changed(effect);
+        }
+        let after = self.turn.verification.changes();
+        if after > before {
+            self.track.files_changed();
+            if let Some(call) = &event.scope.tool_call_id {
+                self.turn.changed_by.push((call.clone(), after));
+            }
+        }
+        after - before
+    }
+
+    /// A command ended; if it verifies something, that waits to be recorded.
+    fn ended(&mut self, call: &ToolCallId, command: String, exit_code: i32, changes: u64) {
+        self.track.ran(&command, exit_code);
         let runner = commands_behind_exit(&command)
             .iter()
             .find_map(|words| recognise(words, &self.verification_patterns));
@@ -224,7 +333,18 @@ impl SessionState {
                 command,
                 runner,
                 exit_code,
+                changes,
             });
+        }
+    }
+
+    /// A command in the background speaks for the files as they were when it began.
+    fn background_ended(&mut self, call: &ToolCallId, begun: Background, exit_code: i32, own: u64) {
+        if begun.turn_id == self.turn.turn_id {
+            self.ended(call, begun.command, exit_code, begun.changes + own);
+        } else {
+            // What changed since is not known here any more, so that it proves nothing.
+            self.track.ran(&begun.command, exit_code);
         }
     }
 }
@@ -239,47 +359,36 @@ impl TurnFacts {
     /// Files that differ from what they were when the turn began, by path.
     #[must_use]
     pub fn files_changed(&self) -> Vec<SideEffect> {
-        let differs = |effect: &&SideEffect| {
-            effect.sha256_before != effect.sha256_after || effect.mode_before != effect.mode_after
-        };
-        self.files.values().filter(differs).cloned().collect()
+        self.files.list()
     }
 
     fn changed(&mut self, effect: &SideEffect) {
-        self.verification.files_changed();
-        self.shown.iter_mut().for_each(|run| run.stale = true);
-        match self.files.get_mut(&effect.path) {
-            None => {
-                self.files.insert(effect.path.clone(), effect.clone());
-            }
-            // From the first before to the last after.
-            Some(known) => {
-                known.kind = match (known.sha256_before.is_some(), effect.sha256_after.is_some()) {
-                    (false, _) => SideEffectKind::Created,
-                    (true, false) => SideEffectKind::Deleted,
-                    (true, true) => SideEffectKind::Modified,
-                };
-                known.sha256_after.clone_from(&effect.sha256_after);
-                known.after_ref.clone_from(&effect.after_ref);
-                known.bytes_after = effect.bytes_after;
-                known.mode_after = effect.mode_after;
-            }
+        if self.files.take(effect) && effect.ignored != Some(true) {
+            self.verification.file_changed();
         }
     }
 
-    fn verified(&mut self, evidence: &EvidenceId) {
+    /// The calls whose changes a run saw that ended after `changes` of them, the newest last.
+    #[must_use]
+    pub fn changed_by(&self, changes: u64) -> Vec<&ToolCallId> {
+        let seen = self.changed_by.iter().filter(|(_, at)| *at <= changes);
+        seen.map(|(call, _)| call).collect()
+    }
+
+    /// The oldest verification that waited is recorded now.
+    fn verified(&mut self, evidence: &EvidenceId) -> Option<Shown> {
         if self.pending.is_empty() {
-            return;
+            return None;
         }
         let run = self.pending.remove(0);
         self.verification
-            .verified(evidence.clone(), &run.command, run.exit_code);
-        self.shown.push(Shown {
+            .verified(evidence.clone(), &run.command, run.exit_code, run.changes);
+        Some(Shown {
+            stale: self.verification.changes() > run.changes,
             command: run.command,
             runner: run.runner,
             exit_code: run.exit_code,
-            stale: false,
-        });
+        })
     }
 
     fn add_usage(&mut self, usage: &Usage) {

@@ -2,16 +2,14 @@
 //! request … → terminal. Each step is an event before it has an effect, and the end is computed
 //! from what is on disk.
 
+use agent_protocol::Refs;
 use agent_protocol::id::{EvidenceId, TurnId};
 use agent_protocol::payload::conversation::{
-    Budget, EvidenceChanged, EvidenceKind, EvidenceStatus, RunMetadata, RunStatus, RuntimeWarning,
-    ThreadUpdated, TurnCompleted, TurnFailed, TurnOutcome, TurnStarted,
+    Budget, EvidenceChanged, EvidenceKind, EvidenceStatus, RunMetadata, RunStatus, ThreadUpdated,
+    TurnCompleted, TurnFailed, TurnSource, TurnStarted, TurnSubmitted,
 };
-use agent_protocol::payload::model::{
-    CompactionTrigger, CostRecorded, QuotaBlocked, RoutingFallbackApplied,
-};
-use agent_protocol::status::{Status, VerificationStatus};
-use agent_protocol::{Payload, Refs};
+use agent_protocol::payload::model::CompactionTrigger;
+use agent_protocol::status::Status;
 use agent_provider::error::{ErrorKind, ModelError};
 use agent_provider::event::StopReason;
 use agent_tool_runtime::{Outcome, ToolIntent};
@@ -20,7 +18,9 @@ use crate::engine::{Engine, EngineError};
 use crate::exchange::{Answer, ExchangeError};
 use crate::interrupt::{Interrupt, InterruptReason};
 use crate::limits::{Limits, Stop};
-use crate::verification::claims;
+
+/// The most calls a verification names as the changes it covers.
+const MOST_EDITS: usize = 200;
 
 /// How a turn ended, for whoever waits for it. The log says the same in full.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,12 +34,14 @@ pub enum TurnEnd {
 }
 
 /// Why the loop stopped.
-enum End {
+pub(crate) enum End {
     /// The model had no more to say.
     Said {
         text: String,
         stop: StopReason,
     },
+    /// It had nothing to say at all.
+    Nothing,
     LeftOpen,
     /// A person refused a call and wanted no more of the turn.
     Aborted,
@@ -67,13 +69,16 @@ impl Engine {
             mode,
             budget: budget.clone(),
         };
+        let _timer = Timer::start(&budget, interrupt);
         self.append(started, Refs::default())?;
         self.thread_status(Status::Running, None)?;
         self.status(Status::Preparing, "preparing", None)?;
         self.go_on(budget, interrupt).await
     }
 
-    /// Goes on with a turn whose open questions have been answered.
+    /// Goes on with a turn that was left open with a call that waits: the call is run if somebody
+    /// allowed it, refused if somebody did not, and asked about again if nobody answered. Nothing
+    /// that had started is started again.
     ///
     /// # Errors
     /// As [`Engine::run_turn`].
@@ -84,8 +89,105 @@ impl Engine {
         interrupt: &Interrupt,
     ) -> Result<TurnEnd, EngineError> {
         self.begin(&turn_id, interrupt);
-        self.thread_status(Status::Running, Some("an open question was answered"))?;
+        let _timer = Timer::start(&budget, interrupt);
+        self.thread_status(Status::Running, Some("going on where the turn was left"))?;
+        let waiting = self.state().open_calls.waiting();
+        // A call the user made themselves has no model that wants to know.
+        let is_own =
+            !waiting.is_empty() && waiting.iter().all(|call| call.model_request_id.is_none());
+        for call in waiting {
+            let report = self.continue_call(call, interrupt.cancel())?;
+            self.record_verifications()?;
+            let end = if report.aborted {
+                Some(End::Aborted)
+            } else if report.left_open.is_some() {
+                Some(End::LeftOpen)
+            } else {
+                None
+            };
+            if let Some(end) = end {
+                let limits = self.limits(budget);
+                let finished = self.finish(end, &limits, interrupt);
+                self.ended();
+                return finished;
+            }
+        }
+        if is_own && interrupt.reason().is_none() {
+            let limits = self.limits(budget);
+            let finished = self.complete(String::new(), &StopReason::EndTurn, &limits);
+            self.ended();
+            return finished;
+        }
         self.go_on(budget, interrupt).await
+    }
+
+    /// What watches this turn, with what it has used already.
+    fn limits(&self, budget: Budget) -> Limits {
+        let turn = &self.state().turn;
+        let tokens = turn.usage.total.unwrap_or(0);
+        // Money is a matter of the session, the rest of the turn.
+        let spent = self.state().cost.known();
+        Limits::new(budget, self.patience()).going_on(turn.requests, tokens, spent)
+    }
+
+    /// Runs a call the user made themselves, as a turn of its own that asks no model. The gate
+    /// judges it like any other.
+    ///
+    /// # Errors
+    /// As [`Engine::run_turn`].
+    pub fn run_call(
+        &mut self,
+        text: String,
+        intent: ToolIntent,
+        interrupt: &Interrupt,
+    ) -> Result<TurnEnd, EngineError> {
+        let turn_id: TurnId = self.mint();
+        self.begin(&turn_id, interrupt);
+        let limits = Limits::new(Budget::default(), self.patience());
+        let end = self.own_call(text, intent, interrupt);
+        let finished = end.and_then(|end| self.finish(end, &limits, interrupt));
+        self.ended();
+        finished
+    }
+
+    fn own_call(
+        &mut self,
+        text: String,
+        intent: ToolIntent,
+        interrupt: &Interrupt,
+    ) -> Result<End, EngineError> {
+        let (text, input_ref) = self.text_or_artifact(text)?;
+        let submitted = TurnSubmitted {
+            text,
+            input_ref,
+            source: TurnSource::Tui,
+            status: Status::Accepted,
+            ..TurnSubmitted::default()
+        };
+        self.append(submitted, Refs::default())?;
+        let started = TurnStarted {
+            model: "none".to_owned(),
+            mode: self.mode(),
+            ..TurnStarted::default()
+        };
+        self.append(started, Refs::default())?;
+        self.thread_status(Status::Running, None)?;
+        self.new_step();
+        self.resolve_catalog()?;
+        let report = self.run_batch(vec![intent], interrupt.cancel())?;
+        self.record_verifications()?;
+        Ok(if interrupt.reason().is_some() {
+            End::Interrupted
+        } else if report.aborted {
+            End::Aborted
+        } else if report.left_open.is_some() {
+            End::LeftOpen
+        } else {
+            End::Said {
+                text: String::new(),
+                stop: StopReason::EndTurn,
+            }
+        })
     }
 
     async fn go_on(
@@ -93,18 +195,8 @@ impl Engine {
         budget: Budget,
         interrupt: &Interrupt,
     ) -> Result<TurnEnd, EngineError> {
-        let timer = budget.timeout_ms.map(|limit| {
-            let interrupt = interrupt.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(std::time::Duration::from_millis(limit)).await;
-                interrupt.raise(InterruptReason::Timeout);
-            })
-        });
-        let mut limits = Limits::new(budget, self.patience());
+        let mut limits = self.limits(budget);
         let end = self.steps(&mut limits, interrupt).await;
-        if let Some(timer) = timer {
-            timer.abort();
-        }
         let finished = end.and_then(|end| self.finish(end, &limits, interrupt));
         self.ended();
         finished
@@ -117,24 +209,37 @@ impl Engine {
     ) -> Result<End, EngineError> {
         let mut compacted_for_length = false;
         let mut larger_output = false;
+        // The menu belongs to the first step, the first to be shown it.
+        self.new_step();
         self.resolve_catalog()?;
+        let mut is_new_step = true;
         loop {
             if interrupt.reason().is_some() {
                 return Ok(End::Interrupted);
             }
-            self.new_step();
+            if !std::mem::take(&mut is_new_step) {
+                self.new_step();
+            }
             self.steer()?;
-            if self.must_compact() {
-                self.compact(CompactionTrigger::Threshold, interrupt)
+            if self.was_asked_to_compact() {
+                self.compact(CompactionTrigger::User, limits, interrupt)
+                    .await?;
+            } else if self.must_compact() {
+                self.compact(CompactionTrigger::Threshold, limits, interrupt)
                     .await?;
             }
-            let prepared = self.prepare()?;
-            let expected = self.model().ceiling(prepared.estimated_tokens());
-            if let Err(stop) = limits.before_request(self.turn_elapsed_ms(), expected) {
-                return Ok(End::Limit(stop));
+            let mut prepared = self.prepare()?;
+            let model = self.model();
+            if larger_output {
+                prepared.ask_for_more(&model);
+            }
+            let expected = prepared.expected(&model);
+            match limits.before_request(self.turn_elapsed_ms(), &expected) {
+                Ok(room) => prepared.limit_output(room),
+                Err(stop) => return Ok(End::Limit(stop)),
             }
             self.status(Status::Running, "asking the model", Some(limits.steps()))?;
-            let answer = match self.ask(prepared, larger_output, interrupt).await {
+            let answer = match self.ask(prepared, interrupt).await {
                 Ok(answer) => answer,
                 Err(ExchangeError::Journal(error)) => return Err(error.into()),
                 Err(ExchangeError::Model(error)) => {
@@ -143,9 +248,11 @@ impl Engine {
                     }
                     if error.kind == ErrorKind::ContextLength && !compacted_for_length {
                         compacted_for_length = true;
-                        self.compact(CompactionTrigger::ContextLength, interrupt)
-                            .await?;
-                        continue;
+                        let trigger = CompactionTrigger::ContextLength;
+                        // The same input would be too long again.
+                        if self.compact(trigger, limits, interrupt).await? {
+                            continue;
+                        }
                     }
                     if self.fall_back(&error)? {
                         continue;
@@ -153,17 +260,24 @@ impl Engine {
                     return Ok(End::Model(error));
                 }
             };
-            let cost = self.record_cost(&answer)?;
-            limits.after_request(answer.usage.total, cost);
+            compacted_for_length = false;
+            self.take_stock(&model, &answer, &expected, limits)?;
+            self.counted(&answer.usage);
             if answer.response.has_cut_call() {
                 if larger_output {
                     return Ok(End::CutCall);
                 }
                 larger_output = true;
+                let title = "the answer was cut inside a tool call; asking for a longer one";
+                self.status(Status::Retrying, title, Some(limits.steps()))?;
                 continue;
             }
+            larger_output = false;
             if answer.tool_call_ids.is_empty() {
-                let text = answer.response.text();
+                let text = answer.response.text_or_refusal();
+                if text.trim().is_empty() && self.state().turn.calls == 0 {
+                    return Ok(End::Nothing);
+                }
                 return Ok(End::Said {
                     text,
                     stop: answer.response.stop,
@@ -222,8 +336,18 @@ impl Engine {
     }
 
     /// Each verification that ended becomes a record of its own.
-    fn record_verifications(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn record_verifications(&mut self) -> Result<(), EngineError> {
         for run in self.state().turn.pending_verifications() {
+            let turn = &self.state().turn;
+            let is_current = run.changes == turn.verification.changes();
+            let mut refs = Refs::default();
+            let mut edits = turn.changed_by(run.changes);
+            edits.retain(|call| **call != run.tool_call_id);
+            let covers = is_current && !edits.is_empty();
+            // The newest are the ones a reader looks for, and a line has to end somewhere.
+            for call in &edits[edits.len().saturating_sub(MOST_EDITS)..] {
+                refs.add("edits", call);
+            }
             let evidence_id: EvidenceId = self.mint();
             let evidence = EvidenceChanged {
                 evidence_id,
@@ -236,223 +360,21 @@ impl Engine {
                 command: Some(run.command.clone()),
                 cwd: None,
                 exit_code: Some(run.exit_code),
-                covers_edits: Some(self.state().turn.verification.covers_edits()),
+                covers_edits: Some(covers),
                 artifacts: Vec::new(),
             };
             let mut scope = self.scope().clone();
             scope.tool_call_id = Some(run.tool_call_id);
-            self.append_in(&scope, evidence, Refs::default())?;
+            self.append_in(&scope, evidence, refs)?;
         }
         Ok(())
     }
 
-    fn record_cost(&mut self, answer: &Answer) -> Result<Option<f64>, EngineError> {
-        let model = self.model();
-        let amount = (model.price)(&answer.response.usage);
-        let before = self.state().cost.total();
-        let recorded = CostRecorded {
-            model_request_id: self.last_request().cloned().unwrap_or_default(),
-            usage: answer.usage.clone(),
-            amount,
-            currency: "USD".to_owned(),
-            price_source: model.price_source.clone(),
-            session_total: before.zip(amount).map(|(before, amount)| before + amount),
-        };
-        self.append(recorded, Refs::default())?;
-        self.counted(&answer.usage);
-        Ok(amount)
-    }
-
-    /// Moves on to the next model, if there is one and the failure is not ours.
-    fn fall_back(&mut self, error: &ModelError) -> Result<bool, EngineError> {
-        let ours = matches!(
-            error.kind,
-            ErrorKind::BadRequest | ErrorKind::ContextLength | ErrorKind::Refused
-        );
-        let from = self.model().choice();
-        if ours || !self.next_model() {
-            return Ok(false);
-        }
-        let applied = RoutingFallbackApplied {
-            from,
-            to: self.model().choice(),
-            reason: format!("{}: {}", error.kind.as_str(), error.message),
-            error_ref: error.request_id.clone(),
-        };
-        self.append(applied, Refs::default())?;
-        Ok(true)
-    }
-
-    fn finish(
+    pub(crate) fn thread_status(
         &mut self,
-        end: End,
-        limits: &Limits,
-        interrupt: &Interrupt,
-    ) -> Result<TurnEnd, EngineError> {
-        let failed = match end {
-            End::Said { text, stop } => return self.complete(text, &stop, limits),
-            End::LeftOpen => {
-                self.thread_status(
-                    Status::WaitingPermission,
-                    Some("a question waits for an answer"),
-                )?;
-                self.sync()?;
-                return Ok(TurnEnd::LeftOpen);
-            }
-            End::Limit(stop) => {
-                if let Some(limit) = stop.kind() {
-                    let blocked = QuotaBlocked {
-                        limit,
-                        required_action: "raise the limit or submit a new turn".to_owned(),
-                    };
-                    self.append(blocked, Refs::default())?;
-                }
-                let status = if matches!(stop, Stop::Time { .. }) {
-                    Status::TimedOut
-                } else {
-                    Status::Failed
-                };
-                failure(status, "limit", stop.code(), stop.message(), true)
-            }
-            End::Aborted => failure(
-                Status::Cancelled,
-                "user",
-                "aborted",
-                "the user refused a call and ended the turn".to_owned(),
-                false,
-            ),
-            End::Interrupted => match interrupt.reason() {
-                Some(InterruptReason::Timeout) => failure(
-                    Status::TimedOut,
-                    "limit",
-                    "timeout",
-                    "the turn reached its time limit".to_owned(),
-                    true,
-                ),
-                Some(InterruptReason::Terminated) => failure(
-                    Status::Cancelled,
-                    "runtime",
-                    "terminated",
-                    "the program was told to end".to_owned(),
-                    true,
-                ),
-                Some(InterruptReason::User) | None => failure(
-                    Status::Cancelled,
-                    "user",
-                    "interrupted",
-                    "interrupted by the user".to_owned(),
-                    true,
-                ),
-            },
-            End::Model(error) => failure(
-                Status::Failed,
-                "model",
-                error.kind.as_str(),
-                match &error.hint {
-                    Some(hint) => format!("{}; {hint}", error.message),
-                    None => error.message.clone(),
-                },
-                error.retryable,
-            ),
-            End::CutCall => failure(
-                Status::Failed,
-                "model",
-                "output_limit",
-                "the model's answer was cut inside a tool call twice; nothing of that call was run"
-                    .to_owned(),
-                true,
-            ),
-        };
-        let turn = &self.state().turn;
-        let failed = TurnFailed {
-            last_stable_sequence: Some(self.last_sequence()),
-            usage: Some(turn.usage.clone()),
-            cost: turn.cost.total(),
-            files_changed: turn.files_changed(),
-            ..failed
-        };
-        self.append(failed.clone(), Refs::default())?;
-        self.thread_status(Status::Idle, Some(&failed.message))?;
-        self.sync()?;
-        Ok(TurnEnd::Failed(Box::new(failed)))
-    }
-
-    fn complete(
-        &mut self,
-        text: String,
-        stop: &StopReason,
-        limits: &Limits,
-    ) -> Result<TurnEnd, EngineError> {
-        self.check_claims(&text)?;
-        let turn = &self.state().turn;
-        let verification = turn.verification.record();
-        let unmet = turn.refused > 0 && verification.status != VerificationStatus::Passed;
-        let whole = matches!(
-            stop,
-            StopReason::EndTurn | StopReason::StopSequence | StopReason::ToolUse
-        );
-        let mut refs = Refs::default();
-        for evidence in &verification.evidence_ids {
-            refs.add("evidence", evidence);
-        }
-        let (final_text, final_text_ref) = self.text_or_artifact(text)?;
-        let turn = &self.state().turn;
-        let completed = TurnCompleted {
-            outcome: if unmet || !whole {
-                TurnOutcome::Degraded
-            } else {
-                TurnOutcome::Completed
-            },
-            stop_reason: stop.as_str().to_owned(),
-            final_text,
-            final_text_ref,
-            verification,
-            files_changed: turn.files_changed(),
-            usage: turn.usage.clone(),
-            cost: turn.cost.total(),
-            steps: Some(limits.steps()),
-            refused_calls: Some(turn.refused),
-            duration_ms: Some(self.turn_elapsed_ms()),
-        };
-        // Complete means that every fact behind it is on disk.
-        self.sync()?;
-        let recorded = self.append(completed, refs)?;
-        self.thread_status(Status::Idle, None)?;
-        self.sync()?;
-        match recorded {
-            Payload::TurnCompleted(completed) => Ok(TurnEnd::Completed(Box::new(completed))),
-            _ => Ok(TurnEnd::LeftOpen),
-        }
-    }
-
-    /// A final text that says more than the log shows is marked, with the events that speak.
-    fn check_claims(&mut self, text: &str) -> Result<(), EngineError> {
-        let turn = &self.state().turn;
-        let conflicts = claims::conflicts(text, &turn.shown);
-        if conflicts.is_empty() {
-            return Ok(());
-        }
-        let evidence_refs = turn
-            .verification
-            .record()
-            .evidence_ids
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        let said: Vec<&str> = conflicts
-            .iter()
-            .map(|claim| claim.sentence.as_str())
-            .collect();
-        let warning = RuntimeWarning {
-            code: "final_answer_conflict".to_owned(),
-            message: format!("not shown by the log: {}", said.join("; ")),
-            evidence_refs,
-        };
-        self.append(warning, Refs::default())?;
-        Ok(())
-    }
-
-    fn thread_status(&mut self, status: Status, reason: Option<&str>) -> Result<(), EngineError> {
+        status: Status,
+        reason: Option<&str>,
+    ) -> Result<(), EngineError> {
         let active = matches!(status, Status::Running | Status::WaitingPermission);
         let updated = ThreadUpdated {
             status,
@@ -478,19 +400,22 @@ impl Engine {
     }
 }
 
-fn failure(
-    status: Status,
-    category: &str,
-    code: &str,
-    message: String,
-    retryable: bool,
-) -> TurnFailed {
-    TurnFailed {
-        status,
-        category: category.to_owned(),
-        code: code.to_owned(),
-        message,
-        retryable,
-        ..TurnFailed::default()
+/// Ends a turn when its time is over; stops watching when it is dropped.
+struct Timer(tokio::task::JoinHandle<()>);
+
+impl Timer {
+    fn start(budget: &Budget, interrupt: &Interrupt) -> Option<Self> {
+        let limit = std::time::Duration::from_millis(budget.timeout_ms?);
+        let interrupt = interrupt.clone();
+        Some(Self(tokio::spawn(async move {
+            tokio::time::sleep(limit).await;
+            interrupt.raise(InterruptReason::Timeout);
+        })))
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

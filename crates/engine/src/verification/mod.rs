@@ -6,19 +6,23 @@
 
 pub mod claims;
 mod runners;
+mod track;
 
 pub use runners::{Runner, recognise};
+pub use track::{Shown, Track};
 
 use agent_protocol::id::EvidenceId;
 use agent_protocol::payload::conversation::Verification;
 use agent_protocol::status::VerificationStatus;
 
 /// The state of verification within one turn, advanced event by event.
+///
+/// Changes are counted, and a run remembers how many there were when it ended. It is recorded later,
+/// when its whole round has ended, and by then another call of the round may have changed a file.
 #[derive(Clone, Debug, Default)]
 pub struct VerificationState {
     last: Option<LastRun>,
-    changed_after_last: bool,
-    anything_changed: bool,
+    changes: u64,
     evidence_ids: Vec<EvidenceId>,
 }
 
@@ -26,40 +30,39 @@ pub struct VerificationState {
 struct LastRun {
     command: String,
     exit_code: i32,
+    changes: u64,
 }
 
 impl VerificationState {
-    /// Project files changed. Changes made by a verification itself are not passed in: a test run
-    /// that writes a report does not make itself stale.
-    pub fn files_changed(&mut self) {
-        self.anything_changed = true;
-        self.changed_after_last = true;
+    /// A project file changed. A verification's own changes come before the number of changes it is
+    /// recorded with: a test run that writes a report does not make itself stale.
+    pub fn file_changed(&mut self) {
+        self.changes += 1;
     }
 
-    /// A verification ran to its end.
-    pub fn verified(&mut self, evidence: EvidenceId, command: &str, exit_code: i32) {
+    /// How many changes there were so far.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// A verification ran to its end, after `changes` changes.
+    pub fn verified(&mut self, evidence: EvidenceId, command: &str, exit_code: i32, changes: u64) {
         self.evidence_ids.push(evidence);
         self.last = Some(LastRun {
             command: command.to_owned(),
             exit_code,
+            changes,
         });
-        self.changed_after_last = false;
-    }
-
-    /// Whether files changed before the verification that just ran, so that it says something
-    /// about them.
-    #[must_use]
-    pub fn covers_edits(&self) -> bool {
-        self.anything_changed
     }
 
     /// What the facts say now.
     #[must_use]
     pub fn status(&self) -> VerificationStatus {
         match &self.last {
-            None if self.anything_changed => VerificationStatus::Unverified,
+            None if self.changes > 0 => VerificationStatus::Unverified,
             None => VerificationStatus::NotApplicable,
-            Some(_) if self.changed_after_last => VerificationStatus::Stale,
+            Some(run) if self.changes > run.changes => VerificationStatus::Stale,
             Some(run) if run.exit_code == 0 => VerificationStatus::Passed,
             Some(_) => VerificationStatus::Failed,
         }
@@ -81,14 +84,20 @@ impl VerificationState {
 mod tests {
     use super::*;
 
-    /// `e` is an edit, `p` a passing run, `f` a failing one.
+    /// `e` is an edit, `p` a passing run, `f` a failing one; `P` is a passing run of the same round
+    /// as an edit after it, recorded when that edit has been made.
     fn check(story: &str, expected: VerificationStatus) {
         let mut state = VerificationState::default();
         for step in story.chars() {
+            let before = state.changes();
             match step {
-                'e' => state.files_changed(),
-                'p' => state.verified(EvidenceId::default(), "sh test.sh", 0),
-                _ => state.verified(EvidenceId::default(), "sh test.sh", 1),
+                'e' => state.file_changed(),
+                'P' => {
+                    state.file_changed();
+                    state.verified(EvidenceId::default(), "sh test.sh", 0, before);
+                }
+                'p' => state.verified(EvidenceId::default(), "sh test.sh", 0, before),
+                _ => state.verified(EvidenceId::default(), "sh test.sh", 1, before),
             }
         }
         assert_eq!(state.status(), expected, "{story}");
@@ -103,5 +112,7 @@ mod tests {
         check("fepf", VerificationStatus::Failed);
         check("pe", VerificationStatus::Stale);
         check("fe", VerificationStatus::Stale);
+        check("eP", VerificationStatus::Stale);
+        check("ePp", VerificationStatus::Passed);
     }
 }
