@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use agent_protocol::Code;
 use agent_protocol::payload::permission::Effect;
+use agent_test_support::bench::{self, Table, is_measured};
 use agent_tui::replay::{EventSource, Player};
 use agent_tui::surface::Surface;
 use agent_tui::terminal::Console;
@@ -29,34 +30,23 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 fn main() {
-    // `cargo test --benches` runs this too; there it only has to work.
-    let quick = !std::env::args().any(|argument| argument == "--bench");
-    println!("{:<58} {:>12} {:>12}", "", "measured", "limit");
-    memory(if quick { 50 } else { 5000 });
-    open(if quick { 1000 } else { 100_000 });
-    frames();
+    let quick = !is_measured();
+    let mut table = Table::new("screen");
+    memory(&mut table, if quick { 50 } else { 5000 });
+    open(&mut table, if quick { 1000 } else { 100_000 });
+    frames(&mut table);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(key_latency(if quick { 3 } else { 200 }));
-    runtime.block_on(idle(if quick { 10 } else { 2000 }));
-}
-
-fn row(name: &str, measured: f64, limit: f64, unit: &str) {
-    let verdict = if measured <= limit { "" } else { "  OVER" };
-    println!("{name:<58} {measured:>9.2} {unit:<2} {limit:>9.0} {unit:<2}{verdict}");
+    runtime.block_on(key_latency(&mut table, if quick { 3 } else { 200 }));
+    runtime.block_on(idle(&mut table, if quick { 10 } else { 2000 }));
+    table.finish();
 }
 
 fn resident() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: f64 = text
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse().ok())
-        .unwrap_or(0.0);
-    pages * 4096.0 / 1_048_576.0
+    bench::memory("self", "VmRSS:").unwrap_or_default() as f64 / 1_048_576.0
 }
 
 /// A call with output, a diff now and then, an answer: four cells.
@@ -78,7 +68,7 @@ fn turn(script: &mut Script, number: usize) {
     script.completed(agent_protocol::status::VerificationStatus::Passed);
 }
 
-fn memory(cells: usize) {
+fn memory(table: &mut Table, cells: usize) {
     let before = resident();
     let mut ui = Ui::new(Settings::default());
     let mut number = 0;
@@ -91,11 +81,11 @@ fn memory(cells: usize) {
         view::print_finished(&mut ui, 100, usize::MAX);
         number += 1;
     }
-    row(
+    table.amount(
         &format!("memory of {} cells", ui.state.cells.len()),
         resident() - before,
-        40.0,
         "MB",
+        40.0,
     );
 }
 
@@ -110,19 +100,28 @@ fn session(events: usize) -> Vec<Arc<agent_protocol::Event>> {
     script.events
 }
 
-fn open(count: usize) {
+/// What of a long log is shown first.
+const TAIL: usize = 512 * 1024;
+
+fn open(table: &mut Table, count: usize) {
     let events = session(count);
+    let lines = events.iter().map(|event| event.to_line().unwrap());
+    let log = lines.collect::<Vec<_>>().join(&b'\n');
+    let tail = log.len().saturating_sub(TAIL);
     let started = Instant::now();
     let mut ui = Ui::new(Settings::default());
-    ui.input(Input::History(events.clone()));
+    // As the screen does it: the end first, the rest behind it.
+    let lines = log[tail..].split(|byte| *byte == b'\n');
+    let parsed = lines.filter_map(|line| agent_protocol::Event::from_line(line).ok());
+    ui.input(Input::Glimpse(parsed.map(Arc::new).collect()));
     let print = view::print_finished(&mut ui, 100, 1000);
     let mut bytes = Vec::new();
     Surface::new(100, 40, true).draw(&mut bytes, &print, &view::frame(&ui, 100, 40));
-    row(
+    table.amount(
         &format!("resume {} events: first frame", events.len()),
         millis(started),
-        300.0,
         "ms",
+        300.0,
     );
 
     let started = Instant::now();
@@ -131,16 +130,16 @@ fn open(count: usize) {
     let frame = player.frame(100, 40, Theme::default());
     bytes.clear();
     Surface::new(100, 40, true).draw(&mut bytes, &[], &frame);
-    row(
+    table.amount(
         "replay: first frame, the end still being read",
         millis(started),
-        300.0,
         "ms",
+        300.0,
     );
     while player.is_moving() {
         player.advance();
     }
-    row("replay: at the end", millis(started), 1000.0, "ms");
+    table.amount("replay: at the end", millis(started), "ms", 1000.0);
 
     let started = Instant::now();
     player.seek(events.count() / 2);
@@ -148,22 +147,22 @@ fn open(count: usize) {
         player.advance();
     }
     std::hint::black_box(player.frame(100, 40, Theme::default()));
-    row("replay: back to the middle", millis(started), 50.0, "ms");
+    table.amount("replay: back to the middle", millis(started), "ms", 50.0);
 
     let started = Instant::now();
     for _ in 0..100 {
         player.scroll(-10, 100, Theme::default());
         std::hint::black_box(player.frame(100, 40, Theme::default()));
     }
-    row(
+    table.amount(
         "replay: scroll by ten lines",
         millis(started) / 100.0,
-        16.0,
         "ms",
+        16.0,
     );
 }
 
-fn frames() {
+fn frames(table: &mut Table) {
     agent_tui::highlight::load();
     let mut ui = Ui::new(Settings {
         colors: agent_tui::ColorDepth::True,
@@ -188,11 +187,11 @@ fn frames() {
         surface.draw(&mut bytes, &print, &view::frame(&ui, 120, 40));
         bytes.clear();
     }
-    row(
+    table.amount(
         "one frame, 40 lines of code streaming in",
         millis(started) / 100.0,
-        8.0,
         "ms",
+        8.0,
     );
 }
 
@@ -229,7 +228,7 @@ impl Console for Probe {
 }
 
 /// Types while a command prints ten thousand lines a second.
-async fn key_latency(count: usize) {
+async fn key_latency(table: &mut Table, count: usize) {
     let (keys, receive) = unbounded_channel();
     let (inputs, screen_inputs) = unbounded_channel();
     let (screen_outputs, _outputs) = unbounded_channel();
@@ -297,17 +296,17 @@ async fn key_latency(count: usize) {
         tokio::time::sleep(Duration::from_millis(7)).await;
     }
     latencies.sort_by(f64::total_cmp);
-    row(
+    table.amount(
         "key to frame while 10,000 lines/s stream in, median",
         latencies[latencies.len() / 2],
-        16.0,
         "ms",
+        16.0,
     );
-    row(
+    table.amount(
         "key to frame while 10,000 lines/s stream in, 99 of 100",
         latencies[latencies.len() * 99 / 100],
-        16.0,
         "ms",
+        16.0,
     );
     shutdown.cancel();
     let _ = screen.await;
@@ -315,7 +314,7 @@ async fn key_latency(count: usize) {
 }
 
 /// Nothing runs: nothing may be written and no processor time spent.
-async fn idle(wait: u64) {
+async fn idle(table: &mut Table, wait: u64) {
     let (_keys, receive) = unbounded_channel();
     let (_inputs, screen_inputs) = unbounded_channel();
     let (screen_outputs, _outputs) = unbounded_channel();
@@ -336,17 +335,17 @@ async fn idle(wait: u64) {
     let (frames, ticks) = (written.lock().unwrap().0, processor_ticks());
     tokio::time::sleep(Duration::from_millis(wait)).await;
     let drawn = written.lock().unwrap().0 - frames;
-    row(
+    table.amount(
         "idle: frames",
         f64::from(u32::try_from(drawn).unwrap()),
-        0.0,
         "",
+        0.0,
     );
-    row(
+    table.amount(
         "idle: processor time",
         (processor_ticks() - ticks) * 10.0,
-        0.0,
         "ms",
+        0.0,
     );
     shutdown.cancel();
     let _ = screen.await;

@@ -47,8 +47,8 @@ async fn main() {
         }),
         "trust" => Start::Trust(TrustQuestion {
             file: ".agent/config.toml".into(),
-            hash: "sha256:00".into(),
-            diff: "--- now\n+++ .agent/config.toml\n@@ -1,1 +1,3 @@\n mode = \"ask\"\n+allow bash(cargo test *)\n+allow edit(src/**)\n".into(),
+            is_change: true,
+            diff: "--- trusted\n+++ now\n@@ -1,1 +1,3 @@\n mode = \"ask\"\n+allow bash(cargo test *)\n+allow edit(src/**)\n".into(),
         }),
         _ => Start::Composer,
     };

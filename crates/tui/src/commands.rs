@@ -114,8 +114,8 @@ pub const COMMANDS: &[Command] = &[
     ),
     command(
         "export",
-        "[format]",
-        "write the session to a file",
+        "[form]",
+        "write the session to a file: log, page, review, evidence",
         Does::Export,
     ),
     command("theme", "[dark|light|none]", "colours", Does::Theme),

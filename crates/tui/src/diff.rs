@@ -22,6 +22,22 @@ enum Row {
     Added(u64, String),
 }
 
+impl Row {
+    fn removed(&self) -> Option<(u64, &str)> {
+        match self {
+            Self::Removed(number, text) => Some((*number, text)),
+            _ => None,
+        }
+    }
+
+    fn added(&self) -> Option<(u64, &str)> {
+        match self {
+            Self::Added(number, text) => Some((*number, text)),
+            _ => None,
+        }
+    }
+}
+
 /// Lines a diff adds and removes.
 #[must_use]
 pub fn counts(diff: &str) -> (usize, usize) {
@@ -51,138 +67,186 @@ pub fn between(path: &str, old: &str, new: &str) -> String {
 /// `diff`, a unified diff, as lines of at most `columns`.
 #[must_use]
 pub fn render(diff: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    draw(&parse(diff), diff, columns, theme)
+}
+
+/// The same under a title that names `path`: its own names are left out when they say no more.
+#[must_use]
+pub fn render_under(
+    path: Option<&str>,
+    diff: &str,
+    columns: usize,
+    theme: Theme,
+) -> Vec<Line<'static>> {
     let rows = parse(diff);
+    let names = match rows.as_slice() {
+        [Row::Head(old), Row::Head(new), ..] => {
+            let old = old.strip_prefix("--- ").unwrap_or_default();
+            let new = new.strip_prefix("+++ b/");
+            let same = old == "/dev/null" || old.strip_prefix("a/") == path;
+            usize::from(path.is_some() && new == path && same) * 2
+        }
+        _ => 0,
+    };
+    draw(&rows[names..], diff, columns, theme)
+}
+
+fn draw(rows: &[Row], diff: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let path = path_of(diff);
-    let colored = worth_coloring(diff);
-    let mut old_code = Highlighter::for_path(if colored { &path } else { "" }, theme);
-    let mut new_code = Highlighter::for_path(if colored { &path } else { "" }, theme);
-    let digits = rows
-        .iter()
-        .map(|row| match row {
-            Row::Head(_) => 0,
-            Row::Same(old, new, _) => *old.max(new),
-            Row::Removed(number, _) | Row::Added(number, _) => *number,
-        })
-        .max()
-        .unwrap_or(0)
-        .to_string()
-        .len();
-    let mut out = Vec::new();
+    let path = if worth_coloring(diff) { &path } else { "" };
+    let mut page = Page {
+        old_code: Highlighter::for_path(path, theme),
+        new_code: Highlighter::for_path(path, theme),
+        digits: digits_of(rows),
+        columns,
+        // Where there is nothing to compare, one column has more room.
+        two_sided: columns >= SIDE_BY_SIDE
+            && rows.iter().any(|row| matches!(row, Row::Removed(..)))
+            && rows.iter().any(|row| matches!(row, Row::Added(..))),
+        theme,
+        out: Vec::new(),
+    };
     let mut at = 0;
     while at < rows.len() {
         match &rows[at] {
             Row::Head(text) => {
                 let line = Line::styled(safe::one_line(text), theme.accent());
-                out.extend(wrap(&line, columns, 2, Break::Anywhere));
+                page.out.extend(wrap(&line, columns, 2, Break::Anywhere));
                 at += 1;
             }
             Row::Same(old, new, text) => {
-                old_code.line(&plain(text));
-                let spans = code_spans(text, &mut new_code, theme, Style::new());
-                if columns >= SIDE_BY_SIDE {
-                    let half = half_of(columns);
-                    let left = side(
-                        Some((*old, ' ', spans.clone(), Style::new())),
-                        digits,
-                        half,
-                        theme,
-                    );
-                    let right = side(Some((*new, ' ', spans, Style::new())), digits, half, theme);
-                    out.extend(beside(left, right, half, theme));
-                } else {
-                    out.extend(side(
-                        Some((*new, ' ', spans, Style::new())),
-                        digits,
-                        columns,
-                        theme,
-                    ));
-                }
+                page.same(*old, *new, text);
                 at += 1;
             }
             Row::Removed(..) | Row::Added(..) => {
-                let end = at
-                    + rows[at..]
-                        .iter()
-                        .take_while(|row| matches!(row, Row::Removed(..) | Row::Added(..)))
-                        .count();
-                let removed: Vec<(u64, &str)> = rows[at..end]
-                    .iter()
-                    .filter_map(|row| match row {
-                        Row::Removed(number, text) => Some((*number, text.as_str())),
-                        _ => None,
-                    })
-                    .collect();
-                let added: Vec<(u64, &str)> = rows[at..end]
-                    .iter()
-                    .filter_map(|row| match row {
-                        Row::Added(number, text) => Some((*number, text.as_str())),
-                        _ => None,
-                    })
-                    .collect();
-                changed(
-                    &mut out,
-                    &removed,
-                    &added,
-                    &mut old_code,
-                    &mut new_code,
-                    digits,
-                    columns,
-                    theme,
-                );
+                let is_change = |row: &&Row| matches!(row, Row::Removed(..) | Row::Added(..));
+                let end = at + rows[at..].iter().take_while(is_change).count();
+                page.changed(&rows[at..end]);
                 at = end;
             }
         }
     }
-    out
+    page.out
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one block of a diff, drawn in one place"
-)]
-fn changed(
-    out: &mut Vec<Line<'static>>,
-    removed: &[(u64, &str)],
-    added: &[(u64, &str)],
-    old_code: &mut Highlighter,
-    new_code: &mut Highlighter,
+fn digits_of(rows: &[Row]) -> usize {
+    let numbers = rows.iter().map(|row| match row {
+        Row::Head(_) => 0,
+        Row::Same(old, new, _) => *old.max(new),
+        Row::Removed(number, _) | Row::Added(number, _) => *number,
+    });
+    numbers.max().unwrap_or(0).to_string().len()
+}
+
+/// What a diff is drawn on.
+struct Page {
+    old_code: Highlighter,
+    new_code: Highlighter,
     digits: usize,
     columns: usize,
+    two_sided: bool,
     theme: Theme,
-) {
-    // Lines that stand against each other show which words differ.
-    let paired = removed.len() == added.len();
-    let mut old_sides = Vec::new();
-    let mut new_sides = Vec::new();
-    for (place, (number, text)) in removed.iter().enumerate() {
-        let mut spans = code_spans(text, old_code, theme, theme.removed());
-        if paired {
-            emphasise(&mut spans, text, added[place].1, ChangeTag::Delete);
+    out: Vec<Line<'static>>,
+}
+
+impl Page {
+    fn same(&mut self, old: u64, new: u64, text: &str) {
+        self.old_code.line(&plain(text));
+        let spans = code_spans(text, &mut self.new_code, self.theme, Style::new());
+        let spans = with_blanks(spans, Blanks::AsTheyAre, self.theme, Style::new());
+        let entry = |number| Some((number, ' ', spans.clone(), Style::new()));
+        if self.two_sided {
+            let half = half_of(self.columns);
+            let left = self.side(entry(old), half);
+            let right = self.side(entry(new), half);
+            self.beside(left, right);
+        } else {
+            let rows = self.side(entry(new), self.columns);
+            self.out.extend(rows);
         }
-        old_sides.push((*number, '-', spans, theme.removed()));
     }
-    for (place, (number, text)) in added.iter().enumerate() {
-        let mut spans = code_spans(text, new_code, theme, theme.added());
-        if paired {
-            emphasise(&mut spans, text, removed[place].1, ChangeTag::Insert);
+
+    fn changed(&mut self, rows: &[Row]) {
+        let theme = self.theme;
+        let removed: Vec<(u64, &str)> = rows.iter().filter_map(Row::removed).collect();
+        let added: Vec<(u64, &str)> = rows.iter().filter_map(Row::added).collect();
+        // Lines that stand against each other show which words differ.
+        let paired = removed.len() == added.len();
+        let mut old_sides = Vec::new();
+        let mut new_sides = Vec::new();
+        for (place, (number, text)) in removed.iter().enumerate() {
+            let mut spans = code_spans(text, &mut self.old_code, theme, theme.removed());
+            if paired {
+                emphasise(&mut spans, text, added[place].1, ChangeTag::Delete);
+            }
+            let spans = with_blanks(spans, Blanks::Shown, theme, theme.removed());
+            old_sides.push((*number, '-', spans, theme.removed()));
         }
-        new_sides.push((*number, '+', spans, theme.added()));
-    }
-    if columns >= SIDE_BY_SIDE {
-        let half = half_of(columns);
+        for (place, (number, text)) in added.iter().enumerate() {
+            let mut spans = code_spans(text, &mut self.new_code, theme, theme.added());
+            if paired {
+                emphasise(&mut spans, text, removed[place].1, ChangeTag::Insert);
+            }
+            let spans = with_blanks(spans, Blanks::Shown, theme, theme.added());
+            new_sides.push((*number, '+', spans, theme.added()));
+        }
+        if !self.two_sided {
+            for entry in old_sides.into_iter().chain(new_sides) {
+                let rows = self.side(Some(entry), self.columns);
+                self.out.extend(rows);
+            }
+            return;
+        }
+        let half = half_of(self.columns);
         let (mut old_sides, mut new_sides) = (old_sides.into_iter(), new_sides.into_iter());
         loop {
             let (left, right) = (old_sides.next(), new_sides.next());
             if left.is_none() && right.is_none() {
                 break;
             }
-            let left = side(left, digits, half, theme);
-            let right = side(right, digits, half, theme);
-            out.extend(beside(left, right, half, theme));
+            let left = self.side(left, half);
+            let right = self.side(right, half);
+            self.beside(left, right);
         }
-    } else {
-        for entry in old_sides.into_iter().chain(new_sides) {
-            out.extend(side(Some(entry), digits, columns, theme));
+    }
+
+    /// One numbered line, wrapped under its own text.
+    fn side(&self, entry: Option<Side>, columns: usize) -> Vec<Line<'static>> {
+        let Some((number, sign, spans, style)) = entry else {
+            return vec![Line::default()];
+        };
+        let digits = self.digits;
+        let room = columns.saturating_sub(digits + 3).max(8);
+        let rows = wrap(&Line::from(spans), room, 0, Break::Anywhere);
+        rows.into_iter()
+            .enumerate()
+            .map(|(place, mut row)| {
+                let (number, sign) = if place == 0 {
+                    (format!("{number:>digits$} "), format!("{sign} "))
+                } else {
+                    // A wrapped line is no line of the file: it has no number and a mark of its own.
+                    (format!("{:>digits$} ", ""), "↪ ".to_owned())
+                };
+                row.spans.insert(0, Span::styled(sign, style));
+                row.spans.insert(0, Span::styled(number, self.theme.dim()));
+                // A coloured line is coloured to its end.
+                if style.bg.is_some() {
+                    row = pad(row, columns, style);
+                }
+                row
+            })
+            .collect()
+    }
+
+    fn beside(&mut self, left: Vec<Line<'static>>, right: Vec<Line<'static>>) {
+        let height = left.len().max(right.len());
+        let (mut left, mut right) = (left.into_iter(), right.into_iter());
+        let half = half_of(self.columns);
+        for _ in 0..height {
+            let mut line = pad(left.next().unwrap_or_default(), half, Style::new());
+            line.spans.push(Span::styled(" │ ", self.theme.dim()));
+            line.spans.extend(right.next().unwrap_or_default().spans);
+            self.out.push(line);
         }
     }
 }
@@ -191,48 +255,6 @@ type Side = (u64, char, Vec<Span<'static>>, Style);
 
 fn half_of(columns: usize) -> usize {
     (columns - 3) / 2
-}
-
-/// One numbered line, wrapped under its own text.
-fn side(entry: Option<Side>, digits: usize, columns: usize, theme: Theme) -> Vec<Line<'static>> {
-    let Some((number, sign, spans, style)) = entry else {
-        return vec![Line::default()];
-    };
-    let lead = digits + 3;
-    let room = columns.saturating_sub(lead).max(8);
-    let rows = wrap(&Line::from(spans), room, 0, Break::Anywhere);
-    rows.into_iter()
-        .enumerate()
-        .map(|(place, mut row)| {
-            let (number, sign) = if place == 0 {
-                (format!("{number:>digits$} "), format!("{sign} "))
-            } else {
-                // A wrapped line is no line of the file: it has no number and a mark of its own.
-                (format!("{:>digits$} ", ""), "↪ ".to_owned())
-            };
-            row.spans.insert(0, Span::styled(sign, style));
-            row.spans.insert(0, Span::styled(number, theme.dim()));
-            row
-        })
-        .collect()
-}
-
-fn beside(
-    left: Vec<Line<'static>>,
-    right: Vec<Line<'static>>,
-    half: usize,
-    theme: Theme,
-) -> Vec<Line<'static>> {
-    let height = left.len().max(right.len());
-    let (mut left, mut right) = (left.into_iter(), right.into_iter());
-    (0..height)
-        .map(|_| {
-            let mut line = pad(left.next().unwrap_or_default(), half, Style::new());
-            line.spans.push(Span::styled(" │ ", theme.dim()));
-            line.spans.extend(right.next().unwrap_or_default().spans);
-            line
-        })
-        .collect()
 }
 
 fn plain(text: &str) -> String {
@@ -257,7 +279,7 @@ fn code_spans(
     if !pieces.iter().any(unusual) {
         return colored
             .into_iter()
-            .map(|span| Span::styled(span.content.replace('\t', "    "), style.patch(span.style)))
+            .map(|span| Span::styled(span.content, style.patch(span.style)))
             .collect();
     }
     pieces
@@ -272,9 +294,59 @@ fn code_spans(
         .collect()
 }
 
+/// How blanks are drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blanks {
+    AsTheyAre,
+    /// Tabs and blanks at the end of a line, which would look like nothing or like each other.
+    Shown,
+}
+
+/// The line with its tabs drawn, and where blanks are what changed, with those that cannot be seen.
+fn with_blanks(
+    spans: Vec<Span<'static>>,
+    blanks: Blanks,
+    theme: Theme,
+    style: Style,
+) -> Vec<Span<'static>> {
+    let said: String = spans.iter().map(|span| span.content.as_ref()).collect();
+    let end = said.trim_end_matches([' ', '\t']).len();
+    if !said.contains('\t') && (blanks == Blanks::AsTheyAre || end == said.len()) {
+        return spans;
+    }
+    let mark = style.patch(theme.dim());
+    let mut out: Vec<Span<'static>> = Vec::new();
+    let mut at = 0;
+    for span in spans {
+        let mut text = String::new();
+        for character in span.content.chars() {
+            let shown = match (character, blanks) {
+                ('\t', Blanks::Shown) => Some("→   "),
+                ('\t', Blanks::AsTheyAre) => Some("    "),
+                (' ', Blanks::Shown) if at >= end => Some("·"),
+                _ => None,
+            };
+            at += character.len_utf8();
+            match shown {
+                None => text.push(character),
+                Some(shown) => {
+                    if !text.is_empty() {
+                        out.push(Span::styled(std::mem::take(&mut text), span.style));
+                    }
+                    out.push(Span::styled(shown, mark));
+                }
+            }
+        }
+        if !text.is_empty() {
+            out.push(Span::styled(text, span.style));
+        }
+    }
+    out
+}
+
 /// Underlines the words of `text` that are not in `other`.
 fn emphasise(spans: &mut Vec<Span<'static>>, text: &str, other: &str, tag: ChangeTag) {
-    if text.len() + other.len() > 2000 || text.contains('\t') {
+    if text.len() + other.len() > 2000 {
         return;
     }
     let said: String = spans.iter().map(|span| span.content.as_ref()).collect();
@@ -460,6 +532,47 @@ mod tests {
     fn what_cannot_be_seen_is_written_out() {
         let diff = "@@ -0,0 +1 @@\n+a\u{202e}b\x1b[0m\n";
         assert_eq!(drawn(diff, 40)[1], "1 + a⟨U+202E⟩b\\x1b[0m");
+    }
+
+    /// Tabs against blanks, and blanks at the end: nothing looks alike that is not.
+    #[test]
+    fn a_change_of_blanks_can_be_seen() {
+        let diff = "@@ -1,3 +1,3 @@\n-\tsame\n+    same\n-end\n+end  \n \tkept  \n";
+        assert_eq!(
+            drawn(diff, 40)[1..],
+            [
+                "1 - →   same",
+                "2 - end",
+                "1 +     same",
+                "2 + end··",
+                "3       kept"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_has_nothing_beside_it_has_the_whole_width() {
+        let diff = "--- /dev/null\n+++ b/x\n@@ -0,0 +1,2 @@\n+one\n+two\n";
+        assert_eq!(
+            drawn(diff, 120),
+            [
+                "--- /dev/null",
+                "+++ b/x",
+                "@@ -0,0 +1,2 @@",
+                "1 + one",
+                "2 + two"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_title_that_names_the_file_is_enough() {
+        let under = |path: &str| {
+            let lines = render_under(Some(path), DIFF, 40, Theme::default());
+            lines[0].to_string()
+        };
+        assert_eq!(under("x.txt"), "@@ -1,4 +1,4 @@");
+        assert_eq!(under("link-to-x"), "--- a/x.txt");
     }
 
     #[test]

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use agent_protocol::Event;
 use agent_protocol::command::ControlCommand;
 use agent_protocol::id::{ArtifactId, SessionId};
+use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::status::Mode;
 
+use crate::state::{State, ToolLine};
 use crate::theme::{Background, ColorDepth};
 
 /// What the screen is told.
@@ -19,6 +21,11 @@ pub enum Input {
     Event(Arc<Event>),
     /// The past of a session that is being opened, oldest first.
     History(Vec<Arc<Event>>),
+    /// The end of a long past, so that there is something to see at once. All of it follows, folded
+    /// elsewhere, as [`Input::Past`].
+    Glimpse(Vec<Arc<Event>>),
+    /// The whole past that a glimpse was the end of.
+    Past(Box<State>),
     /// Text on its way, finer than the log's own pieces. It is not an event: the log has it later,
     /// and what the log has takes its place.
     Live(LiveText),
@@ -64,18 +71,64 @@ pub enum HostRequest {
     Permissions,
     /// What the sandbox enforces here: [`HostMessage::Document`].
     Sandbox,
+    /// The tools as they stand now: [`HostMessage::Tools`].
+    Tools,
     /// All changes to project files in this session as one diff: [`HostMessage::Document`].
     Diff,
     /// Take back the last turn's changes, or those after `to`; the answer says what was done.
     Undo { to: Option<u64> },
     /// Write the session to a file; the answer names it.
-    Export { format: String },
-    /// The user trusts exactly this content of the project's configuration.
-    TrustProject { hash: String },
+    Export { form: ExportForm },
+    /// The user trusts the project's configuration with exactly the content that was shown.
+    TrustProject,
     /// The project's configuration may only tighten.
     IgnoreProject,
     /// Remember this prompt for Ctrl-R in later sessions; not answered.
     Remember { prompt: String },
+}
+
+/// A form in which a session is given to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportForm {
+    Jsonl,
+    Portable,
+    Html,
+    Review,
+    Evidence,
+}
+
+impl ExportForm {
+    /// All of them, the plainest first.
+    pub const ALL: [Self; 5] = [
+        Self::Jsonl,
+        Self::Portable,
+        Self::Html,
+        Self::Review,
+        Self::Evidence,
+    ];
+
+    /// As one types it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Jsonl => "jsonl",
+            Self::Portable => "portable",
+            Self::Html => "html",
+            Self::Review => "review",
+            Self::Evidence => "evidence",
+        }
+    }
+
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Jsonl => "the log byte by byte",
+            Self::Portable => "events for readers of the Agent Runtime schema",
+            Self::Html => "the replay as one page",
+            Self::Review => "Markdown for a reviewer, each fact with its event",
+            Self::Evidence => "log, artifacts, report, audit and hashes in one pack",
+        }
+    }
 }
 
 /// What the host says.
@@ -93,6 +146,9 @@ pub enum HostMessage {
     Models(Vec<String>),
     Sessions(Vec<SessionLine>),
     Document(Document),
+    Tools(Vec<ToolLine>),
+    /// What commands will be confined by; said once, before any has run.
+    Sandbox(SandboxStatus),
     /// One line, good news.
     Notice(String),
     /// One line, bad news.
@@ -147,6 +203,8 @@ pub enum Exit {
     Replay,
     /// Show the demonstration.
     Demo,
+    /// Look again for a model.
+    LookAgain,
 }
 
 /// What is shown before anything else.
@@ -173,8 +231,9 @@ pub struct FirstRun {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustQuestion {
     pub file: String,
-    pub hash: String,
-    /// Unified diff between what holds now and what would hold.
+    /// Whether other content of this file was trusted before.
+    pub is_change: bool,
+    /// Unified diff between what was trusted, if anything, and what the file holds now.
     pub diff: String,
 }
 

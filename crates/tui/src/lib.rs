@@ -34,8 +34,8 @@ pub mod ui;
 pub mod view;
 
 pub use host::{
-    Document, DocumentFormat, Exit, ExternalEditor, FirstRun, HostMessage, HostRequest, Input,
-    LiveText, Output, SessionLine, Settings, Start, TrustQuestion,
+    Document, DocumentFormat, Exit, ExportForm, ExternalEditor, FirstRun, HostMessage, HostRequest,
+    Input, LiveText, Output, SessionLine, Settings, Start, TrustQuestion,
 };
 pub use run::{RunError, run, run_on};
 pub use theme::{Background, ColorDepth};

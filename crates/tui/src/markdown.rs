@@ -348,13 +348,17 @@ impl Renderer {
 
     fn push_wrapped(&mut self, line: &Line<'static>, breaks: Break) {
         let lead_width: usize = self.prefixes.iter().map(|prefix| width(&prefix.rest)).sum();
-        let room = self.columns.saturating_sub(lead_width).max(4);
+        // Half of a line is for what is said, however deep it stands; the inner marks stay.
+        let room = self.columns.saturating_sub(lead_width);
+        let room = room.max(self.columns / 2);
+        let surplus = (lead_width + room).saturating_sub(self.columns);
         for mut row in wrap(line, room, 0, breaks) {
-            let lead: String = self
+            let lead = self
                 .prefixes
                 .iter_mut()
                 .map(|prefix| prefix.first.take().unwrap_or_else(|| prefix.rest.clone()))
-                .collect();
+                .collect::<String>();
+            let lead: String = lead.chars().skip(surplus).collect();
             if !lead.is_empty() {
                 row.spans.insert(0, Span::styled(lead, self.theme.dim()));
             }
@@ -403,12 +407,7 @@ impl Renderer {
             .columns
             .saturating_sub(3 * count.saturating_sub(1))
             .max(count * 3);
-        while widths.iter().sum::<usize>() > room {
-            let Some(widest) = widths.iter_mut().max() else {
-                break;
-            };
-            *widest -= 1;
-        }
+        narrow(&mut widths, room);
         for (number, row) in table.rows.iter().enumerate() {
             // A cell that is too wide goes on in the lines below, so that nothing is cut.
             let cells: Vec<Vec<Line<'static>>> = widths
@@ -446,6 +445,26 @@ impl Renderer {
                 self.lines.push(Line::styled(rule, self.theme.dim()));
             }
         }
+    }
+}
+
+/// Takes from the widest until all together are no wider than `room`.
+fn narrow(widths: &mut [usize], room: usize) {
+    let total = |cap: usize| widths.iter().map(|width| cap.min(*width)).sum::<usize>();
+    let widest = widths.iter().copied().max().unwrap_or(0);
+    let (mut fits, mut too_wide) = (0, widest + 1);
+    while too_wide - fits > 1 {
+        let cap = usize::midpoint(fits, too_wide);
+        if total(cap) <= room {
+            fits = cap;
+        } else {
+            too_wide = cap;
+        }
+    }
+    let mut left = room.saturating_sub(total(fits));
+    for width in widths.iter_mut().filter(|width| **width > fits) {
+        *width = fits + usize::from(left > 0);
+        left = left.saturating_sub(1);
     }
 }
 
@@ -501,6 +520,27 @@ mod tests {
         assert_eq!(rows.iter().filter(|row| row.contains("word")).count(), 3);
         assert!(rows.iter().all(|row| width(row) <= 40));
         assert_eq!(rows.join(" ").matches("word").count(), 20);
+    }
+
+    #[test]
+    fn what_stands_deep_fits_and_keeps_its_own_mark() {
+        assert_eq!(drawn("0. * `*ext", 8), [". • `*ex", "    t"]);
+        let quoted = drawn(&format!("{} deep in here", ">".repeat(300)), 20);
+        assert_eq!(quoted, ["│ │ │ │ │ deep in", "│ │ │ │ │ here"]);
+    }
+
+    #[test]
+    fn the_widest_columns_give_way() {
+        for (before, room, after) in [
+            (vec![3, 4], 9, vec![3, 4]),
+            (vec![3, 40, 5], 20, vec![3, 12, 5]),
+            (vec![9, 2, 9, 9], 16, vec![5, 2, 5, 4]),
+            (vec![50_000, 1], 0, vec![0, 0]),
+        ] {
+            let mut widths = before;
+            narrow(&mut widths, room);
+            assert_eq!(widths, after);
+        }
     }
 
     /// The lines of a finished prefix must be the first lines of the whole.

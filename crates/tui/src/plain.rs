@@ -10,18 +10,21 @@ use tokio_util::sync::CancellationToken;
 use agent_protocol::command::{ControlCommand, InterruptTurn};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use crate::compose::editor::Editor;
 use crate::host::{Exit, Input, Output, Settings};
 use crate::run::RunError;
 use crate::safe;
-use crate::state::cell::{Cell, CellKind};
+use crate::state::cell::{CallStage, Cell, CellKind};
 use crate::theme::{Background, ColorDepth, Theme};
 use crate::ui::overlay::Overlay;
-use crate::ui::prompt::{GUARD_MS, Stage};
+use crate::ui::prompt::Stage;
 use crate::ui::{Effect, Ui};
-use crate::view::{cells, overlay, prompt};
+use crate::view::{cells, overlay, prompt, question};
 
 /// Wide enough that sentences stay whole; the terminal breaks them as it likes.
 const COLUMNS: usize = 100;
+
+const TOO_EARLY: &str = "That came before the question could be read; please answer again.";
 
 /// Runs the plain screen on standard input and output.
 pub(crate) async fn run(
@@ -96,6 +99,10 @@ pub struct Plain {
     pub ui: Ui,
     out: Vec<String>,
     asked: Option<agent_protocol::id::ActionId>,
+    /// The call that was last said to be running.
+    started: Option<agent_protocol::id::ToolCallId>,
+    /// Lines of a text that is being written.
+    gathered: Vec<String>,
     interrupted: bool,
 }
 
@@ -112,6 +119,8 @@ impl Plain {
             ui,
             out: Vec::new(),
             asked: None,
+            started: None,
+            gathered: Vec::new(),
             interrupted: false,
         };
         plain.out.push(format!(
@@ -136,20 +145,20 @@ impl Plain {
     /// One line the user entered.
     pub fn line(&mut self, line: &str) -> Vec<Effect> {
         self.interrupted = false;
+        if self.ui.overlay.is_some() {
+            return self.answer_overlay(line);
+        }
         let effects = match &self.ui.prompt {
             Some(prompt) => {
                 let writing = !matches!(prompt.stage, Stage::Choose | Stage::Rule);
-                if !writing
-                    && prompt
-                        .drawn_at
-                        .is_none_or(|drawn| self.ui.now < drawn + GUARD_MS)
-                {
-                    self.out.push(
-                        "That came before the question could be read; please answer again.".into(),
-                    );
+                if writing {
+                    self.write(line)
+                } else if prompt.guard.holds(self.ui.now) {
+                    self.out.push(TOO_EARLY.into());
                     return Vec::new();
+                } else {
+                    self.answer(line)
                 }
-                self.answer(line, writing)
             }
             None => {
                 self.ui.composer.editor.set(line);
@@ -162,52 +171,91 @@ impl Plain {
         effects
     }
 
-    fn answer(&mut self, line: &str, writing: bool) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        if writing {
-            let text = line.to_owned();
-            self.ui.text_from_editor(Ok(text));
-            effects.extend(
-                self.ui
-                    .key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE)),
-            );
-            return effects;
+    /// A line while the first-run or trust question is open: its first letter counts.
+    fn answer_overlay(&mut self, line: &str) -> Vec<Effect> {
+        if self.ui.is_guarded() {
+            self.out.push(TOO_EARLY.into());
+            return Vec::new();
         }
-        let Some(letter) = line
+        let code = line
             .trim()
             .chars()
             .next()
-            .filter(|_| line.trim().chars().count() == 1)
-        else {
+            .map_or(KeyCode::Enter, KeyCode::Char);
+        self.ui.key(KeyEvent::new(code, KeyModifiers::NONE))
+    }
+
+    fn answer(&mut self, line: &str) -> Vec<Effect> {
+        let mut letters = line.trim().chars();
+        let (Some(letter), None) = (letters.next(), letters.next()) else {
             self.out
-                .push("Answer with one letter: a, s, r, d, n, e or q.".into());
-            return effects;
+                .push("Answer with one letter, as listed above.".into());
+            return Vec::new();
         };
-        effects.extend(
-            self.ui
-                .key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE)),
-        );
+        let effects = self
+            .ui
+            .key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE));
         match self.ui.prompt.as_ref().map(|prompt| &prompt.stage) {
             Some(Stage::Note(_)) => self
                 .out
-                .push("Denied. What should the model be told?".into()),
+                .push("Deny, and what should the model be told?".into()),
             Some(Stage::Answer(_)) => self.out.push("Your answer:".into()),
             Some(Stage::Rule) => self.out.push(
                 "Save the rule where? p: for you in this project, u: for you everywhere.".into(),
             ),
-            Some(Stage::Edit(editing)) => {
-                let text = editing
-                    .editors
-                    .first()
-                    .map(|editor| editor.text().to_owned())
-                    .unwrap_or_default();
-                self.out
-                    .push("Enter the new text; this is the old one:".into());
-                self.out.extend(text.lines().map(str::to_owned));
-            }
+            Some(Stage::Edit(_)) => self.print_part(),
             _ => {}
         }
         effects
+    }
+
+    /// The part of the input that is to be written anew.
+    fn print_part(&mut self) {
+        let Some(Stage::Edit(editing)) = self.ui.prompt.as_ref().map(|prompt| &prompt.stage) else {
+            return;
+        };
+        let name = editing.names.get(editing.at).cloned().unwrap_or_default();
+        let text = editing.editors.get(editing.at).map(Editor::text);
+        let text = safe::content(text.unwrap_or_default());
+        self.out.push(match text.contains('\n') {
+            true => format!(
+                "Enter the {name} anew, and a line with only a dot at its end; the dot alone keeps what there is:"
+            ),
+            false => format!("Enter the {name} anew; an empty line keeps what there is:"),
+        });
+        self.out.extend(text.lines().map(str::to_owned));
+    }
+
+    /// A line of what is being written: a note, an answer, or a part of the input.
+    fn write(&mut self, line: &str) -> Vec<Effect> {
+        let enter = KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE);
+        let stage = self.ui.prompt.as_mut().map(|prompt| &mut prompt.stage);
+        let Some(Stage::Edit(editing)) = stage else {
+            self.ui.text_from_editor(Ok(line.to_owned()));
+            return self.ui.key(enter);
+        };
+        if let Some(editor) = editing.editors.get_mut(editing.at) {
+            let has_lines = editor.text().contains('\n');
+            if has_lines && line != "." {
+                self.gathered.push(line.to_owned());
+                return Vec::new();
+            }
+            if has_lines && !self.gathered.is_empty() {
+                let mut text = std::mem::take(&mut self.gathered).join("\n");
+                if editor.text().ends_with('\n') {
+                    text.push('\n');
+                }
+                editor.set(&text);
+            } else if !has_lines && !line.is_empty() {
+                editor.set(line);
+            }
+        }
+        if editing.at + 1 < editing.editors.len() {
+            editing.at += 1;
+            self.print_part();
+            return Vec::new();
+        }
+        self.ui.key(enter)
     }
 
     /// Ctrl-C: stop the turn; again, or with nothing running: leave.
@@ -238,11 +286,26 @@ impl Plain {
             self.out.extend(words(&cell));
             self.ui.printed.cells += 1;
         }
+        self.say_running();
         if let Some((hint, _)) = self.ui.hint.take() {
             self.out.push(hint);
         }
         self.print_overlay();
         self.print_question();
+    }
+
+    /// A command may take a while: that it began is said once.
+    fn say_running(&mut self) {
+        let cells = &self.ui.state.cells[self.ui.state.first_open()..];
+        let runs = cells.iter().find_map(|cell| match &cell.kind {
+            CellKind::Tool(tool) if tool.stage == CallStage::Running => Some(tool),
+            _ => None,
+        });
+        if let Some(tool) = runs.filter(|tool| tool.tool == "bash" && tool.call_id != self.started)
+        {
+            self.started.clone_from(&tool.call_id);
+            self.out.push(format!("running: {}", tool.target));
+        }
     }
 
     fn print_overlay(&mut self) {
@@ -265,17 +328,32 @@ impl Plain {
                 self.out
                     .push("Name the one you want with the command, for example /mode ask.".into());
             }
-            Some(Overlay::FirstRun(found)) => {
-                self.out
-                    .push("No model is set up yet. Any one of these is enough:".into());
+            Some(Overlay::FirstRun(found, scroll)) => {
+                self.out.push("No model is set up yet.".into());
+                for (what, there) in &found.found {
+                    let word = if *there { "found" } else { "not found" };
+                    self.out.push(format!("{word}: {}", safe::one_line(what)));
+                }
+                self.out.push("Any one of these is enough:".into());
                 self.out
                     .extend(found.to_set.iter().map(|line| safe::one_line(line)));
+                self.out.push(
+                    "d and Enter: the demo, without a model. Enter: look again. q and Enter: leave."
+                        .into(),
+                );
+                self.ui.overlay = Some(Overlay::FirstRun(found, scroll));
+                self.ui.start_guard.drawn(self.ui.now);
             }
-            Some(Overlay::Trust(question, _)) => {
-                self.out.push(format!(
-                    "{} is not trusted and can only tighten. Start without plain mode to trust it.",
-                    safe::one_line(&question.file)
-                ));
+            Some(Overlay::Trust(question, scroll)) => {
+                self.out.push(overlay::trust_in_words(&question));
+                let lines = crate::diff::render(&question.diff, COLUMNS, self.ui.theme);
+                self.out.extend(lines.iter().map(spoken));
+                self.out.push(
+                    "t and Enter: trust exactly this content. i and Enter: ignore it. q and Enter: leave."
+                        .into(),
+                );
+                self.ui.overlay = Some(Overlay::Trust(question, scroll));
+                self.ui.start_guard.drawn(self.ui.now);
             }
             Some(Overlay::Transcript(_)) | None => {}
         }
@@ -291,18 +369,36 @@ impl Plain {
             return;
         }
         self.asked = Some(pending.action_id.clone());
-        let waiting = self.ui.waiting();
-        self.out.push(format!(
-            "Question, {waiting} waiting: {}",
-            safe::one_line(&pending.title)
-        ));
-        let body = prompt::body(&self.ui, pending, COLUMNS);
+        let title: String = question::title(&self.ui, pending)
+            .iter()
+            .map(|piece| piece.text.as_str())
+            .collect();
+        let body = question::body(&self.ui, pending, COLUMNS);
+        let mut answers = String::from(
+            "Answer with one letter and Enter. d: deny. n: deny with a note. q: abort the turn. a: allow once.",
+        );
+        if !pending.is_permission() {
+            answers = "Answer with one letter and Enter. d: no. n: no, with a note. q: abort the turn. a: yes. e: answer in words.".into();
+        } else {
+            if !pending.every_time {
+                answers.push_str(" s: allow this session.");
+            }
+            if pending.suggested_rule.is_some() {
+                answers.push_str(" r: allow by a rule.");
+            }
+            answers.push_str(" e: edit first.");
+        }
+        let head = match self.ui.waiting() {
+            1 => format!("Question: {title}"),
+            waiting => format!("Question, the first of {waiting}: {title}"),
+        };
+        self.out.push(head);
         self.out.extend(body.iter().map(spoken));
-        self.out.push("Answer with one letter and Enter. d: deny. n: deny with a note. a: allow once. s: allow this session. r: allow and save a rule. e: edit first. q: abort the turn.".into());
+        self.out.push(answers);
         let now = self.ui.now;
         if let Some(prompt) = &mut self.ui.prompt {
             // All of it was printed.
-            prompt.drawn(now);
+            prompt.guard.drawn(now);
             prompt.seen_end = true;
         }
     }
@@ -349,4 +445,106 @@ fn in_words(line: &str) -> String {
     pairs.iter().fold(line.to_owned(), |text, (sign, word)| {
         text.replace(sign, word)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use agent_protocol::payload::conversation::TurnStarted;
+    use agent_protocol::payload::permission::ActionRequired;
+    use agent_protocol::{Event, Payload, Refs, Scope, Timestamp};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn event(sequence: u64, payload: impl Into<Payload>) -> Input {
+        Input::Event(Arc::new(Event {
+            event_id: "ev_1".parse().unwrap(),
+            timestamp: Timestamp::default(),
+            sequence,
+            schema_version: "1".into(),
+            runtime_id: "rt_1".parse().unwrap(),
+            session_id: "ses_1".parse().unwrap(),
+            scope: Scope {
+                turn_id: Some("turn_1".parse().unwrap()),
+                action_id: Some("act_1".parse().unwrap()),
+                ..Scope::default()
+            },
+            payload: payload.into(),
+            refs: Refs::default(),
+            prev: String::new(),
+        }))
+    }
+
+    /// A plain screen with a question about this input, long enough ago to be answered.
+    fn asking(input: Value) -> Plain {
+        let mut plain = Plain::new(Settings::default());
+        plain.input(event(1, TurnStarted::default()));
+        let asked = ActionRequired {
+            tool_name: Some("write".into()),
+            safe_args: Some(input),
+            ..ActionRequired::default()
+        };
+        plain.input(event(2, asked));
+        plain.take_lines();
+        plain.ui.tick(10_000);
+        plain
+    }
+
+    fn check(input: Value, lines: &[&str], expected: Value) {
+        let mut plain = asking(input);
+        let mut effects = Vec::new();
+        for line in lines {
+            effects.extend(plain.line(line));
+        }
+        let edited = effects.iter().find_map(|effect| match effect {
+            Effect::Command(ControlCommand::RespondAction(response)) => {
+                response.answer.as_ref()?.edited_input.clone()
+            }
+            _ => None,
+        });
+        assert_eq!(
+            edited,
+            Some(expected),
+            "{lines:?}: {:?}",
+            plain.take_lines()
+        );
+    }
+
+    #[test]
+    fn what_is_asked_can_be_written_anew() {
+        check(
+            json!({"command": "ls"}),
+            &["e", "ls -l"],
+            json!({"command": "ls -l"}),
+        );
+        check(
+            json!({"command": "ls"}),
+            &["e", ""],
+            json!({"command": "ls"}),
+        );
+        check(
+            json!({"path": "a", "content": "one\n\ttwo\n"}),
+            &["e", "1", "\t2", "."],
+            json!({"path": "a", "content": "1\n\t2\n"}),
+        );
+        let two = |first: &str, second: &str| {
+            json!({"path": "a", "edits": [
+                {"old_string": "1", "new_string": first},
+                {"old_string": "2", "new_string": second},
+            ]})
+        };
+        check(two("a", "b\nc"), &["e", "x", "."], two("x", "b\nc"));
+    }
+
+    #[test]
+    fn a_line_that_came_too_early_is_no_answer() {
+        let mut plain = asking(json!({"command": "ls"}));
+        plain.ui.tick(0);
+        assert_eq!(plain.line("a"), []);
+        assert_eq!(plain.take_lines(), [TOO_EARLY]);
+        plain.ui.tick(10_000);
+        assert_eq!(plain.line("a").len(), 1);
+    }
 }

@@ -196,15 +196,17 @@ impl Screen {
         self.dirty = false;
         let (columns, rows) = self.surface.size();
         let (columns, rows) = (usize::from(columns), usize::from(rows));
-        let frame_first = self.ui.overlay.is_some();
-        let print = if frame_first {
-            Vec::new()
-        } else {
-            view::print_finished(&mut self.ui, columns, PRINT)
-        };
+        let mut frame = view::frame(&self.ui, columns, rows);
+        let mut print = Vec::new();
+        // Under a full-screen view nothing is printed: it waits until the view is left.
+        if !frame.full_screen {
+            print = view::print_finished(&mut self.ui, columns, PRINT);
+            if !print.is_empty() {
+                frame = view::frame(&self.ui, columns, rows);
+            }
+        }
         // More is waiting to be printed than one frame takes.
         self.dirty = print.len() >= PRINT;
-        let frame = view::frame(&self.ui, columns, rows);
         self.bytes.clear();
         self.surface.draw(&mut self.bytes, &print, &frame);
         self.set_title();
@@ -214,9 +216,12 @@ impl Screen {
                 .map_err(|source| RunError::Terminal { source })?;
         }
         self.drawn_at = Some(Instant::now());
+        let guarded = self.ui.is_guarded();
         self.ui
             .tick(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX));
         self.ui.drawn(&frame.shown);
+        // The guard may have ended while the frame was on its way.
+        self.dirty |= guarded && !self.ui.is_guarded();
         Ok(())
     }
 
@@ -335,16 +340,15 @@ impl Screen {
     fn close<C: Console>(&mut self, console: &mut C) -> Result<(), RunError> {
         let terminal = |source| RunError::Terminal { source };
         // What is finished belongs into the scrollback, also when the end came quickly.
-        let (columns, rows) = self.surface.size();
-        self.ui.overlay = None;
+        let columns = usize::from(self.surface.size().0);
         loop {
-            let print = view::print_finished(&mut self.ui, usize::from(columns), PRINT);
+            let print = view::print_finished(&mut self.ui, columns, PRINT);
             if print.is_empty() {
                 break;
             }
-            let frame = view::frame(&self.ui, usize::from(columns), usize::from(rows));
             self.bytes.clear();
-            self.surface.draw(&mut self.bytes, &print, &frame);
+            self.surface
+                .draw(&mut self.bytes, &print, &view::Frame::default());
             console.write(&self.bytes).map_err(terminal)?;
         }
         self.release(console).map_err(terminal)

@@ -145,11 +145,16 @@ fn mark(text: String) -> Piece {
 }
 
 fn push_text(pieces: &mut Vec<Piece>, text: &str) {
+    push_piece(pieces, text, false);
+}
+
+/// Adds to the last piece when it is of the same kind.
+pub(crate) fn push_piece(pieces: &mut Vec<Piece>, text: &str, mark: bool) {
     match pieces.last_mut() {
-        Some(last) if !last.mark => last.text.push_str(text),
+        Some(last) if last.mark == mark => last.text.push_str(text),
         _ => pieces.push(Piece {
             text: text.to_owned(),
-            mark: false,
+            mark,
         }),
     }
 }

@@ -24,8 +24,6 @@ pub struct Surface {
     cursor_column: usize,
     cursor_shown: bool,
     full: bool,
-    /// The live part under a full-screen view.
-    below: Option<(Vec<Row>, usize)>,
     /// The rows are not where we left them: draw everything.
     moved: bool,
 }
@@ -40,6 +38,8 @@ const END: &str = "\x1b[?7h\x1b[?2026l";
 /// Clears this row and all below. The row itself goes first: a multiplexer takes "clear to the end"
 /// from the first place of the screen for a cleared screen, and keeps a copy in its scrollback.
 const CLEAR_BELOW: &str = "\x1b[0m\r\x1b[K\x1b7\x1b[1B\x1b[J\x1b8";
+/// Clears a full-screen view and goes to its first place.
+const CLEAR_ALL: &str = "\x1b[0m\x1b[2J\x1b[H";
 
 impl Surface {
     #[must_use]
@@ -53,7 +53,6 @@ impl Surface {
             cursor_column: 0,
             cursor_shown: true,
             full: false,
-            below: None,
             moved: false,
         }
     }
@@ -72,7 +71,7 @@ impl Surface {
     /// The terminal has a new size.
     pub fn resize(&mut self, width: u16, height: u16) {
         let width = width.max(1);
-        if self.reflows && width < self.width {
+        if self.reflows && !self.full && width < self.width {
             let columns = usize::from(width);
             let above: usize = self.rows[..self.cursor_row.min(self.rows.len())]
                 .iter()
@@ -88,7 +87,6 @@ impl Surface {
     /// Somebody else wrote to the terminal; the next frame is drawn whole where the cursor is now.
     pub fn forget(&mut self) {
         self.rows.clear();
-        self.below = None;
         (self.cursor_row, self.cursor_column) = (0, 0);
         self.full = false;
         self.moved = true;
@@ -109,8 +107,12 @@ impl Surface {
             self.switch(out, frame.full_screen);
         }
         if self.moved || (!print.is_empty() && !self.full) {
-            self.move_to(out, 0);
-            push(out, CLEAR_BELOW);
+            if self.full {
+                push(out, CLEAR_ALL);
+            } else {
+                self.move_to(out, 0);
+                push(out, CLEAR_BELOW);
+            }
             self.rows.clear();
             (self.cursor_row, self.cursor_column) = (0, 0);
             self.moved = false;
@@ -199,18 +201,18 @@ impl Surface {
 
     fn switch(&mut self, out: &mut Vec<u8>, full: bool) {
         if full {
-            // The terminal keeps the cursor's place for us until we come back.
-            self.below = Some((std::mem::take(&mut self.rows), self.cursor_row));
-            push(out, "\x1b[?1049h\x1b[2J\x1b[H");
-            self.cursor_row = 0;
-            self.moved = false;
+            // The live part goes first: nobody knows where it would be if the terminal changed its
+            // size meanwhile. The terminal keeps the cursor, which is where it begins again.
+            self.move_to(out, 0);
+            push(out, CLEAR_BELOW);
+            push(out, "\x1b[?1049h");
+            push(out, CLEAR_ALL);
         } else {
             push(out, "\x1b[?1049l");
-            let (rows, cursor_row) = self.below.take().unwrap_or_default();
-            (self.rows, self.cursor_row) = (rows, cursor_row);
-            self.moved = true;
         }
-        self.cursor_column = 0;
+        self.rows.clear();
+        (self.cursor_row, self.cursor_column) = (0, 0);
+        self.moved = !full;
         self.full = full;
     }
 

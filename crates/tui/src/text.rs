@@ -173,6 +173,15 @@ pub fn duration(millis: u64) -> String {
     }
 }
 
+/// Time that goes on, in whole seconds.
+#[must_use]
+pub fn seconds(millis: u64) -> String {
+    match millis {
+        0..10_000 => format!("{}s", millis / 1000),
+        _ => duration(millis),
+    }
+}
+
 /// Bytes in words.
 #[must_use]
 pub fn bytes(count: u64) -> String {
@@ -243,6 +252,8 @@ mod tests {
         assert_eq!(duration(950), "950ms");
         assert_eq!(duration(1250), "1.2s");
         assert_eq!(duration(61_000), "1m01s");
+        assert_eq!(seconds(3_900), "3s");
+        assert_eq!(seconds(61_900), "1m01s");
         assert_eq!(bytes(2048), "2.0 KB");
         assert_eq!(tokens(12_345), "12.3k");
         assert_eq!(money(0.0042), "$0.0042");

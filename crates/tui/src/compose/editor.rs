@@ -5,8 +5,13 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::vim::Vim;
+use crate::safe::{self, Piece};
 
-/// Text and a place in it.
+/// Columns from one tab stop to the next.
+const TAB: usize = 4;
+
+/// Text and a place in it. The text is kept as it is, byte by byte: what is edited before it is
+/// allowed must not change anywhere else. How it is drawn is the affair of [`Rows`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Editor {
     text: String,
@@ -17,10 +22,10 @@ pub struct Editor {
     pub vim: Option<Vim>,
 }
 
-/// The text as rows on the screen.
+/// The text as rows on the screen. Tabs, control characters and what cannot be seen are marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
-    pub rows: Vec<String>,
+    pub rows: Vec<Vec<Piece>>,
     pub cursor: (usize, usize),
     /// Where each row begins in the text.
     starts: Vec<usize>,
@@ -59,7 +64,7 @@ impl Editor {
     /// Replaces everything; the cursor goes to the end.
     pub fn set(&mut self, text: &str) {
         self.remember();
-        self.text = normalised(text);
+        self.text = text.to_owned();
         self.cursor = self.text.len();
     }
 
@@ -73,6 +78,7 @@ impl Editor {
         std::mem::take(&mut self.text)
     }
 
+    /// Inserts what was typed or pasted: a terminal's line ends become ours.
     pub fn insert(&mut self, text: &str) {
         self.remember();
         let text = normalised(text);
@@ -245,12 +251,15 @@ impl Editor {
             return false;
         };
         let mut at = rows.starts[target];
+        let next = rows.starts.get(target + 1).copied();
         let mut used = 0;
-        for part in rows.rows[target].graphemes(true) {
-            if used + part.width() > column {
+        for part in self.text[at..next.unwrap_or(self.text.len())].graphemes(true) {
+            let shown_width = drawn(part, used).0.width();
+            // Behind the last character of a row that is not the last stands the next row.
+            if next == Some(at + part.len()) || used + shown_width > column {
                 break;
             }
-            used += part.width();
+            used += shown_width;
             at += part.len();
         }
         self.cursor = at;
@@ -261,32 +270,35 @@ impl Editor {
     #[must_use]
     pub fn rows(&self, columns: usize) -> Rows {
         let columns = columns.max(2);
-        let mut rows = vec![String::new()];
+        let mut rows = vec![Vec::new()];
         let mut starts = vec![0];
         let (mut used, mut at, mut cursor) = (0, 0, (0, 0));
         for part in self.text.graphemes(true) {
-            let part_width = part.width();
-            if part != "\n" && used + part_width > columns {
-                rows.push(String::new());
+            let ends = is_line_end(part);
+            let (mut shown, mut mark) = drawn(part, used);
+            if used + shown.width() > columns && used > 0 && !(ends && shown.is_empty()) {
+                rows.push(Vec::new());
                 starts.push(at);
                 used = 0;
+                (shown, mark) = drawn(part, used);
             }
             if at == self.cursor {
                 cursor = (rows.len() - 1, used);
             }
             at += part.len();
-            if part == "\n" {
-                rows.push(String::new());
+            used += shown.width();
+            if let Some(row) = rows.last_mut().filter(|_| !shown.is_empty()) {
+                safe::push_piece(row, &shown, mark);
+            }
+            if ends {
+                rows.push(Vec::new());
                 starts.push(at);
                 used = 0;
-            } else if let Some(row) = rows.last_mut() {
-                row.push_str(part);
-                used += part_width;
             }
         }
         if self.cursor >= at {
             if used >= columns {
-                rows.push(String::new());
+                rows.push(Vec::new());
                 starts.push(at);
                 used = 0;
             }
@@ -300,21 +312,40 @@ impl Editor {
     }
 }
 
-/// Line ends as one character, and nothing else that moves the cursor.
+fn is_line_end(part: &str) -> bool {
+    part.ends_with('\n')
+}
+
+/// How a grapheme is drawn in a row of which `used` columns are taken, and whether that is a mark
+/// for something that cannot be seen.
+fn drawn(part: &str, used: usize) -> (String, bool) {
+    match part {
+        "\n" => (String::new(), false),
+        "\t" => {
+            let blanks = TAB - used % TAB - 1;
+            (format!("→{}", " ".repeat(blanks)), true)
+        }
+        "\r" | "\r\n" => ("␍".to_owned(), true),
+        _ => {
+            let shown = safe::content(part);
+            let mark = shown != part;
+            (shown, mark)
+        }
+    }
+}
+
+/// Line ends as one character, and nothing else that moves the cursor but tabs.
 fn normalised(text: &str) -> String {
     if text
         .bytes()
-        .all(|byte| byte >= 0x20 && byte != 0x7f || byte == b'\n')
-        && text.is_ascii()
+        .all(|byte| (0x20..0x7f).contains(&byte) || byte == b'\n')
     {
         return text.to_owned();
     }
-    let text = text
-        .replace("\r\n", "\n")
+    text.replace("\r\n", "\n")
         .replace('\r', "\n")
-        .replace('\t', "    ");
-    text.chars()
-        .filter(|c| *c == '\n' || !c.is_control())
+        .chars()
+        .filter(|c| matches!(c, '\n' | '\t') || !c.is_control())
         .collect()
 }
 
@@ -379,7 +410,39 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_do_not_get_in() {
-        assert_eq!(Editor::with("a\x1b[2Jb\r\nc\td").text(), "a[2Jb\nc    d");
+    fn typed_control_characters_do_not_get_in() {
+        let mut editor = Editor::default();
+        editor.insert("a\x1b[2Jb\r\nc\td\re");
+        assert_eq!(editor.text(), "a[2Jb\nc\td\ne");
+    }
+
+    /// What is opened to be edited is changed where it is edited, and nowhere else.
+    #[test]
+    fn what_is_opened_is_kept_byte_by_byte() {
+        let text = "all:\r\n\tcc a.c\x1b[0m \u{202e}\r\n\n\r";
+        let mut editor = Editor::with(text);
+        press(&mut editor, "x");
+        assert_eq!(editor.text(), format!("{text}x"));
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_drawn_as_a_mark() {
+        let shown = |text: &str, columns: usize| -> Vec<String> {
+            let rows = Editor::with(text).rows(columns).rows;
+            rows.iter()
+                .map(|row| row.iter().map(|piece| piece.text.as_str()).collect())
+                .collect()
+        };
+        assert_eq!(shown("\ta\tbc", 20), ["→   a→  bc"]);
+        assert_eq!(shown("a\x1bb\u{202e}c\r\nd", 20), ["a␛b⟨U+202E⟩c␍", "d"]);
+        assert_eq!(shown("abcdef\tg", 8), ["abcdef→ ", "g"]);
+        assert_eq!(shown("👩‍🔬e\u{301}", 20), ["👩‍🔬e\u{301}"]);
+    }
+
+    #[test]
+    fn up_and_down_pass_tabs_by_what_is_drawn() {
+        check("\tab\nabcde|f", "up", "\ta|b\nabcdef");
+        check("abcdef\n\ta|b", "up", "abcde|f\n\tab");
+        check("abc\n\n\tx|", "up up", "|abc\n\n\tx");
     }
 }

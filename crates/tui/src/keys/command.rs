@@ -4,7 +4,7 @@ use agent_protocol::command::ControlCommand;
 use agent_protocol::status::Mode;
 
 use crate::commands::{self, Does};
-use crate::host::{Exit, HostRequest};
+use crate::host::{Exit, ExportForm, HostRequest};
 use crate::state::cell::{CellKind, NoticeLevel};
 use crate::theme::{Background, ColorDepth};
 use crate::ui::overlay::{Choices, Overlay, Picker, Transcript};
@@ -17,6 +17,9 @@ impl Ui {
     }
 
     pub(super) fn run_command(&mut self, line: &str) -> Vec<Effect> {
+        // Only in builds with debug assertions, and in no menu: how a test, or whoever works on this,
+        // sees what a panic of the screen leaves behind.
+        debug_assert!(line.trim() != "/panic", "the screen was told to panic");
         let (command, arguments) = match commands::parse(line) {
             Ok(parsed) => parsed,
             Err(problem) => {
@@ -34,7 +37,9 @@ impl Ui {
                 ))];
             }
             Does::Mode if arguments.is_empty() => {
-                self.overlay = Some(Overlay::Picker(Picker::new("mode", Choices::Modes)));
+                let now = self.state.facts.mode.map(|mode| mode.to_string());
+                let picker = Picker::new("mode", Choices::Modes).beginning_at(now.as_deref());
+                self.overlay = Some(Overlay::Picker(picker));
             }
             Does::Mode => match arguments.parse::<Mode>() {
                 Ok(mode) => return vec![Effect::Command(ControlCommand::SetMode(mode))],
@@ -57,19 +62,24 @@ impl Ui {
             Does::Fork => self.choose_message(),
             Does::Replay => return vec![Effect::Exit(Exit::Replay)],
             Does::Why => return self.why(arguments),
-            Does::Tools => self.overlay = Some(documents::tools(&self.state.facts)),
+            Does::Tools => return host(HostRequest::Tools),
             Does::Status => {
                 self.overlay = Some(documents::status(self));
             }
+            Does::Export if arguments.is_empty() => {
+                let picker = Picker::new("write this session to a file", Choices::Exports);
+                self.overlay = Some(Overlay::Picker(picker));
+            }
             Does::Export => {
-                let format = if arguments.is_empty() {
-                    "html"
-                } else {
-                    arguments
-                };
-                return host(HostRequest::Export {
-                    format: format.to_owned(),
-                });
+                let mut forms = ExportForm::ALL.into_iter();
+                match forms.find(|form| form.name() == arguments) {
+                    Some(form) => return host(HostRequest::Export { form }),
+                    None => {
+                        let forms = ExportForm::ALL.map(ExportForm::name).join(", ");
+                        let text = format!("/export writes one of: {forms}");
+                        self.state.say(NoticeLevel::Error, text);
+                    }
+                }
             }
             Does::Theme => self.change_theme(arguments),
             Does::Transcript => self.overlay = Some(Overlay::Transcript(Transcript::at_end())),
@@ -98,7 +108,11 @@ impl Ui {
         });
         match found {
             Some(tool) => self.overlay = Some(documents::why(tool)),
-            None => self.state.say(NoticeLevel::Error, "there is no such call"),
+            None if call.is_empty() => self.hint("no call has been made yet"),
+            None => {
+                let text = format!("there is no call {}", crate::safe::one_line(call));
+                self.state.say(NoticeLevel::Error, text);
+            }
         }
         Vec::new()
     }

@@ -54,7 +54,7 @@ impl Ui {
         if self.overlay.is_some() {
             if matches!(
                 self.overlay,
-                Some(Overlay::FirstRun(_) | Overlay::Trust(..))
+                Some(Overlay::FirstRun(..) | Overlay::Trust(..))
             ) {
                 return vec![Effect::Exit(Exit::Quit)];
             }
@@ -308,9 +308,9 @@ impl Ui {
     /// After a restart queued inputs wait for the user; Enter on an empty composer lets them run.
     fn run_queued(&self) -> Vec<Effect> {
         match self.state.facts.queue.first() {
-            Some((turn_id, _)) if !self.state.busy() => {
+            Some(first) if !self.state.busy() => {
                 let queued = QueuedTurn {
-                    turn_id: turn_id.clone(),
+                    turn_id: first.turn_id.clone(),
                 };
                 vec![Effect::Command(ControlCommand::PromoteQueuedTurn(queued))]
             }
@@ -320,7 +320,13 @@ impl Ui {
 
     /// The last queued input goes back into the composer.
     fn take_back_queued(&mut self) -> Vec<Effect> {
-        let Some((turn_id, _)) = self.state.facts.queue.last().cloned() else {
+        let Some(turn_id) = self
+            .state
+            .facts
+            .queue
+            .last()
+            .map(|last| last.turn_id.clone())
+        else {
             return Vec::new();
         };
         if let Some(text) = self.state.queued_text(&turn_id) {
@@ -355,7 +361,11 @@ impl Ui {
                 return;
             }
         };
-        let text = text.strip_suffix('\n').unwrap_or(&text);
+        // Editors end the last line; that is no part of the text unless it was there before.
+        let text = match self.text_for_editor().ends_with('\n') {
+            true => text.as_str(),
+            false => text.strip_suffix('\n').unwrap_or(&text),
+        };
         match self.prompt.as_mut().map(|prompt| &mut prompt.stage) {
             Some(Stage::Note(editor) | Stage::Answer(editor)) => editor.set(text),
             Some(Stage::Edit(editing)) => {

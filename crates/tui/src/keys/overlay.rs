@@ -4,7 +4,7 @@ use agent_protocol::command::ControlCommand;
 use agent_protocol::status::Mode;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::host::{Exit, HostRequest};
+use crate::host::{Exit, ExportForm, HostRequest};
 use crate::state::cell::CellKind;
 use crate::ui::overlay::{Choices, Overlay, Picker, Scroll, Transcript};
 use crate::ui::{Effect, Ui};
@@ -19,25 +19,29 @@ impl Ui {
             Overlay::Transcript(transcript) => self.transcript_key(transcript, key),
             Overlay::Reader(reader) => (scroll_key(&mut reader.scroll, key), Vec::new()),
             Overlay::Picker(picker) => picker_key(picker, key),
-            Overlay::FirstRun(_) => match key.code {
+            // What was typed before there was anything to read decides nothing.
+            Overlay::FirstRun(..) | Overlay::Trust(..) if !self.start_guard.takes_key(self.now) => {
+                (true, Vec::new())
+            }
+            Overlay::FirstRun(_, scroll) => match key.code {
                 KeyCode::Char('d') => (true, vec![Effect::Exit(Exit::Demo)]),
                 KeyCode::Char('q') | KeyCode::Esc => (true, vec![Effect::Exit(Exit::Quit)]),
-                KeyCode::Enter => (false, Vec::new()),
-                _ => (true, Vec::new()),
+                KeyCode::Enter => (true, vec![Effect::Exit(Exit::LookAgain)]),
+                _ => {
+                    scroll_key(scroll, key);
+                    (true, Vec::new())
+                }
             },
-            Overlay::Trust(question, scroll) => match key.code {
+            Overlay::Trust(_, scroll) => match key.code {
                 KeyCode::Char('t') if scroll.at >= scroll.last => {
-                    let hash = question.hash.clone();
-                    (
-                        false,
-                        vec![Effect::Host(HostRequest::TrustProject { hash })],
-                    )
+                    // The host ends this screen; until then there is nothing else to see.
+                    (true, vec![Effect::Host(HostRequest::TrustProject)])
                 }
                 KeyCode::Char('t') => {
                     self.hint("read it to its end first: Space or PgDn");
                     (true, Vec::new())
                 }
-                KeyCode::Char('i') => (false, vec![Effect::Host(HostRequest::IgnoreProject)]),
+                KeyCode::Char('i') => (true, vec![Effect::Host(HostRequest::IgnoreProject)]),
                 KeyCode::Char('q') => (true, vec![Effect::Exit(Exit::Quit)]),
                 KeyCode::Esc => (true, Vec::new()),
                 _ => {
@@ -227,6 +231,9 @@ fn chosen(choices: &Choices, place: usize) -> Vec<Effect> {
         Choices::Modes => Mode::ALL
             .get(place)
             .map(|mode| Effect::Command(ControlCommand::SetMode(*mode))),
+        Choices::Exports => ExportForm::ALL
+            .get(place)
+            .map(|form| Effect::Host(HostRequest::Export { form: *form })),
         Choices::Sessions(sessions) => sessions
             .get(place)
             .map(|session| Effect::Exit(Exit::Resume(session.session_id.clone()))),

@@ -1,6 +1,6 @@
 //! Keys while a question is open.
 
-use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, ActionType, GrantScope};
+use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, GrantScope};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::compose::editor::Editor;
@@ -13,7 +13,7 @@ impl Ui {
         let Some(prompt) = &mut self.prompt else {
             return Vec::new();
         };
-        if matches!(prompt.stage, Stage::Choose) && !prompt.takes_key(now) {
+        if matches!(prompt.stage, Stage::Choose) && !prompt.guard.takes_key(now) {
             // The user was writing something else: that is where it goes.
             if key.code != KeyCode::Esc && key.code != KeyCode::Enter {
                 let columns = self.composer_columns();
@@ -37,13 +37,16 @@ impl Ui {
         let Some(pending) = self.current().cloned() else {
             return Vec::new();
         };
-        let question = pending.kind != ActionType::ToolPermission;
+        let question = !pending.is_permission();
         if key
             .modifiers
             .intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
         {
             return Vec::new();
         }
+        // A page leaves one line of the last one, so that nothing is passed unseen.
+        let page = self.prompt.as_ref().map_or(1, |prompt| prompt.page);
+        let page = isize::try_from(page.saturating_sub(1).max(1)).unwrap_or(1);
         match key.code {
             KeyCode::Char('a') if self.may_allow() => self.answer(respond(
                 &pending,
@@ -51,6 +54,10 @@ impl Ui {
                 GrantScope::Once,
                 None,
             )),
+            KeyCode::Char('s') if !question && pending.every_time => {
+                self.hint("this is asked about every time; a allows it once");
+                Vec::new()
+            }
             KeyCode::Char('s') if !question && self.may_allow() => self.answer(respond(
                 &pending,
                 ActionDecision::AllowSession,
@@ -63,7 +70,7 @@ impl Ui {
                 self.stage(Stage::Rule)
             }
             KeyCode::Char('r') if !question && pending.suggested_rule.is_none() => {
-                self.hint("there is no rule that would cover this");
+                self.hint("no rule is offered for this: none would fit only this");
                 Vec::new()
             }
             KeyCode::Char('d') => self.answer(respond(
@@ -74,6 +81,8 @@ impl Ui {
             )),
             KeyCode::Char('n') => self.stage(Stage::Note(Editor::default())),
             KeyCode::Char('e') if question => self.stage(Stage::Answer(Editor::default())),
+            // The edited version goes with the rest of what is asked: that has to be read too.
+            KeyCode::Char('e') if !self.may_allow() => Vec::new(),
             KeyCode::Char('e') => {
                 let (names, texts): (Vec<String>, Vec<String>) =
                     pending.editable().into_iter().unzip();
@@ -96,8 +105,8 @@ impl Ui {
             )),
             KeyCode::Up | KeyCode::Char('k') => self.scroll_prompt(-1),
             KeyCode::Down | KeyCode::Char('j') => self.scroll_prompt(1),
-            KeyCode::PageUp => self.scroll_prompt(-10),
-            KeyCode::PageDown | KeyCode::Char(' ') => self.scroll_prompt(10),
+            KeyCode::PageUp => self.scroll_prompt(-page),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.scroll_prompt(page),
             KeyCode::Home | KeyCode::Char('g') => self.scroll_prompt(isize::MIN / 2),
             KeyCode::End | KeyCode::Char('G') => self.scroll_prompt(isize::MAX / 2),
             KeyCode::Enter => {

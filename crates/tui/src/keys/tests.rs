@@ -203,10 +203,13 @@ fn slash_commands() {
     check("\"/model_a/b\" enter", "model a/b");
     check("\"/model\" enter", "Models");
     check("\"/mode_auto\" enter", "mode auto");
-    check("\"/mode\" enter down enter", "mode ask");
+    // The list begins at the mode that holds.
+    check("\"/mode\" enter enter", "mode ask");
+    check("\"/mode\" enter down enter", "mode accept-edits");
     check("\"/mode_nonsense\" enter", "");
     check("\"/permissions\" enter", "Permissions");
     check("\"/sandbox\" enter", "Sandbox");
+    check("\"/tools\" enter", "Tools");
     check("\"/compact\" enter", "Compact");
     check("\"/diff\" enter", "Diff");
     check("\"/undo\" enter", "Undo { to: None }");
@@ -217,9 +220,9 @@ fn slash_commands() {
         "exit Fork { at: 7, text: \"an earlier message\" }",
     );
     check("\"/replay\" enter", "exit Replay");
-    check("\"/export_jsonl\" enter", "Export { format: \"jsonl\" }");
+    check("\"/export_jsonl\" enter", "Export { form: Jsonl }");
     check("\"/clear\" enter", "exit NewSession");
-    for shown in ["help", "context", "cost", "tools", "status", "transcript"] {
+    for shown in ["help", "context", "cost", "status", "transcript"] {
         let mut ui = idle();
         press(&mut ui, &format!("\"/{shown}\" enter"));
         assert!(ui.overlay.is_some(), "/{shown} shows nothing");

@@ -10,12 +10,12 @@ use agent_protocol::payload::tool::{ContentFormat, ProgressStatus, ToolFailed, T
 use agent_protocol::{Event, Payload};
 use serde_json::Value;
 
-use super::State;
 use super::cell::{
     CallStage, Cell, CellKind, FileChange, KEPT_DIFF, KEPT_TEXT, LiveOutput, Outcome, Permission,
     ToolCell, clip, head_and_tail,
 };
 use super::pending::Pending;
+use super::{Evaluated, State};
 use crate::safe::one_line;
 
 impl State {
@@ -71,12 +71,13 @@ impl State {
                 )));
                 self.change_call(&call_id, |tool| {
                     tool.sandbox = Some(applied.status);
+                    let writable = match applied.write_roots.join(" ") {
+                        nothing if nothing.is_empty() => "nothing".to_owned(),
+                        roots => roots,
+                    };
                     tool.chain.push(one_line(&format!(
-                        "sandbox {}: {}, network {}, {} writable",
-                        applied.status,
-                        applied.mechanism,
-                        applied.network,
-                        applied.write_roots.join(" ")
+                        "sandbox {}: {}, network {}, {writable} writable",
+                        applied.status, applied.mechanism, applied.network,
                     )));
                 });
             }
@@ -126,37 +127,48 @@ impl State {
             one_line(&format!("{} ({place})", rule.rule))
         });
         let reason = one_line(&evaluated.reason);
-        let why = one_line(&match &origin {
-            Some(origin) => format!("{reason}; rule {origin}"),
-            None => format!("{reason} (decided by {})", evaluated.decision_source),
-        });
-        let mut parts = Vec::new();
+        let why = one_line(
+            &match (&origin, source_in_words(evaluated.decision_source)) {
+                (Some(origin), _) => format!("{reason}; rule {origin}"),
+                (None, Some(source)) => format!("{reason} ({source})"),
+                (None, None) => reason.clone(),
+            },
+        );
+        let mut found = Evaluated {
+            why: why.clone(),
+            every_time: evaluated.decision_source == DecisionSource::CircuitBreaker,
+            rule: evaluated.suggested_rule.clone(),
+            ..Evaluated::default()
+        };
         if let Some(parse) = &evaluated.parse {
             for command in &parse.commands {
                 let mut words = command.words.join(" ");
                 if command.dynamic {
                     words.push_str("  (parts of it are only known when it runs)");
                 }
-                parts.push(one_line(&words));
+                found.parts.push(words);
             }
-            parts.extend(parse.redirects.iter().map(|redirect| one_line(redirect)));
-            if let Some(reason) = &parse.why_not_proven {
-                parts.push(one_line(&format!("not proven read-only: {reason}")));
-            }
+            found.redirects.clone_from(&parse.redirects);
+            found.unproven.clone_from(&parse.why_not_proven);
         }
-        self.evaluated.insert(
-            call_id.clone(),
-            (why.clone(), parts, evaluated.suggested_rule.clone()),
-        );
+        self.evaluated.insert(call_id.clone(), found);
         self.change_call(call_id, |tool| {
             tool.chain
                 .push(format!("the gate said {}: {why}", evaluated.decision));
+            // What the user edited before allowing it is judged again; it stays the user's word.
+            let edited = evaluated.decision_source == DecisionSource::Human
+                && matches!(tool.permission, Some(Permission::AllowedByYou(_)));
+            if edited {
+                tool.stage = CallStage::Waiting;
+                return;
+            }
             tool.permission = match (evaluated.decision, origin) {
                 (Effect::Allow, Some(rule)) => Some(Permission::AllowedByRule(rule)),
                 (Effect::Allow, None) => {
                     Some(Permission::Allowed(match evaluated.decision_source {
                         DecisionSource::SessionGrant => "allowed for this session".into(),
                         DecisionSource::Mode => format!("allowed in mode {}", evaluated.mode),
+                        DecisionSource::Human => "typed by you".into(),
                         _ => reason,
                     }))
                 }
@@ -183,12 +195,13 @@ impl State {
         }
         let call_id = event.scope.tool_call_id.clone();
         let mut pending = Pending::new(action_id, call_id.clone(), asked);
-        if let Some((why, parts, rule)) =
-            call_id.and_then(|call_id| self.evaluated.remove(&call_id))
-        {
-            pending.why = Some(why);
-            pending.parts = parts;
-            pending.suggested_rule = pending.suggested_rule.or(rule);
+        if let Some(found) = call_id.and_then(|call_id| self.evaluated.remove(&call_id)) {
+            pending.why = Some(found.why);
+            pending.parts = found.parts;
+            pending.redirects = found.redirects;
+            pending.unproven = found.unproven;
+            pending.every_time = found.every_time;
+            pending.suggested_rule = pending.suggested_rule.or(found.rule);
         }
         self.pending.push(pending);
     }
@@ -198,6 +211,25 @@ impl State {
             self.pending
                 .retain(|pending| pending.action_id != *action_id);
         }
+    }
+}
+
+/// Who decided, where the reason alone does not say it.
+fn source_in_words(source: DecisionSource) -> Option<&'static str> {
+    match source {
+        DecisionSource::Default | DecisionSource::Rule => None,
+        DecisionSource::Mode => Some("decided by the mode"),
+        DecisionSource::Hook => Some("decided by a hook"),
+        DecisionSource::Classifier => Some("decided by a classifier"),
+        DecisionSource::PathBoundary => Some("outside the project every call asks"),
+        DecisionSource::ProtectedPath => Some("a protected path, whatever rules say"),
+        DecisionSource::CircuitBreaker => Some("a safety stop, asked about every time"),
+        DecisionSource::SessionGrant => Some("you allowed it for this session"),
+        DecisionSource::Sandbox => Some("decided by what the sandbox gives"),
+        DecisionSource::HostPolicy | DecisionSource::Policy => Some("decided by policy"),
+        DecisionSource::Human => Some("your own word"),
+        DecisionSource::Timeout => Some("time ran out"),
+        DecisionSource::Cancel => Some("cancelled"),
     }
 }
 
@@ -277,8 +309,8 @@ fn call_progressed(tool: &mut ToolCell, payload: &Payload) {
             if let Some(bytes) = progress.bytes {
                 tool.live.bytes = bytes;
             }
-            if let Some(preview) = &progress.preview {
-                tool.live.push(preview);
+            if let Some(lines) = progress.lines {
+                tool.live.line_count = lines;
             }
         }
         Payload::ProcessOutput(output) => {
@@ -310,8 +342,12 @@ fn call_progressed(tool: &mut ToolCell, payload: &Payload) {
         Payload::ToolResult(result) => {
             tool.duration_ms = Some(result.metrics.duration_ms);
             tool.detail.changed = changes(&result.side_effects);
-            tool.chain
-                .push(format!("ended: {} ({})", result.exit, result.code));
+            let (exit, code) = (result.exit.to_string(), result.code.to_string());
+            tool.chain.push(if exit == code {
+                format!("ended: {exit}")
+            } else {
+                format!("ended: {exit} ({code})")
+            });
             tool.outcome = Some(Outcome {
                 ok: result.ok,
                 code: result.code,

@@ -59,6 +59,20 @@ pub struct AssistantCell {
 pub struct ReasoningCell {
     pub text: String,
     pub bytes: u64,
+    /// The text is from the log; until then it is what was heard on its way there.
+    pub recorded: bool,
+}
+
+impl ReasoningCell {
+    /// The log begins to tell: what was heard before gives way.
+    pub fn record(&mut self) {
+        if !self.recorded {
+            *self = Self {
+                recorded: true,
+                ..Self::default()
+            };
+        }
+    }
 }
 
 /// Something unusual, or a short answer of ours.

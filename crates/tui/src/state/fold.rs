@@ -4,10 +4,11 @@
 use agent_protocol::id::ModelRequestId;
 use agent_protocol::payload::UnknownReason;
 use agent_protocol::payload::conversation::{
-    HistoryStatus, QueueChanged, QueueOperation, TurnCompleted, TurnFailed, TurnOutcome,
-    TurnSubmitted,
+    HistoryStatus, QueueChanged, QueueOperation, QueuePolicy, TurnCompleted, TurnFailed,
+    TurnOutcome, TurnSubmitted,
 };
 use agent_protocol::payload::model::{ModelCompleted, ModelDelta, ModelFailed, ReasoningDelta};
+use agent_protocol::payload::permission::GrantScope;
 use agent_protocol::status::Status;
 use agent_protocol::{Event, Payload};
 
@@ -16,7 +17,7 @@ use super::cell::{
     AssistantCell, CallStage, CellKind, KEPT_DIFF, KEPT_TEXT, Notice, NoticeLevel, ReasoningCell,
     TurnEnd, UserCell, clip, head_and_tail,
 };
-use super::{State, Stream, ToolLine, Turn};
+use super::{QueuedInput, State, Stream, ToolLine, Turn};
 use crate::host::LiveText;
 use crate::safe::one_line;
 
@@ -32,6 +33,12 @@ impl State {
                 self.facts.mode = Some(created.mode);
                 self.facts.title.clone_from(&created.title);
                 if let Some(parent) = &created.parent {
+                    // What was open where the session branched off is not open here.
+                    self.close_open_cells(true);
+                    self.pending.clear();
+                    self.facts.turn = None;
+                    self.facts.queue.clear();
+                    self.facts.session_id = Some(event.session_id.clone());
                     let from = format!(
                         "branched from session {} at event {}",
                         parent.session_id, parent.sequence
@@ -54,9 +61,11 @@ impl State {
             }
             Payload::TurnSubmitted(submitted) => self.turn_submitted(event, submitted),
             Payload::TurnStarted(started) => {
+                self.last_failure = None;
                 self.show_submitted(event.scope.turn_id.as_ref());
                 self.facts.mode = Some(started.mode);
-                if !started.model.is_empty() {
+                // A call of the user's own asks no model.
+                if !started.model.is_empty() && started.model != "none" {
                     self.facts.model = Some(one_line(&started.model));
                 }
                 self.facts.turn = Some(Turn {
@@ -96,6 +105,7 @@ impl State {
                     let index = self.reasoning_cell(&summary.model_request_id);
                     self.change(index, |cell| {
                         if let CellKind::Reasoning(reasoning) = &mut cell.kind {
+                            reasoning.record();
                             reasoning.text = head_and_tail(text, KEPT_DIFF).0;
                             reasoning.bytes = text.len() as u64;
                         }
@@ -155,20 +165,7 @@ impl State {
                 }
             }
             Payload::ToolCatalogResolved(catalog) => {
-                self.facts.tools = catalog
-                    .tools
-                    .iter()
-                    .map(|tool| ToolLine {
-                        name: one_line(&tool.tool_name),
-                        policy: tool.policy.to_string(),
-                        description: tool
-                            .description
-                            .as_deref()
-                            .and_then(|text| text.lines().next())
-                            .map(one_line)
-                            .unwrap_or_default(),
-                    })
-                    .collect();
+                self.facts.tools = catalog.tools.iter().map(ToolLine::of).collect();
             }
             Payload::QuotaLow(low) => self.notice(
                 NoticeLevel::Warning,
@@ -225,12 +222,18 @@ impl State {
                         None,
                     );
                 }
+                let holds = match policy.scope {
+                    GrantScope::Once => "once",
+                    GrantScope::Session => "for this session",
+                    GrantScope::ProjectLocal => "for you in this project",
+                    GrantScope::User => "for you everywhere",
+                };
                 for rule in &changed.rules_added {
-                    let text = format!("rule added ({}): {rule}", policy.scope);
+                    let text = format!("rule added {holds}: {rule}");
                     self.notice(NoticeLevel::Information, text, None);
                 }
                 for rule in &changed.rules_removed {
-                    let text = format!("rule removed ({}): {rule}", policy.scope);
+                    let text = format!("rule removed {holds}: {rule}");
                     self.notice(NoticeLevel::Information, text, None);
                 }
                 if let Some(file) = &changed.trusted_file {
@@ -249,10 +252,27 @@ impl State {
                 );
                 self.notice(NoticeLevel::Warning, text, None);
             }
+            Payload::HistoryRollbackStarted(_) => self.rollback_from = Some(event.sequence),
             Payload::HistoryRollbackCompleted(rollback) => {
-                let mut text = format!("taken back: {} files", rollback.files_restored.len());
+                let restored: Vec<&str> = rollback
+                    .files_restored
+                    .iter()
+                    .map(|file| file.path.as_str())
+                    .collect();
+                let begun = self.rollback_from.take().and_then(|at| at.checked_sub(1));
+                let mut text = match (restored.is_empty(), begun) {
+                    (true, _) => "nothing was put back".to_owned(),
+                    (false, None) => format!("put back as before: {}", restored.join(", ")),
+                    (false, Some(before)) => format!(
+                        "put back as before: {}; /undo {before} takes this back",
+                        restored.join(", ")
+                    ),
+                };
                 for refused in &rollback.files_refused {
-                    text.push_str(&format!("; not {}: {}", refused.path, refused.reason));
+                    text.push_str(&format!(
+                        "; left alone: {} ({})",
+                        refused.path, refused.reason
+                    ));
                 }
                 self.notice(NoticeLevel::Information, text, None);
             }
@@ -281,7 +301,20 @@ impl State {
                 self.activity("the model is answering", None);
             }
             LiveText::Answer(_) => {}
-            LiveText::Reasoning(_) => self.activity("the model is thinking", None),
+            LiveText::Reasoning(text) => {
+                // Its cell begins now, so that it stands before the answer.
+                let index = self.reasoning_cell(&request);
+                self.change(index, |cell| {
+                    if let CellKind::Reasoning(reasoning) = &mut cell.kind
+                        && !reasoning.recorded
+                    {
+                        let room = KEPT_DIFF.saturating_sub(reasoning.text.len());
+                        reasoning.text.push_str(clip(text, room));
+                        reasoning.bytes += text.len() as u64;
+                    }
+                });
+                self.activity("the model is thinking", None);
+            }
             LiveText::Call(tool) => self.activity(&format!("the model is calling {tool}"), None),
         }
     }
@@ -324,7 +357,8 @@ impl State {
     fn show_submitted(&mut self, turn_id: Option<&agent_protocol::id::TurnId>) {
         let Some(turn_id) = turn_id else { return };
         if let Some((text, attachments)) = self.submitted.remove(turn_id) {
-            self.facts.queue.retain(|(queued, _)| queued != turn_id);
+            self.facts.queue.retain(|queued| queued.turn_id != *turn_id);
+            self.steering.remove(turn_id);
             self.push_done(CellKind::User(UserCell {
                 text,
                 turn_id: Some(turn_id.clone()),
@@ -341,15 +375,24 @@ impl State {
             && let Some(turn_id) = &changed.queued_turn_id
         {
             self.submitted.remove(turn_id);
+            self.steering.remove(turn_id);
         }
-        self.facts.queue = changed
-            .order
-            .iter()
-            .map(|turn_id| {
-                let text = self.submitted.get(turn_id).map(|(text, _)| one_line(text));
-                (turn_id.clone(), text.unwrap_or_default())
-            })
-            .collect();
+        if changed.op == QueueOperation::Added
+            && changed.policy == QueuePolicy::Steer
+            && let Some(turn_id) = &changed.queued_turn_id
+        {
+            self.steering.insert(turn_id.clone());
+        }
+        let queue = changed.order.iter().map(|turn_id| QueuedInput {
+            turn_id: turn_id.clone(),
+            text: self
+                .submitted
+                .get(turn_id)
+                .map(|(text, _)| one_line(text))
+                .unwrap_or_default(),
+            steers: self.steering.contains(turn_id),
+        });
+        self.facts.queue = queue.collect();
     }
 
     fn turn_completed(&mut self, completed: &TurnCompleted) {
@@ -382,11 +425,20 @@ impl State {
             .turn
             .as_ref()
             .map(|turn| event.timestamp.millis_since(turn.started_at));
-        self.push_done(CellKind::TurnEnd(Box::new(TurnEnd {
-            problem: Some(one_line(&format!(
+        // What the user did needs no code to look up, and what was just said is not said again.
+        let said = std::mem::take(&mut self.last_failure);
+        let problem = if failed.status == Status::Cancelled {
+            one_line(&failed.message)
+        } else if said.is_some_and(|said| failed.message.starts_with(&said)) {
+            String::new()
+        } else {
+            one_line(&format!(
                 "{} ({} {})",
                 failed.message, failed.category, failed.code
-            ))),
+            ))
+        };
+        self.push_done(CellKind::TurnEnd(Box::new(TurnEnd {
+            problem: Some(problem),
             cancelled: failed.status == Status::Cancelled,
             files: changes(&failed.files_changed),
             cost: failed.cost,
@@ -517,6 +569,7 @@ impl State {
                 cell.done = true;
             });
         }
+        self.last_failure = Some(failed.message.clone());
         let mut text = format!(
             "the model request failed ({}): {}",
             failed.kind, failed.message
@@ -555,6 +608,7 @@ impl State {
         let index = self.reasoning_cell(&delta.model_request_id);
         self.change(index, |cell| {
             if let CellKind::Reasoning(reasoning) = &mut cell.kind {
+                reasoning.record();
                 if let Some(text) = &delta.text {
                     let room = KEPT_DIFF.saturating_sub(reasoning.text.len());
                     reasoning.text.push_str(clip(text, room));

@@ -6,14 +6,16 @@ pub mod cell;
 mod fold;
 pub mod pending;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use agent_protocol::Timestamp;
 use agent_protocol::id::{ModelRequestId, SessionId, ToolCallId, TurnId};
 use agent_protocol::payload::process::SandboxStatus;
+use agent_protocol::payload::tool::CatalogEntry;
 use agent_protocol::status::Mode;
 
+use crate::safe::one_line;
 use cell::{Cell, CellKind, Notice, NoticeLevel};
 use pending::Pending;
 
@@ -29,12 +31,29 @@ pub struct State {
     /// The answer, by its request, that is still arriving.
     streams: HashMap<ModelRequestId, Stream>,
     /// What the gate said about a call that may be asked about next.
-    evaluated: HashMap<ToolCallId, (String, Vec<String>, Option<String>)>,
+    evaluated: HashMap<ToolCallId, Evaluated>,
     /// The request live text belongs to.
     current_request: Option<ModelRequestId>,
     submitted: HashMap<TurnId, (String, Vec<String>)>,
+    /// Those of them that are to join the running turn.
+    steering: HashSet<TurnId>,
+    /// What the last failed model request of the running turn said.
+    last_failure: Option<String>,
+    /// Where the taking back of files that is going on began.
+    rollback_from: Option<u64>,
     /// Every cell before this one is done.
     first_open: usize,
+}
+
+/// What the gate said about a call.
+#[derive(Clone, Debug, Default)]
+struct Evaluated {
+    why: String,
+    parts: Vec<String>,
+    redirects: Vec<String>,
+    unproven: Option<String>,
+    every_time: bool,
+    rule: Option<String>,
 }
 
 /// Where the cells of a model request are.
@@ -62,11 +81,20 @@ pub struct Facts {
     pub cached_tokens: u64,
     pub requests: u64,
     /// Inputs that wait, in order.
-    pub queue: Vec<(TurnId, String)>,
+    pub queue: Vec<QueuedInput>,
     pub turn: Option<Turn>,
     pub tools: Vec<ToolLine>,
     pub last_sequence: u64,
     pub ended: bool,
+}
+
+/// An input that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedInput {
+    pub turn_id: TurnId,
+    pub text: String,
+    /// It joins the running turn instead of waiting for its end.
+    pub steers: bool,
 }
 
 /// The turn that runs.
@@ -106,6 +134,21 @@ pub struct ToolLine {
     pub name: String,
     pub policy: String,
     pub description: String,
+}
+
+impl ToolLine {
+    /// The line of a catalogue's entry: what it does, in its first sentence.
+    #[must_use]
+    pub fn of(entry: &CatalogEntry) -> Self {
+        let description = entry.description.as_deref().unwrap_or_default();
+        let first = description.lines().next().unwrap_or_default();
+        let first = first.split_once(". ").map_or(first, |(first, _)| first);
+        Self {
+            name: one_line(&entry.tool_name),
+            policy: entry.policy.to_string(),
+            description: one_line(first.trim_end_matches('.')),
+        }
+    }
 }
 
 impl State {

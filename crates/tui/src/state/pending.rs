@@ -18,8 +18,16 @@ pub struct Pending {
     /// Why it asks: what the gate decided and from what.
     pub why: Option<String>,
     pub risk_facts: Vec<String>,
-    /// The simple commands the parser found, and what it could not prove.
+    /// The simple commands the parser found.
     pub parts: Vec<String>,
+    /// Where they read from and write to.
+    pub redirects: Vec<String>,
+    /// Why the command is not known to only read.
+    pub unproven: Option<String>,
+    /// No answer holds for longer than this once.
+    pub every_time: bool,
+    /// The question expires after this long.
+    pub timeout_ms: Option<u64>,
     pub suggested_rule: Option<String>,
     pub cwd: Option<String>,
     pub decisions: Vec<ActionDecision>,
@@ -63,10 +71,35 @@ impl Pending {
             why: asked.policy.clone(),
             risk_facts: asked.risk_facts.clone(),
             parts: Vec::new(),
+            redirects: Vec::new(),
+            unproven: None,
+            every_time: false,
+            timeout_ms: asked.timeout_ms,
             suggested_rule: asked.suggested_rule.clone(),
             cwd: asked.cwd.clone(),
             decisions: asked.decisions.clone(),
         }
+    }
+
+    /// Whether a call asks for permission; otherwise somebody has a question in words.
+    #[must_use]
+    pub fn is_permission(&self) -> bool {
+        self.kind == ActionType::ToolPermission
+    }
+
+    /// The file the call is about.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        self.input.as_ref()?.get("path")?.as_str()
+    }
+
+    /// What the model says a command is for.
+    #[must_use]
+    pub fn description(&self) -> Option<&str> {
+        let input = self.input.as_ref()?;
+        input.get("command")?;
+        let said = input.get("description")?.as_str()?.trim();
+        (!said.is_empty()).then_some(said)
     }
 
     /// What is to be judged.
@@ -120,7 +153,7 @@ impl Pending {
         };
         for name in ["command", "content"] {
             if let Some(text) = input.get(name).and_then(Value::as_str) {
-                return vec![(name.to_owned(), text.to_owned())];
+                return vec![(name.to_owned(), to_edit(text))];
             }
         }
         let pairs = self.replacements();
@@ -129,7 +162,13 @@ impl Pending {
             return pairs
                 .into_iter()
                 .enumerate()
-                .map(|(number, (_, new))| (format!("replacement {} of {count}", number + 1), new))
+                .map(|(number, (_, new))| {
+                    let name = match count {
+                        1 => "replacement".to_owned(),
+                        _ => format!("replacement {} of {count}", number + 1),
+                    };
+                    (name, to_edit(&new))
+                })
                 .collect();
         }
         let text = serde_json::to_string_pretty(input).unwrap_or_default();
@@ -147,24 +186,47 @@ impl Pending {
         };
         for name in ["command", "content"] {
             if let Some(value) = input.get_mut(name).filter(|value| value.is_string()) {
-                *value = Value::String(first.clone());
+                put(value, first);
                 return Ok(input);
             }
         }
         if let Some(edits) = input.get_mut("edits").and_then(Value::as_array_mut) {
             for (edit, text) in edits.iter_mut().zip(texts) {
                 if let Some(value) = edit.get_mut("new_string") {
-                    *value = Value::String(text.clone());
+                    put(value, text);
                 }
             }
             return Ok(input);
         }
         if let Some(value) = input.get_mut("new_string") {
-            *value = Value::String(first.clone());
+            put(value, first);
             return Ok(input);
         }
         serde_json::from_str(first).map_err(|error| format!("this is not JSON: {error}"))
     }
+}
+
+/// Whether every line ends with carriage return and line feed.
+fn has_crlf(text: &str) -> bool {
+    text.contains("\r\n") && text.matches('\n').count() == text.matches("\r\n").count()
+}
+
+/// The text as it is edited: one character ends a line, whatever the file has.
+fn to_edit(text: &str) -> String {
+    if has_crlf(text) {
+        text.replace("\r\n", "\n")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Puts edited text in the place of `value`, with the line ends that one had.
+fn put(value: &mut Value, text: &str) {
+    let crlf = value.as_str().is_some_and(has_crlf);
+    *value = Value::String(match crlf {
+        true => text.replace("\r\n", "\n").replace('\n', "\r\n"),
+        false => text.to_owned(),
+    });
 }
 
 #[cfg(test)]
@@ -203,6 +265,11 @@ mod tests {
             json!({"path": "a", "old_string": "1", "new_string": "2"}),
             &["x"],
             json!({"path": "a", "old_string": "1", "new_string": "x"}),
+        );
+        check(
+            json!({"path": "Makefile", "content": "all:\r\n\tcc\r\n"}),
+            &["all:\n\tcc -g\n\tls\n"],
+            json!({"path": "Makefile", "content": "all:\r\n\tcc -g\r\n\tls\r\n"}),
         );
         check(
             json!({"other": 1}),

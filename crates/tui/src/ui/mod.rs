@@ -1,6 +1,7 @@
 //! The screen's own state around the folded one: what is being typed, asked and looked at. Changed
 //! by keys and inputs, drawn by `view`; nothing here touches a terminal.
 
+pub mod guard;
 pub mod overlay;
 pub mod prompt;
 
@@ -18,6 +19,7 @@ use crate::state::State;
 use crate::state::cell::NoticeLevel;
 use crate::state::pending::{Pending, Subject};
 use crate::theme::Theme;
+use guard::Guard;
 use overlay::{Choices, Overlay, Picker, Reader, Scroll, Transcript};
 use prompt::Prompt;
 
@@ -45,6 +47,8 @@ pub struct Ui {
     pub composer: Composer,
     pub prompt: Option<Prompt>,
     pub overlay: Option<Overlay>,
+    /// Stands before the questions of the start, as each prompt has its own.
+    pub start_guard: Guard,
     /// The window on the transcript in full-screen mode.
     pub transcript: Transcript,
     pub settings: Settings,
@@ -66,6 +70,8 @@ pub struct Ui {
     answered: HashSet<ActionId>,
     armed: Option<(Armed, u64)>,
     turn_since: Option<u64>,
+    /// Events that came after a glimpse of the past, until the past itself is there.
+    since_glimpse: Option<Vec<Arc<agent_protocol::Event>>>,
     pub(crate) pending_control_x: bool,
     pub(crate) kept_body: RefCell<Option<KeptBody>>,
 }
@@ -83,6 +89,8 @@ pub struct Printed {
     pub streamed: usize,
     /// Cells of a long past that were not printed, still to be said.
     pub skipped: usize,
+    /// There is more past than is known yet, still to be said.
+    pub glimpse: bool,
     /// Whether the scrollback has a line, so that the next cell needs a gap.
     pub any: bool,
 }
@@ -130,7 +138,7 @@ impl Ui {
         };
         let overlay = match &settings.start {
             Start::Composer => None,
-            Start::FirstRun(found) => Some(Overlay::FirstRun(found.clone())),
+            Start::FirstRun(found) => Some(Overlay::FirstRun(found.clone(), Scroll::default())),
             Start::Trust(question) => Some(Overlay::Trust(question.clone(), Scroll::default())),
         };
         let mut state = State::default();
@@ -145,6 +153,7 @@ impl Ui {
             ),
             prompt: None,
             overlay,
+            start_guard: Guard::default(),
             transcript: Transcript::at_end(),
             theme,
             branch: settings.branch.clone(),
@@ -161,6 +170,7 @@ impl Ui {
             answered: HashSet::new(),
             armed: None,
             turn_since: None,
+            since_glimpse: None,
             pending_control_x: false,
             kept_body: RefCell::new(None),
         }
@@ -169,7 +179,21 @@ impl Ui {
     /// Takes in what the host sent.
     pub fn input(&mut self, input: Input) -> Vec<Effect> {
         match input {
-            Input::Event(event) => self.state.apply(&event),
+            Input::Event(event) => {
+                self.state.apply(&event);
+                if let Some(since) = &mut self.since_glimpse {
+                    since.push(event);
+                }
+            }
+            Input::Glimpse(events) => {
+                for event in events {
+                    self.state.apply(&event);
+                }
+                self.skip_old_cells();
+                self.printed.glimpse = true;
+                self.since_glimpse = Some(Vec::new());
+            }
+            Input::Past(past) => self.take_past(*past),
             Input::History(events) => {
                 for event in events {
                     self.state.apply(&event);
@@ -180,6 +204,42 @@ impl Ui {
             Input::Host(message) => self.host(message),
         }
         self.settle()
+    }
+
+    /// Puts the whole past in the place of the glimpse that stood for it. What is printed stays
+    /// printed: it is the same end.
+    fn take_past(&mut self, past: State) {
+        let printed = self.printed.cells.checked_sub(1);
+        let last = printed
+            .and_then(|at| self.state.cells.get(at))
+            .map(|cell| cell.sequence);
+        let before = self.state.cells.len();
+        let (mode, model) = (self.state.facts.mode, self.state.facts.model.take());
+        self.state = past;
+        for event in self.since_glimpse.take().unwrap_or_default() {
+            if event.sequence > self.state.facts.last_sequence {
+                self.state.apply(&event);
+            }
+        }
+        self.state.facts.mode = self.state.facts.mode.or(mode);
+        self.state.facts.model = self.state.facts.model.take().or(model);
+        match last {
+            Some(last) => {
+                let cells = &self.state.cells;
+                self.printed.cells = cells.partition_point(|cell| cell.sequence <= last);
+            }
+            None => self.skip_old_cells(),
+        }
+        let more = self.state.cells.len().saturating_sub(before);
+        let open = match &mut self.overlay {
+            Some(Overlay::Transcript(transcript)) => Some(transcript),
+            _ => None,
+        };
+        for transcript in open.into_iter().chain([&mut self.transcript]) {
+            transcript.top += more;
+            transcript.selected = transcript.selected.map(|at| at + more);
+            transcript.unfolded = transcript.unfolded.iter().map(|at| at + more).collect();
+        }
     }
 
     /// Of a long past only the end is printed; all of it is in the transcript.
@@ -251,10 +311,9 @@ impl Ui {
             }
             HostMessage::Preview { path, text } => self.preview = Some((path, text)),
             HostMessage::Models(models) => {
-                self.overlay = Some(Overlay::Picker(Picker::new(
-                    "model",
-                    Choices::Models(models),
-                )));
+                let now = self.state.facts.model.as_deref();
+                let picker = Picker::new("model", Choices::Models(models)).beginning_at(now);
+                self.overlay = Some(Overlay::Picker(picker));
             }
             HostMessage::Sessions(sessions) => {
                 let picker = Picker::new("open a session", Choices::Sessions(sessions));
@@ -265,6 +324,14 @@ impl Ui {
                     document,
                     scroll: Scroll::default(),
                 }));
+            }
+            HostMessage::Tools(tools) => {
+                self.state.facts.tools = tools;
+                self.overlay = Some(crate::view::documents::tools(&self.state.facts));
+            }
+            HostMessage::Sandbox(status) => {
+                // What a command has run in says more.
+                self.state.facts.sandbox.get_or_insert(status);
             }
             HostMessage::Notice(text) => {
                 self.state
@@ -286,7 +353,12 @@ impl Ui {
         let mut effects = Vec::new();
         match (&self.state.facts.turn, self.turn_since) {
             (Some(_), None) => self.turn_since = Some(self.now),
-            (None, Some(_)) => self.turn_since = None,
+            (None, Some(_)) => {
+                self.turn_since = None;
+                if !self.focused && self.settings.notify {
+                    effects.push(Effect::Notify("agent: the turn is over".to_owned()));
+                }
+            }
             _ => {}
         }
         self.answered.retain(|id| {
@@ -312,7 +384,10 @@ impl Ui {
                 {
                     self.prompt = Some(Prompt::new(action_id));
                     if !self.focused && self.settings.notify {
-                        effects.push(Effect::Notify(crate::safe::one_line(&title)));
+                        // Without words of our own in front, some terminals would take a title for
+                        // a command of theirs.
+                        let text = crate::safe::one_line(&title);
+                        effects.push(Effect::Notify(format!("agent asks: {text}")));
                     }
                 }
                 if let Subject::Diff(artifact) = subject
@@ -354,6 +429,21 @@ impl Ui {
             .find(|pending| !self.answered.contains(&pending.action_id))
     }
 
+    /// The guard of the question on the screen, if there is one.
+    #[must_use]
+    pub fn guard(&self) -> Option<&Guard> {
+        match (&self.overlay, &self.prompt) {
+            (Some(Overlay::FirstRun(..) | Overlay::Trust(..)), _) => Some(&self.start_guard),
+            (_, prompt) => prompt.as_ref().map(|prompt| &prompt.guard),
+        }
+    }
+
+    /// Whether the question on the screen takes no keys yet.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.guard().is_some_and(|guard| guard.holds(self.now))
+    }
+
     /// How many questions wait, the one on the screen included.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -375,14 +465,18 @@ impl Ui {
         if let (Some(prompt), Some(seen)) = (&mut self.prompt, &shown.prompt)
             && prompt.action_id == seen.action_id
         {
-            prompt.drawn(self.now);
+            prompt.guard.drawn(self.now);
             prompt.scroll = seen.scroll.at;
+            prompt.page = seen.scroll.page;
             prompt.seen_end |= seen.scroll.at >= seen.scroll.last;
         }
         if let Some(scroll) = shown.scroll {
             match &mut self.overlay {
                 Some(Overlay::Reader(reader)) => reader.scroll = scroll,
-                Some(Overlay::Trust(_, place)) => *place = scroll,
+                Some(Overlay::Trust(_, place) | Overlay::FirstRun(_, place)) => {
+                    *place = scroll;
+                    self.start_guard.drawn(self.now);
+                }
                 _ => {}
             }
         }
@@ -404,9 +498,8 @@ impl Ui {
         let hint = self.hint.as_ref().map(|(_, until)| *until);
         let armed = self.armed.map(|(_, until)| until);
         let guard = self
-            .prompt
-            .as_ref()
-            .and_then(Prompt::guard_until)
+            .guard()
+            .and_then(Guard::ends)
             .filter(|until| *until > self.now);
         [spinner, hint, armed, guard].into_iter().flatten().min()
     }

@@ -3,14 +3,14 @@
 
 use std::collections::HashSet;
 
-use crate::host::{Document, FirstRun, SessionLine, TrustQuestion};
+use crate::host::{Document, ExportForm, FirstRun, SessionLine, TrustQuestion};
 
 #[derive(Clone, Debug)]
 pub enum Overlay {
     Transcript(Transcript),
     Reader(Reader),
     Picker(Picker),
-    FirstRun(FirstRun),
+    FirstRun(FirstRun, Scroll),
     Trust(TrustQuestion, Scroll),
 }
 
@@ -70,12 +70,15 @@ pub struct Picker {
     pub choices: Choices,
     pub filter: String,
     pub selected: usize,
+    /// The choice that holds now, by its label.
+    pub now: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 pub enum Choices {
     Models(Vec<String>),
     Modes,
+    Exports,
     Sessions(Vec<SessionLine>),
     /// Earlier messages: the event before which to branch, and the text.
     Messages(Vec<(u64, String)>),
@@ -93,7 +96,20 @@ impl Picker {
             choices,
             filter: String::new(),
             selected,
+            now: None,
         }
+    }
+
+    /// Begins at the choice that holds now.
+    #[must_use]
+    pub fn beginning_at(mut self, now: Option<&str>) -> Self {
+        self.now = now.map(crate::safe::one_line);
+        let rows = self.rows();
+        let is_now = |label: &String| Some(label) == self.now.as_ref();
+        if let Some(at) = rows.iter().position(|(_, label, _)| is_now(label)) {
+            self.selected = at;
+        }
+        self
     }
 
     /// Label and explanation of every choice the filter lets through, with its place.
@@ -107,6 +123,10 @@ impl Picker {
             Choices::Modes => agent_protocol::status::Mode::ALL
                 .iter()
                 .map(|mode| (mode.to_string(), mode_in_words(*mode).to_owned()))
+                .collect(),
+            Choices::Exports => ExportForm::ALL
+                .iter()
+                .map(|form| (form.name().to_owned(), form.in_words().to_owned()))
                 .collect(),
             Choices::Sessions(sessions) => sessions
                 .iter()

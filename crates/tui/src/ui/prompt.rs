@@ -4,23 +4,18 @@ use agent_protocol::command::{ControlCommand, RespondAction};
 use agent_protocol::id::ActionId;
 use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, GrantScope};
 
+use super::guard::Guard;
 use crate::compose::editor::Editor;
 use crate::state::pending::Pending;
-
-/// Keys are no answer until this long after the question was drawn.
-pub const GUARD_MS: u64 = 300;
-/// Somebody who goes on typing through the guard is not answering yet, up to this long.
-pub const LONGEST_GUARD_MS: u64 = 1500;
 
 /// The open question's state on the screen. It never starts on "allow".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
     pub action_id: ActionId,
-    /// When it was first drawn, in milliseconds of the screen's clock.
-    pub drawn_at: Option<u64>,
-    /// Keys before this moment belong to something else.
-    guard_until: u64,
+    pub guard: Guard,
     pub scroll: usize,
+    /// Lines of it the last frame had room for.
+    pub page: usize,
     /// The end of what is asked has been on the screen.
     pub seen_end: bool,
     pub stage: Stage,
@@ -53,38 +48,12 @@ impl Prompt {
     pub fn new(action_id: ActionId) -> Self {
         Self {
             action_id,
-            drawn_at: None,
-            guard_until: u64::MAX,
+            guard: Guard::default(),
             scroll: 0,
+            page: 10,
             seen_end: false,
             stage: Stage::Choose,
         }
-    }
-
-    /// The question is on the screen since `now`.
-    pub fn drawn(&mut self, now: u64) {
-        if self.drawn_at.is_none() {
-            self.drawn_at = Some(now);
-            self.guard_until = now + GUARD_MS;
-        }
-    }
-
-    /// Whether a key at `now` may be meant for this question. A key that is not prolongs the guard:
-    /// it is part of something the user is still typing.
-    pub fn takes_key(&mut self, now: u64) -> bool {
-        if now >= self.guard_until {
-            return true;
-        }
-        if let Some(drawn_at) = self.drawn_at {
-            self.guard_until = (now + GUARD_MS).min(drawn_at + LONGEST_GUARD_MS);
-        }
-        false
-    }
-
-    /// When the guard ends, for whoever waits to redraw.
-    #[must_use]
-    pub fn guard_until(&self) -> Option<u64> {
-        self.drawn_at.map(|_| self.guard_until)
     }
 }
 
@@ -131,25 +100,6 @@ pub fn explain_rule(rule: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn type_ahead_is_no_answer() {
-        let mut prompt = Prompt::new(ActionId::default());
-        assert!(!prompt.takes_key(10_000), "not drawn yet");
-        prompt.drawn(1000);
-        assert!(!prompt.takes_key(1100));
-        assert!(!prompt.takes_key(1350), "still typing the same sentence");
-        assert!(prompt.takes_key(1650));
-        let mut typed_on = Prompt::new(ActionId::default());
-        typed_on.drawn(0);
-        for now in (100..1500).step_by(100) {
-            assert!(!typed_on.takes_key(now));
-        }
-        assert!(typed_on.takes_key(1500), "it has an end");
-        let mut patient = Prompt::new(ActionId::default());
-        patient.drawn(0);
-        assert!(patient.takes_key(300));
-    }
 
     #[test]
     fn rules_are_explained() {

@@ -6,8 +6,9 @@ use ratatui::text::{Line, Span};
 
 use super::prompt;
 use crate::compose::{MENU_ROWS, Menu, MenuKind};
-use crate::safe;
-use crate::text::{cut, duration, money, width};
+use crate::safe::{self, Piece};
+use crate::text::{cut, duration, money, seconds, width};
+use crate::theme::Theme;
 use crate::ui::{Shown, Ui};
 
 /// The drawn bottom.
@@ -15,8 +16,12 @@ pub(super) struct Bottom {
     pub(super) lines: Vec<Line<'static>>,
     pub(super) cursor: Option<(u16, u16)>,
     pub(super) shown: Shown,
+    /// A question that needs all the room there is, and more.
+    pub(super) covers: bool,
 }
 
+/// Waiting inputs that are shown by their text.
+const SHOWN_QUEUE: usize = 3;
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
@@ -31,14 +36,26 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
                 prompt: Some(drawn.shown),
                 ..Shown::default()
             },
+            covers: drawn.covers,
         };
     }
     let mut lines = vec![Line::default()];
     if let Some(activity) = activity(ui, columns) {
         lines.push(activity);
     }
-    for (_, text) in ui.state.facts.queue.iter().take(3) {
-        let text = cut(&format!("  ⏸ queued: {text}"), columns);
+    let queue = &ui.state.facts.queue;
+    for queued in queue.iter().take(SHOWN_QUEUE) {
+        // Without a turn to wait for, an input waits for the user's word.
+        let waits = match (ui.state.busy(), queued.steers) {
+            (true, true) => "joins at the next step",
+            (true, false) => "queued",
+            (false, _) => "not sent yet",
+        };
+        let text = cut(&format!("  ⏸ {waits}: {}", queued.text), columns);
+        lines.push(Line::styled(text, ui.theme.dim()));
+    }
+    if queue.len() > SHOWN_QUEUE {
+        let text = format!("  ⏸ and {} more", queue.len() - SHOWN_QUEUE);
         lines.push(Line::styled(text, ui.theme.dim()));
     }
     let rows = ui.composer.editor.rows(columns.saturating_sub(2));
@@ -58,7 +75,7 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
         let hint = if ui.state.busy() {
             "Enter queues a message, Ctrl-S steers, Esc interrupts"
         } else if !ui.state.facts.queue.is_empty() {
-            "Enter runs the queued message, Alt-Up takes it back"
+            "Enter sends the waiting message, Alt-Up takes it back"
         } else {
             "Ask for something; / for commands, @ for files, ? for help"
         };
@@ -69,10 +86,7 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
     } else {
         for (number, row) in rows.rows.iter().enumerate().skip(first).take(most) {
             let lead = if number == 0 { sign } else { "  " };
-            lines.push(Line::from(vec![
-                Span::styled(lead, ui.theme.accent()),
-                Span::raw(row.clone()),
-            ]));
+            lines.push(written(row, lead, ui.theme));
         }
     }
     let column = u16::try_from(rows.cursor.1 + 2).unwrap_or(0);
@@ -103,7 +117,22 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
         lines,
         cursor,
         shown: Shown::default(),
+        covers: false,
     }
+}
+
+/// A row of what is being written; what only stands for something is set apart.
+pub(super) fn written(row: &[Piece], lead: &'static str, theme: Theme) -> Line<'static> {
+    let mut spans = vec![Span::styled(lead, theme.accent())];
+    spans.extend(row.iter().map(|piece| {
+        let style = match piece.mark {
+            true if piece.text.starts_with('→') => theme.dim(),
+            true => theme.mark(),
+            false => Style::new(),
+        };
+        Span::styled(piece.text.clone(), style)
+    }));
+    Line::from(spans)
 }
 
 fn draw_menu(ui: &Ui, menu: &Menu, columns: usize, room: usize, lines: &mut Vec<Line<'static>>) {
@@ -116,11 +145,19 @@ fn draw_menu(ui: &Ui, menu: &Menu, columns: usize, room: usize, lines: &mut Vec<
         .max()
         .unwrap_or(0);
     let end = lines.len() + room;
+    let count = menu.entries.len();
     for (number, (name, about)) in menu.entries.iter().enumerate().skip(first).take(rows) {
-        let text = cut(
-            &format!("{name:name_width$}  {about}"),
-            columns.saturating_sub(2),
-        );
+        // The edges of the list say that it goes on.
+        let more = if number == first && first > 0 {
+            format!("  (↑ {first} more)")
+        } else if number + 1 == first + rows && number + 1 < count {
+            format!("  (↓ {} more)", count - number - 1)
+        } else {
+            String::new()
+        };
+        let blanks = " ".repeat(name_width.saturating_sub(width(name)));
+        let room = columns.saturating_sub(2 + width(&more));
+        let text = cut(format!("{name}{blanks}  {about}").trim_end(), room);
         let (lead, style) = if number == menu.selected {
             ("▸ ", ui.theme.selected())
         } else {
@@ -128,7 +165,8 @@ fn draw_menu(ui: &Ui, menu: &Menu, columns: usize, room: usize, lines: &mut Vec<
         };
         lines.push(Line::from(vec![
             Span::raw(lead),
-            Span::styled(text.trim_end().to_owned(), style),
+            Span::styled(text, style),
+            Span::styled(more, ui.theme.dim()),
         ]));
     }
     if menu.kind == MenuKind::Files
@@ -164,10 +202,7 @@ fn activity(ui: &Ui, columns: usize) -> Option<Line<'static>> {
     if let Some(millis) = turn.retry_in_ms {
         text.push_str(&format!(", again in {}", duration(millis)));
     }
-    let tail = format!(
-        " · {} · Esc interrupts",
-        duration((elapsed / 1000 * 1000).max(1000))
-    );
+    let tail = format!(" · {} · Esc interrupts", seconds(elapsed));
     let text = cut(&text, columns.saturating_sub(2 + width(&tail)));
     Some(Line::from(vec![
         Span::styled(format!("{sign} "), ui.theme.accent()),
@@ -210,6 +245,15 @@ fn status_line(ui: &Ui, columns: usize) -> Line<'static> {
     if let Some(cost) = facts.cost {
         let least = if facts.cost_incomplete { "≥" } else { "" };
         parts.push((format!("{least}{}", money(cost)), dim));
+    }
+    if ui
+        .composer
+        .editor
+        .vim
+        .as_ref()
+        .is_some_and(crate::compose::vim::Vim::is_normal)
+    {
+        parts.push(("vim normal".into(), dim));
     }
     if let Some(branch) = &ui.branch {
         parts.push((branch.clone(), dim));

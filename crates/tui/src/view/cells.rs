@@ -1,16 +1,14 @@
 //! What each cell looks like. Folded, a call is one title line and one line of outcome; everything
 //! a sign says is also said in words.
 
-use agent_protocol::Phase;
 use agent_protocol::payload::SideEffectKind;
-use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::status::VerificationStatus;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::outcome;
 use crate::state::cell::{
-    CallStage, Cell, CellKind, FileChange, Notice, NoticeLevel, Permission, ReasoningCell,
-    ToolCell, TurnEnd, UserCell,
+    Cell, CellKind, FileChange, Notice, NoticeLevel, ReasoningCell, ToolCell, TurnEnd, UserCell,
 };
 use crate::text::{Break, bytes, cut, duration, indent, money, tokens, width, wrap, wrap_all};
 use crate::theme::Theme;
@@ -153,7 +151,7 @@ fn draw_notice(notice: &Notice, fold: Fold, columns: usize, theme: Theme) -> Vec
 }
 
 fn draw_tool(tool: &ToolCell, fold: Fold, columns: usize, theme: Theme) -> Vec<Line<'static>> {
-    let (sign, style) = sign_of(tool, theme);
+    let (sign, style) = outcome::sign_of(tool, theme);
     let took = match (tool.duration_ms, fold) {
         (Some(millis), _) => duration(millis),
         _ => String::new(),
@@ -176,14 +174,7 @@ fn draw_tool(tool: &ToolCell, fold: Fold, columns: usize, theme: Theme) -> Vec<L
         title.push(Span::styled(format!("  {took}"), theme.dim()));
     }
     let mut lines = wrap(&Line::from(title), columns, 2, Break::Anywhere);
-    if let Some(summary) = summary_of(tool, theme) {
-        let summary = Line::from(summary);
-        if fold == Fold::Unfolded {
-            lines.extend(wrap(&summary, columns, 2, Break::Words));
-        } else {
-            lines.push(cut_line(summary, columns));
-        }
-    }
+    lines.extend(outcome::draw(tool, fold, columns, theme));
     match fold {
         Fold::Folded => {}
         Fold::Unfolded => tool_detail(tool, &mut lines, columns, theme),
@@ -204,144 +195,6 @@ fn draw_tool(tool: &ToolCell, fold: Fold, columns: usize, theme: Theme) -> Vec<L
         }
     }
     lines
-}
-
-/// Cuts a styled line; the whole is in the folded-out cell.
-fn cut_line(line: Line<'static>, columns: usize) -> Line<'static> {
-    if line.width() <= columns {
-        return line;
-    }
-    let mut left = columns.saturating_sub(1);
-    let mut spans = Vec::new();
-    for span in line.spans {
-        let span_width = width(&span.content);
-        if span_width <= left {
-            left -= span_width;
-            spans.push(span);
-        } else {
-            let mut text = cut(&span.content, left + 1);
-            if !text.ends_with('…') {
-                text.push('…');
-            }
-            spans.push(Span::styled(text, span.style));
-            break;
-        }
-    }
-    Line::from(spans)
-}
-
-fn sign_of(tool: &ToolCell, theme: Theme) -> (&'static str, Style) {
-    match (&tool.stage, &tool.outcome) {
-        (CallStage::Ended, Some(outcome)) if outcome.ok => ("✓", theme.good()),
-        (CallStage::Ended, Some(outcome)) if outcome.refused() => ("⊘", theme.warn()),
-        (CallStage::Ended, Some(_)) => ("✗", theme.bad()),
-        (CallStage::Ended, None) => ("?", theme.warn()),
-        (CallStage::Asking, _) => ("?", theme.warn()),
-        (CallStage::Running, _) => ("▸", theme.accent()),
-        (CallStage::Proposed | CallStage::Waiting, _) => ("·", theme.dim()),
-    }
-}
-
-/// The line below the title: how it went, and who let it through.
-fn summary_of(tool: &ToolCell, theme: Theme) -> Option<Vec<Span<'static>>> {
-    let mut parts: Vec<(String, Style)> = Vec::new();
-    match (&tool.stage, &tool.outcome) {
-        (CallStage::Asking, _) => parts.push(("waits for your answer".into(), theme.warn())),
-        (CallStage::Waiting, _) => parts.push(("waits for its turn".into(), theme.dim())),
-        (CallStage::Proposed, _) => parts.push(("being checked".into(), theme.dim())),
-        (CallStage::Running, _) => {
-            let mut text = "running".to_owned();
-            if tool.live.line_count > 0 {
-                text.push_str(&format!(", {} lines", tool.live.line_count));
-            }
-            if tool.live.bytes > 0 {
-                text.push_str(&format!(", {}", bytes(tool.live.bytes)));
-            }
-            parts.push((text, theme.dim()));
-        }
-        (CallStage::Ended, Some(outcome)) => {
-            if outcome.refused() {
-                parts.push((
-                    permission_words(tool).unwrap_or_else(|| "denied".into()),
-                    theme.warn(),
-                ));
-            } else if outcome.ok {
-                if !outcome.summary.is_empty() {
-                    parts.push((outcome.summary.clone(), Style::new()));
-                }
-            } else {
-                // What the summary says already is not said twice.
-                let code = outcome.code.to_string();
-                let mut text = match outcome.exit_code {
-                    Some(exit) => format!("failed with exit {exit}"),
-                    None if outcome.phase == Phase::Execute => format!("failed ({code})"),
-                    None => format!("failed in {} ({code})", outcome.phase),
-                };
-                if !outcome.summary.is_empty() {
-                    text.push_str(&format!(": {}", outcome.summary));
-                }
-                parts.push((text, theme.bad()));
-            }
-        }
-        (CallStage::Ended, None) => parts.push(("ended without a result".into(), theme.warn())),
-    }
-    let detail = &tool.detail;
-    if let (Some(added), Some(removed)) = (detail.lines_added, detail.lines_removed) {
-        parts.push((format!("+{added} -{removed}"), Style::new()));
-    }
-    if detail.truncated {
-        parts.push((
-            format!("truncated, {} left out", bytes(detail.omitted_bytes)),
-            theme.warn(),
-        ));
-    }
-    if !detail.violations.is_empty() {
-        let count = detail.violations.len();
-        parts.push((
-            format!(
-                "sandbox refused {count} {}",
-                if count == 1 { "thing" } else { "things" }
-            ),
-            theme.warn(),
-        ));
-    }
-    if let Some(sandbox) = tool.sandbox {
-        let (words, style) = match sandbox {
-            SandboxStatus::Full => ("sandboxed", theme.dim()),
-            SandboxStatus::Partial => ("partly sandboxed", theme.warn()),
-            SandboxStatus::Off | SandboxStatus::Unavailable => ("not sandboxed", theme.warn()),
-        };
-        parts.push((words.into(), style));
-    }
-    // The longest comes last: it is what a narrow screen may cut.
-    let refused = tool
-        .outcome
-        .as_ref()
-        .is_some_and(super::super::state::cell::Outcome::refused);
-    if !refused && let Some(words) = permission_words(tool) {
-        parts.push((words, theme.dim()));
-    }
-    if parts.is_empty() {
-        return None;
-    }
-    let mut spans = vec![Span::raw("  ")];
-    for (number, (text, style)) in parts.into_iter().enumerate() {
-        if number > 0 {
-            spans.push(Span::styled(" · ", theme.dim()));
-        }
-        spans.push(Span::styled(text, style));
-    }
-    Some(spans)
-}
-
-fn permission_words(tool: &ToolCell) -> Option<String> {
-    Some(match tool.permission.as_ref()? {
-        Permission::Allowed(why) => why.clone(),
-        Permission::AllowedByRule(rule) => format!("allowed by rule {rule}"),
-        Permission::AllowedByYou(words) | Permission::DeniedByYou(words) => words.clone(),
-        Permission::DeniedByRule(rule) => format!("denied by rule {rule}"),
-        Permission::Denied(why) => format!("denied: {why}"),
-    })
 }
 
 fn tool_detail(tool: &ToolCell, lines: &mut Vec<Line<'static>>, columns: usize, theme: Theme) {
@@ -400,18 +253,18 @@ fn change_words(change: &FileChange) -> String {
 fn draw_turn_end(end: &TurnEnd, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let mut parts: Vec<(String, Style)> = Vec::new();
     if let Some(problem) = &end.problem {
-        let (text, style) = if end.cancelled {
-            (format!("⊘ interrupted: {problem}"), theme.warn())
-        } else {
-            (format!("✗ the turn failed: {problem}"), theme.bad())
+        let (text, style) = match (end.cancelled, problem.is_empty()) {
+            (true, _) => (format!("⊘ {problem}"), theme.warn()),
+            (false, true) => ("✗ the turn failed".to_owned(), theme.bad()),
+            (false, false) => (format!("✗ the turn failed: {problem}"), theme.bad()),
         };
         parts.push((text, style));
     }
-    if end.degraded {
-        parts.push((
-            "! something it needed was refused or is missing".into(),
-            theme.warn(),
-        ));
+    match end.refused_calls {
+        0 if end.degraded => parts.push(("! something it needed is missing".into(), theme.warn())),
+        0 => {}
+        1 => parts.push(("! 1 call was refused".into(), theme.warn())),
+        count => parts.push((format!("! {count} calls were refused"), theme.warn())),
     }
     let by = end
         .verified_by
@@ -437,15 +290,16 @@ fn draw_turn_end(end: &TurnEnd, columns: usize, theme: Theme) -> Vec<Line<'stati
         }
         Some(VerificationStatus::NotApplicable) | None => {}
     }
-    if end.refused_calls > 0 {
-        parts.push((format!("{} calls refused", end.refused_calls), theme.warn()));
-    }
     match end.files.len() {
         0 => {}
         1 => parts.push((change_words(&end.files[0]), Style::new())),
         count => parts.push((format!("{count} files changed"), Style::new())),
     }
-    if let Some(cost) = end.cost {
+    // Whoever sees only numbers asks what they are of.
+    if parts.is_empty() {
+        parts.push(("done".into(), theme.dim()));
+    }
+    if let Some(cost) = end.cost.filter(|cost| *cost > 0.0) {
         parts.push((money(cost), theme.dim()));
     }
     if let (Some(input), Some(output)) = (end.input_tokens, end.output_tokens) {
@@ -456,9 +310,6 @@ fn draw_turn_end(end: &TurnEnd, columns: usize, theme: Theme) -> Vec<Line<'stati
     }
     if let Some(millis) = end.duration_ms {
         parts.push((duration(millis), theme.dim()));
-    }
-    if parts.is_empty() {
-        parts.push(("done".into(), theme.dim()));
     }
     let mut spans = vec![Span::styled("─ ", theme.dim())];
     for (number, (text, style)) in parts.into_iter().enumerate() {

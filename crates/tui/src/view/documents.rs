@@ -20,10 +20,9 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
             ("Up, Down", "earlier prompts, from the first or last row"),
             ("Ctrl-R", "search earlier prompts"),
             ("Alt-Up", "take the last queued message back"),
-            (
-                "@",
-                "name a file or image; / commands; ! your own shell command",
-            ),
+            ("@", "name a file or an image"),
+            ("/", "commands"),
+            ("!", "your own shell command"),
             ("Ctrl-G, Ctrl-X Ctrl-E", "open your editor"),
             (
                 "Ctrl-A E B F W U K Y _",
@@ -36,7 +35,7 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("Esc", "interrupt the turn"),
             ("Esc Esc", "edit an earlier message in a branch"),
-            ("Shift-Tab", "next mode (never full)"),
+            ("Shift-Tab", "next mode, never full"),
             ("Ctrl-T, PgUp", "transcript with details"),
             ("Ctrl-C", "clear, interrupt; twice: leave"),
             ("Ctrl-Z", "suspend"),
@@ -108,7 +107,9 @@ pub fn context(facts: &Facts) -> Overlay {
     if let Some(cached) = context.cached {
         text.push_str(&format!("{} of them were cached\n", tokens(cached)));
     }
-    text.push_str("\nIn the input (estimates):\n");
+    if !context.items.is_empty() {
+        text.push_str("\nIn the input (estimates):\n");
+    }
     for (source, count) in &context.items {
         text.push_str(&format!("  {:>8}  {source}\n", tokens(*count)));
     }
@@ -152,10 +153,11 @@ pub fn tools(facts: &Facts) -> Overlay {
             tool.name, tool.policy, tool.description
         ));
     }
-    if text.is_empty() {
-        text.push_str("the catalogue is resolved when the first turn begins\n");
-    }
-    reader("tools", text, DocumentFormat::Plain)
+    let title = match facts.mode {
+        Some(mode) => format!("tools in mode {mode}"),
+        None => "tools".to_owned(),
+    };
+    reader(&title, text, DocumentFormat::Plain)
 }
 
 /// Where things stand.
@@ -184,7 +186,7 @@ pub fn status(ui: &Ui) -> Overlay {
     let sandbox = match (facts.sandbox, &facts.sandbox_detail) {
         (Some(sandbox), Some(detail)) => format!("{sandbox}: {detail}"),
         (Some(sandbox), None) => sandbox.to_string(),
-        _ => "no command has run yet".into(),
+        _ => "not known yet".into(),
     };
     row("sandbox", sandbox);
     row("events", (facts.last_sequence + 1).to_string());

@@ -1,11 +1,14 @@
 //! State into lines. A frame is the whole live part of the screen; what is finished leaves it for
 //! the terminal's own scrollback through [`print_finished`].
 
+mod answers;
 pub mod bottom;
 pub mod cells;
 pub mod documents;
+mod outcome;
 pub mod overlay;
 pub mod prompt;
+pub mod question;
 
 use ratatui::text::Line;
 
@@ -53,6 +56,15 @@ pub fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
 
 fn inline(ui: &Ui, columns: usize, height: usize) -> Frame {
     let bottom = bottom::draw(ui, columns, height);
+    if bottom.covers {
+        // What does not fit would push itself into the scrollback when the terminal gets smaller.
+        return Frame {
+            lines: bottom.lines,
+            cursor: bottom.cursor,
+            full_screen: true,
+            shown: bottom.shown,
+        };
+    }
     let mut lines = live_cells(ui, columns, height.saturating_sub(bottom.lines.len()));
     let offset = u16::try_from(lines.len()).unwrap_or(0);
     lines.extend(bottom.lines);
@@ -64,15 +76,18 @@ fn inline(ui: &Ui, columns: usize, height: usize) -> Frame {
     }
 }
 
-/// The cells that are not finished yet, or as much of their end as there is room for.
+/// The cells that are not finished yet, or as many of the last ones as there is room for.
 fn live_cells(ui: &Ui, columns: usize, room: usize) -> Vec<Line<'static>> {
-    let mut lines: Vec<Line<'static>> = Vec::new();
-    for (index, cell) in ui.state.cells.iter().enumerate().skip(ui.printed.cells) {
-        let streamed = if index == ui.printed.cells {
-            ui.printed.streamed
-        } else {
-            0
-        };
+    let mut drawn: Vec<Vec<Line<'static>>> = Vec::new();
+    let (mut used, mut whole) = (0, true);
+    for (index, cell) in ui
+        .state
+        .cells
+        .iter()
+        .enumerate()
+        .skip(ui.printed.cells)
+        .rev()
+    {
         // The question on the screen says all its call could say.
         if let CellKind::Tool(tool) = &cell.kind
             && tool.call_id.is_some()
@@ -82,16 +97,37 @@ fn live_cells(ui: &Ui, columns: usize, room: usize) -> Vec<Line<'static>> {
         {
             continue;
         }
-        let drawn = live_cell(ui, cell, streamed, columns);
-        if !drawn.is_empty() && (ui.printed.any || !lines.is_empty()) {
-            lines.push(Line::default());
+        let streamed = match index == ui.printed.cells {
+            true => ui.printed.streamed,
+            false => 0,
+        };
+        let mut lines = live_cell(ui, cell, streamed, columns);
+        if lines.is_empty() {
+            continue;
         }
-        lines.extend(drawn);
+        // With the gap above it.
+        if used + lines.len() + 1 > room {
+            // Of an answer the end is worth something, of a call without its title little.
+            let is_text = matches!(cell.kind, CellKind::Assistant(_));
+            if is_text || drawn.is_empty() {
+                let surplus = (used + lines.len()).saturating_sub(room);
+                lines.drain(..surplus.min(lines.len()));
+                drawn.push(lines);
+            }
+            whole = false;
+            break;
+        }
+        used += lines.len() + 1;
+        drawn.push(lines);
     }
-    if lines.len() > room {
-        lines.drain(..lines.len() - room);
+    let mut out = Vec::new();
+    for (number, lines) in drawn.into_iter().rev().enumerate() {
+        if number > 0 || (whole && ui.printed.any) {
+            out.push(Line::default());
+        }
+        out.extend(lines);
     }
-    lines
+    out
 }
 
 /// A block that streams in is drawn with every frame; beyond this size its code has no colours
@@ -121,8 +157,13 @@ pub fn print_finished(ui: &mut Ui, columns: usize, most: usize) -> Vec<Line<'sta
         return lines;
     }
     let skipped = std::mem::take(&mut ui.printed.skipped);
-    if skipped > 0 {
-        let text = format!("… {skipped} earlier entries (Ctrl-T shows all)");
+    let glimpse = std::mem::take(&mut ui.printed.glimpse);
+    if skipped > 0 || glimpse {
+        let text = if glimpse {
+            "… earlier entries (Ctrl-T shows all)".to_owned()
+        } else {
+            format!("… {skipped} earlier entries (Ctrl-T shows all)")
+        };
         push_block(ui, &mut lines, vec![Line::styled(text, ui.theme.dim())]);
     }
     while lines.len() < most && ui.printed.cells < ui.state.first_open() {

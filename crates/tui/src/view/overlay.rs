@@ -3,9 +3,10 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::answers::{self, Answer, answer};
 use super::{Frame, window};
-use crate::host::{Document, DocumentFormat, FirstRun};
-use crate::text::{Break, cut, wrap, wrap_all};
+use crate::host::{Document, DocumentFormat, FirstRun, TrustQuestion};
+use crate::text::{Break, cut, width, wrap};
 use crate::theme::Theme;
 use crate::ui::overlay::{Overlay, Picker, Scroll};
 use crate::ui::{Shown, Ui};
@@ -14,72 +15,79 @@ use crate::{diff, markdown, safe};
 pub(super) fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
     let theme = ui.theme;
     let mut shown = Shown::default();
-    let (title, body, keys) = match &ui.overlay {
+    let keys = |text: &str| vec![Line::styled(cut(text, columns), theme.dim())];
+    let answers = |group: Vec<Answer>| answers::rows(&[group], columns, theme);
+    let foot = match &ui.overlay {
+        Some(Overlay::Transcript(_)) if columns < 78 => {
+            keys("↑↓ PgUp PgDn · Tab next · Enter folds · w why · q leaves")
+        }
+        Some(Overlay::Transcript(_)) => {
+            keys("↑↓ PgUp PgDn · Tab next, Enter folds out, a all · w why · y copy · q leaves")
+        }
+        Some(Overlay::Reader(_)) => keys("↑↓ PgUp PgDn · q leaves"),
+        Some(Overlay::Picker(_)) => keys("↑↓ choose · Enter takes · type to filter · Esc leaves"),
+        Some(Overlay::FirstRun(..)) => {
+            let taken = !ui.is_guarded();
+            answers(vec![
+                answer("d", "demo", taken),
+                answer("Enter", "look again", taken),
+                answer("q", "leave", taken),
+            ])
+        }
+        Some(Overlay::Trust(_, scroll)) => {
+            let taken = !ui.is_guarded();
+            let seen = scroll.at >= scroll.last;
+            answers(vec![
+                answer("i", "ignore it", taken),
+                answer("t", "trust exactly this content", taken && seen),
+                answer("q", "leave", taken),
+            ])
+        }
+        None => Vec::new(),
+    };
+    // Title, a line for what waits or was said, and the keys.
+    let room = height.saturating_sub(2 + foot.len());
+    let (title, body) = match &ui.overlay {
         Some(Overlay::Transcript(transcript)) => {
-            let room = height.saturating_sub(3);
             let (lines, top) = window(&ui.state, transcript, columns, room, theme, ui.now);
             shown.transcript = Some(top);
-            let title = format!(
-                "transcript · from entry {} of {}",
-                top.0 + 1,
-                ui.state.cells.len()
-            );
-            (
-                title,
-                lines,
-                "↑↓ PgUp PgDn · Tab next, Enter folds out, a all · w why · y copy · q leaves",
-            )
+            let count = ui.state.cells.len();
+            let title = match count {
+                0 => "transcript · nothing yet".to_owned(),
+                _ => format!("transcript · from entry {} of {count}", top.0 + 1),
+            };
+            (title, lines)
         }
         Some(Overlay::Reader(reader)) => {
             let lines = document(&reader.document, columns, theme);
-            let (lines, scroll) = scrolled(lines, reader.scroll, height.saturating_sub(3));
+            let (lines, scroll) = scrolled(lines, reader.scroll, room);
             shown.scroll = Some(scroll);
-            (
-                position(&reader.document.title, scroll),
-                lines,
-                "↑↓ PgUp PgDn · q leaves",
-            )
+            (position(&reader.document.title, scroll), lines)
         }
-        Some(Overlay::Picker(picker)) => {
-            let lines = picker_lines(picker, columns, height.saturating_sub(3), theme);
-            (
-                picker.title.clone(),
-                lines,
-                "↑↓ choose · Enter takes · type to filter · Esc leaves",
-            )
-        }
-        Some(Overlay::FirstRun(found)) => (
-            first_run_title(ui),
-            first_run(found, columns, theme),
-            "d demo · Enter goes on · q leaves",
+        Some(Overlay::Picker(picker)) => (
+            picker.title.clone(),
+            picker_lines(picker, columns, room, theme),
         ),
+        Some(Overlay::FirstRun(found, scroll)) => {
+            let (lines, scroll) = scrolled(first_run(found, columns, theme), *scroll, room);
+            shown.scroll = Some(scroll);
+            (position(&first_run_title(ui), scroll), lines)
+        }
         Some(Overlay::Trust(question, scroll)) => {
-            let mut lines = Vec::new();
-            let text = format!(
-                "{} wants to change what this project may do. Nothing of it holds yet; it can only tighten. This is what would change:",
-                safe::one_line(&question.file)
-            );
-            lines.extend(wrap(&Line::from(text), columns, 0, Break::Words));
+            let text = Line::from(trust_in_words(question));
+            let mut lines = wrap(&text, columns, 0, Break::Words);
             lines.push(Line::default());
             lines.extend(diff::render(&question.diff, columns, theme));
-            let (lines, scroll) = scrolled(lines, *scroll, height.saturating_sub(3));
+            let (lines, scroll) = scrolled(lines, *scroll, room);
             shown.scroll = Some(scroll);
-            let title = position("Trust this project's configuration?", scroll);
-            (
-                title,
-                lines,
-                "t trust exactly this content · i ignore it · q leave",
-            )
+            let title = "Trust this project's configuration?";
+            (position(title, scroll), lines)
         }
-        None => (String::new(), Vec::new(), ""),
+        None => (String::new(), Vec::new()),
     };
-    let mut lines = vec![Line::from(vec![Span::styled(
-        cut(&title, columns),
-        theme.strong(),
-    )])];
+    let mut lines = vec![Line::styled(cut(&title, columns), theme.strong())];
     lines.extend(body);
-    lines.truncate(height.saturating_sub(2));
-    lines.resize(height.saturating_sub(2), Line::default());
+    lines.resize(room + 1, Line::default());
     // A question that waits must not go unseen, and must not be answered by keys meant for here.
     if ui.current().is_some() {
         let text = "? a question waits for your answer; leave this view to see it";
@@ -89,7 +97,7 @@ pub(super) fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
     } else {
         lines.push(Line::default());
     }
-    lines.push(Line::styled(cut(keys, columns), theme.dim()));
+    lines.extend(foot);
     Frame {
         lines,
         cursor: None,
@@ -105,13 +113,22 @@ pub fn document(document: &Document, columns: usize, theme: Theme) -> Vec<Line<'
         DocumentFormat::Markdown => markdown::render(&document.text, columns, theme),
         DocumentFormat::Diff => diff::render(&document.text, columns, theme),
         DocumentFormat::Plain => {
-            let lines: Vec<Line<'static>> = safe::content(&document.text)
-                .lines()
-                .map(|line| Line::from(line.to_owned()))
-                .collect();
-            wrap_all(&lines, columns, 2, Break::Words)
+            let text = safe::content(&document.text);
+            let wrapped = text.lines().flat_map(|line| {
+                let hang = column_of(line).min(columns / 2);
+                wrap(&Line::from(line.to_owned()), columns, hang, Break::Words)
+            });
+            wrapped.collect()
         }
     }
+}
+
+/// Where the last column of a line in columns begins: behind the last gap near its beginning. What
+/// is wrapped goes on there.
+fn column_of(line: &str) -> usize {
+    let near = &line[..line.floor_char_boundary(32)];
+    let gap = near.rfind("  ").filter(|at| line.len() > at + 2);
+    gap.map_or(2, |at| width(&line[..at]) + 2)
 }
 
 fn scrolled(
@@ -149,10 +166,21 @@ fn picker_lines(picker: &Picker, columns: usize, room: usize, theme: Theme) -> V
         lines.push(Line::styled("nothing here", theme.dim()));
     }
     let first = picker.selected.saturating_sub(room.saturating_sub(2));
+    // Explanations stand below each other where the names leave room for it.
+    let widest = rows.iter().map(|(_, label, _)| width(label)).max();
+    let aligned = widest.unwrap_or(0).min(columns / 3);
     for (number, (_, label, detail)) in rows.iter().enumerate().skip(first).take(room) {
         let selected = number == picker.selected;
         let label = cut(label, columns.saturating_sub(2));
-        let left = columns.saturating_sub(4 + crate::text::width(&label));
+        let blanks = aligned.saturating_sub(width(&label)) + 2;
+        let mut detail = detail.clone();
+        if picker.now.as_ref() == Some(&label) {
+            detail = match detail.as_str() {
+                "" => "now".to_owned(),
+                detail => format!("{detail} (now)"),
+            };
+        }
+        let left = columns.saturating_sub(2 + blanks + width(&label));
         let style = if selected {
             theme.selected()
         } else {
@@ -161,7 +189,8 @@ fn picker_lines(picker: &Picker, columns: usize, room: usize, theme: Theme) -> V
         lines.push(Line::from(vec![
             Span::raw(if selected { "▸ " } else { "  " }),
             Span::styled(label, style),
-            Span::styled(format!("  {}", cut(detail, left)), theme.dim()),
+            Span::raw(" ".repeat(blanks)),
+            Span::styled(cut(&detail, left), theme.dim()),
         ]));
     }
     lines
@@ -175,33 +204,46 @@ fn first_run_title(ui: &Ui) -> String {
 
 fn first_run(found: &FirstRun, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let mut lines = vec![Line::default()];
-    let intro = "No model is set up yet. This is what was looked for:";
-    lines.extend(wrap(&Line::from(intro), columns, 0, Break::Words));
-    for (what, there) in &found.found {
-        let (sign, style) = if *there {
-            ("✓ found   ", theme.good())
-        } else {
-            ("· not found", theme.dim())
-        };
-        let line = Line::from(vec![
-            Span::styled(format!("  {sign} "), style),
-            Span::raw(safe::one_line(what)),
-        ]);
-        lines.extend(wrap(&line, columns, 4, Break::Words));
-    }
-    lines.push(Line::default());
-    lines.extend(wrap(
-        &Line::from("Any one of these is enough:"),
-        columns,
+    let mut say = |line: Line<'static>, hang: usize| {
+        lines.extend(wrap(&line, columns, hang, Break::Words));
+    };
+    say(
+        Line::from("No model is set up yet. This is what was looked for:"),
         0,
-        Break::Words,
-    ));
-    for line in &found.to_set {
-        let line = Line::styled(format!("  {}", safe::one_line(line)), theme.code());
-        lines.extend(wrap(&line, columns, 4, Break::Anywhere));
+    );
+    for (what, _) in found.found.iter().filter(|(_, there)| *there) {
+        let sign = Span::styled("  ✓ found: ", theme.good());
+        say(Line::from(vec![sign, Span::raw(safe::one_line(what))]), 4);
     }
-    lines.push(Line::default());
+    let missing = found.found.iter().filter(|(_, there)| !there);
+    let missing: Vec<String> = missing.map(|(what, _)| safe::one_line(what)).collect();
+    if !missing.is_empty() {
+        let sign = Span::styled("  · not found: ", theme.dim());
+        let missing = Span::styled(missing.join(", "), theme.dim());
+        say(Line::from(vec![sign, missing]), 4);
+    }
+    say(Line::default(), 0);
+    say(Line::from("Any one of these is enough:"), 0);
+    for what in &found.to_set {
+        let what = format!("  {}", safe::one_line(what));
+        say(Line::styled(what, theme.code()), 4);
+    }
+    say(Line::default(), 0);
     let demo = "Or press d: the demo fixes a failing test in a throw-away project, without a key and without a network.";
-    lines.extend(wrap(&Line::from(demo), columns, 0, Break::Words));
+    say(Line::from(demo), 0);
     lines
+}
+
+/// What is asked about a project's configuration.
+pub(crate) fn trust_in_words(question: &TrustQuestion) -> String {
+    let file = safe::one_line(&question.file);
+    if question.is_change {
+        format!(
+            "{file} has changed since you trusted it. As it is now, it can only tighten what this project may do. This is what changed:"
+        )
+    } else {
+        format!(
+            "{file} wants to change what this project may do. It was never trusted, so for now it can only tighten. All of it is new:"
+        )
+    }
 }

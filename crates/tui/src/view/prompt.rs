@@ -1,21 +1,21 @@
-//! The question: what exactly will happen, why it asks, what is at stake, and the answers. What is
-//! asked is never cut; when it does not fit, it scrolls, and nothing can be allowed before its end
-//! was on the screen.
+//! The question on the screen: [what has to be read](super::question), and below it the answers.
+//! What is asked is never cut; when it does not fit, it scrolls, and nothing can be allowed before
+//! its end was on the screen.
 
 use std::sync::Arc;
 
 use agent_protocol::id::ActionId;
-use agent_protocol::payload::permission::ActionType;
-use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::diff;
-use crate::safe::{self, Piece};
+use super::answers::{self, answer};
+use super::bottom::written;
+use super::question;
+use crate::safe;
 use crate::state::pending::{Pending, Subject};
 use crate::text::{Break, cut, wrap};
 use crate::theme::Theme;
 use crate::ui::overlay::Scroll;
-use crate::ui::prompt::{Stage, explain_rule};
+use crate::ui::prompt::Stage;
 use crate::ui::{ShownPrompt, Ui};
 
 /// The drawn question.
@@ -23,6 +23,8 @@ pub(super) struct DrawnPrompt {
     pub(super) lines: Vec<Line<'static>>,
     pub(super) cursor: Option<(u16, u16)>,
     pub(super) shown: ShownPrompt,
+    /// Whether it needs more than the whole screen.
+    pub(super) covers: bool,
 }
 
 /// Draws the open question into at most `height` lines.
@@ -33,24 +35,40 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Option<DrawnPrompt
     let body = kept_body(ui, pending, columns);
     // On a small screen every line counts.
     let gap = height >= 23;
-    let (footer, cursor) = footer(ui, pending, gap, columns, theme);
-    let head = head(ui, pending, gap, columns, theme);
-    let room = height.saturating_sub(head.len() + footer.len()).max(3);
+    let (mut footer, cursor) = footer(ui, pending, &prompt.stage, prompt.seen_end, gap, columns);
+    let mut lines = head(ui, pending, gap, columns, theme);
+    let room = height.saturating_sub(lines.len() + footer.len()).max(3);
     let fits = body.len() <= room;
+    // While something is written below it, the question may give way; it was read before.
+    let choosing = matches!(prompt.stage, Stage::Choose);
+    let covers = match choosing {
+        true => !fits,
+        false => {
+            let (keys, _) = self::footer(ui, pending, &Stage::Choose, true, gap, columns);
+            lines.len() + body.len() + keys.len() > height
+        }
+    };
     let window = if fits { body.len() } else { room - 1 };
-    let last = body.len() - window;
-    let at = prompt.scroll.min(last);
-    let mut lines = head;
-    let total = body.len();
+    // What is not there to read yet cannot have been read.
+    let last = if is_loading(ui, pending) {
+        usize::MAX
+    } else {
+        body.len() - window
+    };
+    let at = prompt.scroll.min(last).min(body.len() - window);
+    if at >= last && !prompt.seen_end {
+        footer = self::footer(ui, pending, &prompt.stage, true, gap, columns).0;
+    }
     lines.extend(body.iter().skip(at).take(window).cloned());
     if !fits {
-        let text = if at < last {
-            format!(
-                "── {} more lines (Space, PgDn); allowing works at the end ──",
-                last - at
-            )
-        } else {
-            format!("── end of {total} lines: PgUp goes back ──")
+        let more = body.len() - window - at;
+        let text = match (more, columns < 78) {
+            _ if !choosing => format!("── {more} more lines ──"),
+            (0, _) => format!("── end of {} lines · PgUp goes back ──", body.len()),
+            (more, true) => format!("── {more} more lines: Space · then it can be allowed ──"),
+            (more, false) => format!(
+                "── {more} more lines: Space or PgDn · it can be allowed once its end was shown ──"
+            ),
         };
         lines.push(Line::styled(cut(&text, columns), theme.warn()));
     }
@@ -61,17 +79,13 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Option<DrawnPrompt
         cursor: cursor.map(|(column, row)| (column, row + offset)),
         shown: ShownPrompt {
             action_id: pending.action_id.clone(),
-            // What is not there to read yet cannot have been read.
             scroll: Scroll {
                 at,
-                last: if is_loading(ui, pending) {
-                    usize::MAX
-                } else {
-                    last
-                },
+                last,
                 page: window,
             },
         },
+        covers,
     })
 }
 
@@ -82,35 +96,20 @@ pub fn is_loading(ui: &Ui, pending: &Pending) -> bool {
 }
 
 fn head(ui: &Ui, pending: &Pending, gap: bool, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let mut spans = vec![Span::styled("? ", theme.warn())];
     let waiting = ui.waiting();
-    let counter = if waiting > 1 {
-        format!("1 of {waiting} questions · ")
-    } else {
-        String::new()
-    };
-    let title = if pending.title.is_empty() {
-        format!("{} wants to run", pending.tool)
-    } else {
-        safe::one_line(&pending.title)
-    };
-    let mut spans = vec![
-        Span::styled("? ", theme.warn()),
-        Span::styled(counter, theme.dim()),
-        Span::styled(title, theme.strong()),
-    ];
-    if let Some(cwd) = &pending.cwd {
-        spans.push(Span::styled(
-            format!(" in {}", safe::one_line(cwd)),
-            theme.dim(),
-        ));
+    if waiting > 1 {
+        let counter = format!("1 of {waiting} questions · ");
+        spans.push(Span::styled(counter, theme.dim()));
     }
-    let line = Line::from(spans);
+    let title = question::title(ui, pending);
+    spans.extend(question::styled(title, theme, theme.strong()));
     let mut lines = vec![Line::default(); usize::from(gap)];
-    lines.extend(wrap(&line, columns, 2, Break::Words));
+    lines.extend(wrap(&Line::from(spans), columns, 2, Break::Words));
     lines
 }
 
-/// [`body`], drawn once for a question and a width: a long diff takes a while to colour.
+/// [`question::body`], drawn once for a question and a width: a long diff takes a while to colour.
 fn kept_body(ui: &Ui, pending: &Pending, columns: usize) -> Arc<Vec<Line<'static>>> {
     let key = BodyKey {
         action_id: pending.action_id.clone(),
@@ -124,7 +123,7 @@ fn kept_body(ui: &Ui, pending: &Pending, columns: usize) -> Arc<Vec<Line<'static
     {
         return body.clone();
     }
-    let body = Arc::new(body(ui, pending, columns));
+    let body = Arc::new(question::body(ui, pending, columns));
     *kept = Some((key, body.clone()));
     body
 }
@@ -138,165 +137,60 @@ pub struct BodyKey {
     loaded: usize,
 }
 
-/// Everything that has to be read, in reading order.
-#[must_use]
-pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
-    let theme = ui.theme;
-    let mut lines = Vec::new();
-    match pending.subject() {
-        Subject::Command(command) => {
-            lines.extend(exact_block(&command, "$ ", columns, theme));
-        }
-        Subject::Diff(artifact) => match ui.artifacts.get(&artifact) {
-            Some(Ok(text)) => lines.extend(diff::render(text, columns, theme)),
-            Some(Err(problem)) => {
-                let text = format!(
-                    "the diff cannot be shown ({}); this is the input:",
-                    safe::one_line(problem)
-                );
-                lines.extend(wrap(
-                    &Line::styled(text, theme.bad()),
-                    columns,
-                    0,
-                    Break::Words,
-                ));
-                lines.extend(without_diff(pending, columns, theme));
-            }
-            None => lines.push(Line::styled("loading the diff …", theme.dim())),
-        },
-        Subject::Words(words) => {
-            lines.extend(exact_block(&words, "", columns, theme));
-        }
-        _ => lines.extend(without_diff(pending, columns, theme)),
-    }
-    let mut fact = |name: &str, text: &str, style: Style| {
-        let line = Line::from(vec![
-            Span::styled(format!("  {name} "), theme.dim()),
-            Span::styled(safe::one_line(text), style),
-        ]);
-        lines.extend(wrap(&line, columns, 4, Break::Words));
-    };
-    if let Some(why) = &pending.why {
-        fact("asks because", why, Style::new());
-    }
-    // A single command says itself what its parts are.
-    if pending.parts.len() > 1 {
-        for part in &pending.parts {
-            fact("part", part, Style::new());
-        }
-    }
-    for risk in &pending.risk_facts {
-        fact("•", risk, Style::new());
-    }
-    if let Some(rule) = &pending.suggested_rule {
-        let text = format!(
-            "{rule} would stop the asking; it allows {}",
-            explain_rule(rule)
-        );
-        fact("rule", &text, Style::new());
-    }
-    lines
-}
-
-fn without_diff(pending: &Pending, columns: usize, theme: Theme) -> Vec<Line<'static>> {
-    let without = Pending {
-        diff_ref: None,
-        ..pending.clone()
-    };
-    match without.subject() {
-        Subject::Replacements { path, pairs } => {
-            let mut lines = Vec::new();
-            for (old, new) in pairs {
-                let text = diff::between(&path, &with_newline(&old), &with_newline(&new));
-                lines.extend(diff::render(&text, columns, theme));
-            }
-            lines
-        }
-        Subject::Content { path, content } => {
-            diff::render(&diff::between(&path, "", &content), columns, theme)
-        }
-        Subject::Input(text) | Subject::Words(text) => exact_block(&text, "", columns, theme),
-        Subject::Command(command) => exact_block(&command, "$ ", columns, theme),
-        Subject::Diff(_) => Vec::new(),
-    }
-}
-
-fn with_newline(text: &str) -> String {
-    if text.ends_with('\n') {
-        text.to_owned()
-    } else {
-        format!("{text}\n")
-    }
-}
-
-/// Text as it is, with what cannot be seen written out.
-fn exact_block(text: &str, lead: &'static str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
-    let mut lines = Vec::new();
-    for (number, pieces) in safe::exact(text).into_iter().enumerate() {
-        let lead = if number == 0 {
-            lead.to_owned()
-        } else {
-            " ".repeat(lead.len())
-        };
-        let mut spans = vec![Span::styled(format!("  {lead}"), theme.accent())];
-        spans.extend(pieces.into_iter().map(|Piece { text, mark }| {
-            Span::styled(text, if mark { theme.mark() } else { theme.strong() })
-        }));
-        lines.extend(wrap(&Line::from(spans), columns, 6, Break::Anywhere));
-    }
-    lines
-}
-
 type Footer = (Vec<Line<'static>>, Option<(u16, u16)>);
 
-fn footer(ui: &Ui, pending: &Pending, gap: bool, columns: usize, theme: Theme) -> Footer {
+/// The answers in a stage of the question; `seen` when its end has been on the screen.
+fn footer(
+    ui: &Ui,
+    pending: &Pending,
+    stage: &Stage,
+    seen: bool,
+    gap: bool,
+    columns: usize,
+) -> Footer {
     let Some(prompt) = &ui.prompt else {
         return (Vec::new(), None);
     };
-    let keys = |pairs: &[(&str, &str)]| -> Vec<Line<'static>> {
-        let mut spans = Vec::new();
-        for (key, meaning) in pairs {
-            spans.push(Span::styled(format!("[{key}]"), theme.strong()));
-            // A blank that does not break keeps a key with its meaning.
-            spans.push(Span::raw(format!(
-                "\u{2007}{}  ",
-                meaning.replace(' ', "\u{2007}")
-            )));
-        }
-        wrap(&Line::from(spans), columns, 0, Break::Words)
-            .into_iter()
-            .map(|line| {
-                let spans = line
-                    .spans
-                    .into_iter()
-                    .map(|span| Span::styled(span.content.replace('\u{2007}', " "), span.style));
-                Line::from(spans.collect::<Vec<_>>())
-            })
-            .collect()
-    };
-    match &prompt.stage {
+    let theme = ui.theme;
+    let taken = !prompt.guard.holds(ui.now);
+    match stage {
         Stage::Choose => {
             let mut lines = vec![Line::default(); usize::from(gap)];
-            let pairs: &[(&str, &str)] = if pending.kind == ActionType::ToolPermission {
-                &[
-                    ("d", "deny"),
-                    ("n", "deny with a note"),
-                    ("a", "allow once"),
-                    ("s", "allow this session"),
-                    ("r", "allow and save a rule"),
-                    ("e", "edit first"),
-                    ("q", "abort the turn"),
+            let groups = if pending.is_permission() {
+                let (session, rule, edit) = match columns < 76 {
+                    true => ("this session", "by a rule", "edit"),
+                    false => ("allow this session", "allow by a rule", "edit first"),
+                };
+                let mut allow = vec![answer("a", "allow once", taken && seen)];
+                if !pending.every_time {
+                    allow.push(answer("s", session, taken && seen));
+                }
+                if pending.suggested_rule.is_some() {
+                    allow.push(answer("r", rule, taken && seen));
+                }
+                allow.push(answer("e", edit, taken && seen));
+                [
+                    vec![
+                        answer("d", "deny", taken),
+                        answer("n", "deny with a note", taken),
+                        answer("q", "abort the turn", taken),
+                    ],
+                    allow,
                 ]
             } else {
-                &[
-                    ("d", "no"),
-                    ("n", "no, with a note"),
-                    ("a", "yes"),
-                    ("e", "answer in words"),
-                    ("q", "abort the turn"),
+                [
+                    vec![
+                        answer("d", "no", taken),
+                        answer("n", "no, with a note", taken),
+                        answer("q", "abort the turn", taken),
+                    ],
+                    vec![
+                        answer("a", "yes", taken && seen),
+                        answer("e", "answer in words", taken),
+                    ],
                 ]
             };
-            lines.extend(keys(pairs));
+            lines.extend(answers::rows(&groups, columns, theme));
             (lines, None)
         }
         Stage::Rule => {
@@ -308,11 +202,12 @@ fn footer(ui: &Ui, pending: &Pending, gap: bool, columns: usize, theme: Theme) -
                 Span::raw(" where?"),
             ]);
             lines.extend(wrap(&line, columns, 2, Break::Words));
-            lines.extend(keys(&[
-                ("p", "for you in this project"),
-                ("u", "for you everywhere"),
-                ("Esc", "back"),
-            ]));
+            let group = vec![
+                answer("p", "for you in this project", true),
+                answer("u", "for you everywhere", true),
+                answer("Esc", "back", true),
+            ];
+            lines.extend(answers::rows(&[group], columns, theme));
             (lines, None)
         }
         Stage::Note(editor) => editor_footer(
@@ -344,7 +239,7 @@ fn footer(ui: &Ui, pending: &Pending, gap: bool, columns: usize, theme: Theme) -
                 &format!("Edit the {name}; it is checked again and recorded as yours:"),
                 editor,
                 editing.error.as_deref(),
-                &format!("Enter allows the edited version once{more}"),
+                &format!("Enter allows it as edited{more}"),
                 columns,
                 theme,
             )
@@ -371,10 +266,7 @@ fn editor_footer(
     let first = rows.cursor.0.saturating_sub(7);
     let cursor_row = lines.len() + rows.cursor.0 - first;
     for row in rows.rows.iter().skip(first).take(8) {
-        lines.push(Line::from(vec![
-            Span::styled("› ", theme.accent()),
-            Span::raw(row.clone()),
-        ]));
+        lines.push(written(row, "› ", theme));
     }
     if let Some(error) = error {
         lines.push(Line::styled(
@@ -382,8 +274,7 @@ fn editor_footer(
             theme.bad(),
         ));
     }
-    let hint =
-        format!("{enter} · Alt-Enter breaks the line · Ctrl-G opens your editor · Esc goes back");
+    let hint = format!("{enter} · Alt-Enter new line · Ctrl-G your editor · Esc back");
     lines.extend(wrap(
         &Line::styled(hint, theme.dim()),
         columns,

@@ -13,7 +13,7 @@ mod cells;
 mod console;
 mod frames;
 mod inline;
-mod manual;
+mod player;
 mod prompts;
 #[path = "../sample/mod.rs"]
 mod sample;

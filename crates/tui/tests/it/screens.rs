@@ -1,6 +1,7 @@
 //! Composer, menus, status line, overlays, first run, trust, replay.
 
 use agent_tui::replay::Player;
+use agent_tui::state::ToolLine;
 use agent_tui::theme::Theme;
 use agent_tui::ui::Ui;
 use agent_tui::{
@@ -64,9 +65,7 @@ fn composer() {
 
 #[test]
 fn documents() {
-    for command in [
-        "/help", "/context", "/cost", "/tools", "/status", "/mode", "/why",
-    ] {
+    for command in ["/help", "/context", "/cost", "/status", "/mode", "/why"] {
         let make = || {
             let mut ui = ui_of(&sample::demo());
             press(&mut ui, &[command, " ", "<enter>"]);
@@ -75,6 +74,30 @@ fn documents() {
         let name = format!("document_{}", command.trim_start_matches('/'));
         assert_snapshot!(name, at_all_sizes(make));
     }
+}
+
+#[test]
+fn tools() {
+    let make = || {
+        let mut ui = ui_of(&sample::demo());
+        let tools = [
+            ("read", "allow", "Reads a text file of the project"),
+            (
+                "bash",
+                "ask",
+                "Runs a command in the project's sandbox and returns its output with the exit code",
+            ),
+            ("write", "unavailable", "Writes a file"),
+        ];
+        let tools = tools.map(|(name, policy, description)| ToolLine {
+            name: name.into(),
+            policy: policy.into(),
+            description: description.into(),
+        });
+        ui.input(Input::Host(HostMessage::Tools(tools.into())));
+        ui
+    };
+    assert_snapshot!("document_tools", at_all_sizes(make));
 }
 
 #[test]
@@ -153,8 +176,8 @@ fn trust() {
         Ui::new(Settings {
             start: Start::Trust(TrustQuestion {
                 file: ".agent/config.toml".into(),
-                hash: "sha256:00".into(),
-                diff: "--- now\n+++ .agent/config.toml\n@@ -1,1 +1,3 @@\n mode = \"ask\"\n+allow bash(cargo test *)\n+allow bash(curl *)\n".into(),
+                is_change: true,
+                diff: "--- trusted\n+++ now\n@@ -1,1 +1,3 @@\n mode = \"ask\"\n+allow bash(cargo test *)\n+allow bash(curl *)\n".into(),
             }),
             ..settings()
         })

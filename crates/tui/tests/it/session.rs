@@ -309,3 +309,47 @@ async fn a_long_past_opens_with_its_end() {
     session.shutdown.cancel();
     session.end().await;
 }
+
+/// Of a long session the end is shown at once; when all of it is there, nothing is printed twice and
+/// everything can be read.
+#[test]
+fn a_glimpse_becomes_the_whole_past() {
+    use agent_tui::state::State;
+    use agent_tui::ui::Ui;
+    use agent_tui::{Settings, view};
+
+    let mut script = Script::default();
+    script.session();
+    for number in 0..40 {
+        script.user(&format!("question {number}"));
+        script.says(&format!("answer {number}"));
+        script.completed(agent_protocol::status::VerificationStatus::Passed);
+    }
+    let events = script.events.clone();
+    let begins = |event: &std::sync::Arc<agent_protocol::Event>| {
+        matches!(event.payload, agent_protocol::Payload::TurnSubmitted(_))
+    };
+    let tail = events.iter().rposition(begins).unwrap();
+    let mut ui = Ui::new(Settings::default());
+    ui.input(Input::Glimpse(events[tail..].to_vec()));
+    let text = |lines: Vec<ratatui::text::Line<'static>>| -> String {
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    };
+    let printed = text(view::print_finished(&mut ui, 80, 1000));
+    assert!(printed.contains("earlier entries") && printed.contains("answer 39"));
+    assert!(!printed.contains("answer 38"));
+    script.user("one more");
+    ui.input(Input::Event(script.events[events.len()].clone()));
+    let mut past = State::default();
+    for event in &events {
+        past.apply(event);
+    }
+    ui.input(Input::Past(Box::new(past)));
+    for event in &script.events[events.len() + 1..] {
+        ui.input(Input::Event(event.clone()));
+    }
+    let printed = text(view::print_finished(&mut ui, 80, 1000));
+    assert!(printed.contains("one more"), "{printed}");
+    assert!(!printed.contains("answer"), "{printed}");
+    assert!(ui.state.cells.len() > 100);
+}

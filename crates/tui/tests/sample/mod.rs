@@ -286,13 +286,13 @@ impl Script {
             scope,
             PermissionEvaluated {
                 decision,
-                decision_source: if rule.is_some() {
-                    DecisionSource::Rule
-                } else {
-                    DecisionSource::Mode
+                decision_source: match (rule, decision) {
+                    (Some(_), _) => DecisionSource::Rule,
+                    (None, Effect::Ask) => DecisionSource::Default,
+                    (None, _) => DecisionSource::Mode,
                 },
                 reason: match decision {
-                    Effect::Ask => "mode ask: commands that are not proven read-only ask".into(),
+                    Effect::Ask => "no rule covers it and it is not known only to read".into(),
                     _ => "reading inside the project".into(),
                 },
                 matched: matched.into_iter().collect(),
@@ -494,19 +494,19 @@ pub fn changed(path: &str) -> SideEffect {
 pub fn ask_command(command: &str) -> ActionRequired {
     ActionRequired {
         action_type: ActionType::ToolPermission,
-        title: "Run a command".into(),
+        title: "bash cargo test".into(),
         prompt: "The model wants to run a command.".into(),
         risk_facts: vec![
-            "runs project scripts: build.rs and tests of this project".into(),
-            "writes: target/ inside the project".into(),
-            "network: off".into(),
-            "sandbox: full (namespaces, Landlock, seccomp); it does not hide files inside the project".into(),
-            "timeout 2 minutes, output kept up to 16 MB".into(),
+            "runs build scripts, macros and tests of the project and its dependencies".into(),
+            "runs in the sandbox: it can write the project and nothing else".into(),
+            "has no network".into(),
+            "is stopped after 120 s".into(),
+            "shows at most 30000 characters of its output to the model".into(),
         ],
         tool_name: Some("bash".into()),
         safe_args: Some(json!({"command": command, "description": "run the tests"})),
         suggested_rule: Some("bash(cargo test *)".into()),
-        cwd: Some("/project".into()),
+        cwd: Some("crates/sum".into()),
         decisions: vec![ActionDecision::AllowOnce, ActionDecision::Deny],
         ..ActionRequired::default()
     }
@@ -516,10 +516,10 @@ pub fn ask_command(command: &str) -> ActionRequired {
 pub fn ask_edit(diff: Option<agent_protocol::id::ArtifactId>) -> ActionRequired {
     ActionRequired {
         action_type: ActionType::ToolPermission,
-        title: "Change src/lib.rs".into(),
+        title: "edit src/lib.rs".into(),
         risk_facts: vec![
-            "writes: src/lib.rs inside the project".into(),
-            "the file is as the model last read it".into(),
+            "changes `src/lib.rs`".into(),
+            "a copy of the file as it was is kept, so that it can be undone".into(),
         ],
         tool_name: Some("edit".into()),
         safe_args: Some(json!({
@@ -527,7 +527,6 @@ pub fn ask_edit(diff: Option<agent_protocol::id::ArtifactId>) -> ActionRequired 
         })),
         diff_ref: diff,
         suggested_rule: Some("edit(src/**)".into()),
-        cwd: Some("/project".into()),
         decisions: vec![ActionDecision::AllowOnce, ActionDecision::Deny],
         ..ActionRequired::default()
     }

@@ -1,0 +1,106 @@
+//! The player on a terminal.
+
+use crossterm::event::{Event as TerminalEvent, KeyEventKind};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{EventSource, Player};
+use crate::highlight;
+use crate::host::{Exit, Settings};
+use crate::run::RunError;
+use crate::surface::Surface;
+use crate::terminal::{Console, RealConsole, as_screen};
+use crate::theme::Theme;
+
+/// Plays a session on the real terminal until the user leaves.
+///
+/// # Errors
+/// When there is no terminal to use.
+pub async fn replay(
+    settings: Settings,
+    source: Box<dyn EventSource>,
+    at: Option<u64>,
+    shutdown: CancellationToken,
+) -> Result<Exit, RunError> {
+    highlight::warm_up();
+    as_screen(replay_on(
+        RealConsole::new(),
+        settings,
+        source,
+        at,
+        shutdown,
+    ))
+    .await
+}
+
+/// The same on any console.
+///
+/// # Errors
+/// When the console fails.
+pub async fn replay_on<C: Console>(
+    mut console: C,
+    settings: Settings,
+    source: Box<dyn EventSource>,
+    at: Option<u64>,
+    shutdown: CancellationToken,
+) -> Result<Exit, RunError> {
+    let terminal = |source| RunError::Terminal { source };
+    let theme = Theme {
+        depth: settings.colors,
+        background: settings.background,
+        plain_code: false,
+    };
+    let (columns, rows) = console.size().map_err(terminal)?;
+    console.enter().map_err(terminal)?;
+    let mut surface = Surface::new(columns, rows, settings.terminal_reflows);
+    let mut player = Player::new(source, at);
+    let mut bytes = Vec::new();
+    player.advance();
+    let exit = loop {
+        let (columns, rows) = surface.size();
+        let frame = player.frame(usize::from(columns), usize::from(rows), theme);
+        if let Some((top, above)) = frame.shown.transcript {
+            (player.transcript.top, player.transcript.above) = (top, above);
+        }
+        bytes.clear();
+        surface.draw(&mut bytes, &[], &frame);
+        console.write(&bytes).map_err(terminal)?;
+        let wake = if player.is_moving() {
+            Some(Instant::now())
+        } else {
+            player.pause().map(|pause| Instant::now() + pause)
+        };
+        let sleep = async {
+            match wake {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break Exit::Ended,
+            event = console.next_event() => match event {
+                Some(Ok(TerminalEvent::Key(key))) if key.kind != KeyEventKind::Release => {
+                    if player.key(key, usize::from(columns), theme) {
+                        break Exit::Quit;
+                    }
+                }
+                Some(Ok(TerminalEvent::Resize(columns, rows))) => surface.resize(columns, rows),
+                Some(Ok(_)) => {}
+                Some(Err(source)) => return Err(RunError::Terminal { source }),
+                None => break Exit::Ended,
+            },
+            () = sleep => {
+                if !player.is_moving() {
+                    player.seek(player.position() + 1);
+                }
+            }
+        }
+        player.advance();
+    };
+    bytes.clear();
+    surface.finish(&mut bytes);
+    console.write(&bytes).map_err(terminal)?;
+    console.leave().map_err(terminal)?;
+    Ok(exit)
+}
