@@ -1,13 +1,17 @@
-//! What tests share: a scripted model server, throw-away projects, and running the built binary.
+//! What tests share: a scripted model server, throw-away projects, running the built binary, and a
+//! second opinion on the logs it leaves.
 //!
 //! A dev-dependency only; nothing a user runs contains it. It panics where a test cannot go on,
 //! and it speaks to nothing but loopback.
 //!
 //! Where to start: [`project::TestProject`] and [`run::Run`] drive the binary, the model server is
-//! in [`model_server`].
+//! in [`model_server`], [`log::check`] looks at a log without the code that wrote it, and
+//! [`mod@bench`] has the table that benches print.
 
 #![allow(clippy::expect_used)] // a test that cannot be set up has to stop
 
+pub mod bench;
+pub mod log;
 pub mod model_server;
 pub mod project;
 pub mod run;

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -20,8 +20,10 @@ pub struct RecordedRequest {
     pub path: String,
     /// The headers, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body, byte for byte.
+    /// The body, byte for byte; empty when the script keeps none.
     pub body: Vec<u8>,
+    /// When its first line had come.
+    pub arrived_at: Instant,
 }
 
 impl RecordedRequest {
@@ -63,7 +65,11 @@ pub(super) fn serve(stream: TcpStream, shared: &Arc<Shared>) {
     };
     let number = {
         let mut state = shared.lock();
-        state.requests.push(request.clone());
+        let mut kept = request.clone();
+        if !shared.script.keeps_bodies() {
+            kept.body = Vec::new();
+        }
+        state.requests.push(kept);
         state.requests.len() - 1
     };
     let turn = shared.script.answer(number, &request);
@@ -71,12 +77,14 @@ pub(super) fn serve(stream: TcpStream, shared: &Arc<Shared>) {
     if answer(&stream, shared, wire, &turn, number, &request).is_err() {
         shared.note_hang_up();
     }
+    shared.lock().answered_at.push(Instant::now());
 }
 
 fn read_request(stream: &TcpStream) -> io::Result<RecordedRequest> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line)?;
+    let arrived_at = Instant::now();
     let mut words = line.split_whitespace();
     let (method, path) = (
         words.next().unwrap_or_default().to_owned(),
@@ -105,6 +113,7 @@ fn read_request(stream: &TcpStream) -> io::Result<RecordedRequest> {
         path,
         headers,
         body,
+        arrived_at,
     })
 }
 
@@ -175,6 +184,12 @@ fn answer(
     for (name, value) in &turn.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
+    if turn.has(&Fault::Gzip) {
+        head.push_str("content-encoding: gzip\r\n");
+    }
+    if turn.has(&Fault::ForeignEncoding) {
+        head.push_str("content-encoding: br\r\n");
+    }
     stream.write_all(format!("{head}\r\n").as_bytes())?;
     let model = request.json()["model"]
         .as_str()
@@ -185,7 +200,11 @@ fn answer(
         shared,
         turn,
         sent: 0,
+        held: turn.has(&Fault::Gzip).then(Vec::new),
     };
+    if turn.has(&Fault::ByteOrderMark) {
+        body.write("\u{feff}")?;
+    }
     if turn.has(&Fault::Comments) {
         body.write(": scripted\n\n:\n\n")?;
     }
@@ -201,6 +220,10 @@ fn answer(
                     stream.shutdown(Shutdown::Write)?;
                     return body.stall();
                 }
+                Fault::KeepAliveAfterEvents(after, pause) if *after == count => loop {
+                    body.write(": still here\n\n")?;
+                    shared.pause(*pause);
+                },
                 Fault::GarbageAfterEvents(after) if *after == count => {
                     body.write("data: {\"broken\": \u{fffd}\n\n")?
                 }
@@ -216,6 +239,9 @@ fn answer(
             return stream.shutdown(Shutdown::Both);
         }
     }
+    if turn.has(&Fault::StallAtEnd) {
+        return body.stall();
+    }
     body.end()
 }
 
@@ -225,6 +251,8 @@ struct Body<'a> {
     shared: &'a Shared,
     turn: &'a Turn,
     sent: usize,
+    /// What is sent at the end, compressed, where it is to be.
+    held: Option<Vec<u8>>,
 }
 
 impl Body<'_> {
@@ -279,6 +307,10 @@ impl Body<'_> {
     }
 
     fn chunk(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(held) = &mut self.held {
+            held.extend_from_slice(bytes);
+            return Ok(());
+        }
         if bytes.is_empty() {
             return Ok(());
         }
@@ -289,6 +321,9 @@ impl Body<'_> {
     }
 
     fn end(&mut self) -> io::Result<()> {
+        if let Some(held) = self.held.take() {
+            self.chunk(&gzip(&held))?;
+        }
         self.stream.write_all(b"0\r\n\r\n")
     }
 
@@ -302,4 +337,34 @@ impl Body<'_> {
             _ => Err(io::ErrorKind::TimedOut.into()),
         }
     }
+}
+
+/// `bytes` in the form of gzip, in blocks that are not compressed: what matters is that the client
+/// has to undo it.
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut file = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    let blocks: Vec<&[u8]> = bytes.chunks(0xffff).collect();
+    for (number, block) in blocks.iter().enumerate() {
+        let length = u16::try_from(block.len()).expect("a block is that small");
+        file.push(u8::from(number + 1 == blocks.len()));
+        file.extend_from_slice(&length.to_le_bytes());
+        file.extend_from_slice(&(!length).to_le_bytes());
+        file.extend_from_slice(block);
+    }
+    file.extend_from_slice(&crc32(bytes).to_le_bytes());
+    let length = u32::try_from(bytes.len()).expect("a short body");
+    file.extend_from_slice(&length.to_le_bytes());
+    file
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut sum = u32::MAX;
+    for byte in bytes {
+        sum ^= u32::from(*byte);
+        for _ in 0..8 {
+            let carry = sum & 1;
+            sum = (sum >> 1) ^ (0xedb8_8320 * carry);
+        }
+    }
+    !sum
 }

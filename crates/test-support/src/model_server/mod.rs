@@ -53,6 +53,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     requests: Vec<RecordedRequest>,
+    answered_at: Vec<Instant>,
     connections: Vec<TcpStream>,
     hang_ups: usize,
     stopping: bool,
@@ -103,6 +104,11 @@ impl ModelServer {
     /// Every request so far, in order.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.shared.lock().requests.clone()
+    }
+
+    /// When the last byte of each response was handed to the kernel, in the order they were.
+    pub fn answered_at(&self) -> Vec<Instant> {
+        self.shared.lock().answered_at.clone()
     }
 
     /// The bodies of the requests so far, as JSON.

@@ -21,6 +21,7 @@ use super::RecordedRequest;
 pub struct Script {
     turns: Vec<Turn>,
     responder: Option<Responder>,
+    forgets_bodies: bool,
 }
 
 type Responder = Arc<dyn Fn(usize, &RecordedRequest) -> Turn + Send + Sync>;
@@ -112,6 +113,16 @@ pub enum Fault {
     Crlf,
     /// Puts comments before and between events.
     Comments,
+    /// Begins with a byte order mark.
+    ByteOrderMark,
+    /// Compresses the body with gzip.
+    Gzip,
+    /// Says that the body is compressed in a way nobody asked for.
+    ForeignEncoding,
+    /// Sends so many events, and then comments for ever, with a pause after each.
+    KeepAliveAfterEvents(usize, Duration),
+    /// Sends everything and then leaves the connection open.
+    StallAtEnd,
     /// Leaves out everything that announces the end.
     NoEnd,
     /// Leaves out the `[DONE]` line of Chat Completions only.
@@ -122,6 +133,17 @@ impl Script {
     /// No turns: every request is answered with status 500.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Keeps no body of a request, for runs so long that all of them together are too much.
+    #[must_use]
+    pub fn forgetting_bodies(mut self) -> Self {
+        self.forgets_bodies = true;
+        self
+    }
+
+    pub(super) fn keeps_bodies(&self) -> bool {
+        !self.forgets_bodies
     }
 
     /// Adds a turn.
@@ -158,6 +180,7 @@ impl Script {
         Self {
             turns,
             responder: None,
+            forgets_bodies: false,
         }
     }
 
@@ -358,6 +381,13 @@ impl Fault {
             "drip_bytes" => Self::Drip(count, Duration::ZERO),
             "crlf" => Self::Crlf,
             "comments" => Self::Comments,
+            "byte_order_mark" => Self::ByteOrderMark,
+            "gzip" => Self::Gzip,
+            "foreign_encoding" => Self::ForeignEncoding,
+            "keep_alive_after_events" => {
+                Self::KeepAliveAfterEvents(count, Duration::from_millis(10))
+            }
+            "stall_at_end" => Self::StallAtEnd,
             "no_end" => Self::NoEnd,
             "no_done" => Self::NoDone,
             other => panic!("there is no fault `{other}`"),
