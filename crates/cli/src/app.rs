@@ -13,14 +13,17 @@ use crate::config::{self, Config, Setting, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::host::Host;
+use crate::keys::Keys;
 use crate::output::Output;
 use crate::project::Project;
 
 /// One run of the binary, before any command has started.
+#[derive(Clone)]
 pub(crate) struct App {
     pub(crate) host: Host,
     pub(crate) project: Project,
     pub(crate) output: Output,
+    pub(crate) keys: Arc<Keys>,
 }
 
 impl App {
@@ -32,6 +35,7 @@ impl App {
             project: Project::discover(&host.cwd),
             output: Output::new(global.color, global.quiet, &host.environment),
             host,
+            keys: Arc::default(),
         })
     }
 
@@ -40,8 +44,15 @@ impl App {
         SessionStore::of_project(self.project.root())
     }
 
-    /// The session that `asked` names: an id, a beginning only one has, or `last`.
+    /// The session that `asked` names: an id, a beginning only one has, `last`, or, with a slash in
+    /// it, the session's own directory wherever it was copied to.
     pub(crate) fn session(&self, asked: &str) -> Result<SessionDirectory, Failure> {
+        if asked.contains('/') {
+            let directory = self.host.cwd.join(asked);
+            return SessionDirectory::at(&directory)
+                .with_context(|| format!("`{asked}` is not a session's directory"))
+                .or_usage();
+        }
         let found = self.sessions().resolve(asked).or_usage();
         found.map_err(|failure| failure.hint("`agent sessions list` shows the sessions there are"))
     }
@@ -85,24 +96,35 @@ impl App {
         })
     }
 
-    /// What masks secrets: known shapes, secret-looking variables, and the settings.
+    /// What masks secrets: known shapes, secret-looking variables, keys of model providers wherever
+    /// they come from, and the settings.
     fn redactor(&self, config: &Config) -> Result<Redactor, Failure> {
-        let texts = |list: &[Setting<String>]| -> Vec<String> {
-            list.iter().map(|setting| setting.value.clone()).collect()
-        };
-        let patterns = texts(&config.redaction.patterns).into_iter().enumerate();
         let rules = RedactionRules {
-            patterns: patterns
-                .map(|(index, pattern)| (format!("pattern-{}", index + 1), pattern))
-                .collect(),
-            exceptions: texts(&config.redaction.exceptions),
-            ..RedactionRules::default()
+            late: self.keys.secrets(),
+            ..self.redaction_rules(Some(config))
         };
-        let rules = rules.with_environment(self.host.environment.texts());
+        self.keys.learn_settings(self, config);
         let key = self.host.redaction_key().or_usage()?;
         Redactor::new(rules, &key)
             .map_err(|error| Failure::from(anyhow::Error::from(error)).exit(Exit::Usage))
             .map_err(|failure| failure.hint("see `[redaction] patterns` in your settings"))
+    }
+
+    /// What is masked whoever looks: secret-looking variables, and what the settings say where they
+    /// can be read. Keys that have to be asked for are not among it.
+    pub(crate) fn redaction_rules(&self, config: Option<&Config>) -> RedactionRules {
+        let texts = |list: &[Setting<String>]| -> Vec<String> {
+            list.iter().map(|setting| setting.value.clone()).collect()
+        };
+        let mut rules = RedactionRules::default();
+        if let Some(config) = config {
+            let patterns = texts(&config.redaction.patterns).into_iter().enumerate();
+            rules.patterns = patterns
+                .map(|(index, pattern)| (format!("pattern-{}", index + 1), pattern))
+                .collect();
+            rules.exceptions = texts(&config.redaction.exceptions);
+        }
+        rules.with_environment(self.host.environment.texts())
     }
 
     /// The same machine, working in another project.
@@ -113,14 +135,13 @@ impl App {
             project: Project::discover(directory),
             output: self.output.clone(),
             host,
+            keys: Arc::clone(&self.keys),
         }
     }
 
     /// The user's home directory, or the root when there is none: nothing is a home then.
     pub(crate) fn home(&self) -> PathBuf {
-        let home = self.host.environment.get("HOME").map(PathBuf::from);
-        home.filter(|home| home.is_absolute())
-            .unwrap_or_else(|| PathBuf::from("/"))
+        self.host.home.clone()
     }
 
     /// A path as people like to read it: relative to the project, or to the home directory.

@@ -35,6 +35,24 @@ impl Failure {
         self
     }
 
+    /// All advice there is: ours, and that of the part which failed.
+    pub(crate) fn advice(&self) -> Vec<&str> {
+        let mut advice: Vec<&str> = self.hints.iter().map(String::as_str).collect();
+        let of_cause = self.error.chain().find_map(agent_session::hint);
+        advice.extend(of_cause.filter(|hint| !self.hints.iter().any(|known| known == hint)));
+        advice
+    }
+
+    /// The error with its causes, and the advice, as one text.
+    pub(crate) fn in_words(&self) -> String {
+        let advice = self.advice().into_iter().map(str::to_owned);
+        let error = format!("{:#}", self.error);
+        std::iter::once(error)
+            .chain(advice)
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
     /// Whether the only thing that went wrong is that nobody reads our output any more.
     pub(crate) fn is_closed_output(&self) -> bool {
         self.error.chain().any(|cause| {

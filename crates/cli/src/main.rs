@@ -15,18 +15,22 @@
 
 mod app;
 mod arguments;
+mod auditor;
 mod commands;
 mod config;
 mod exit;
 mod failure;
 mod headless;
 mod host;
+mod keys;
 mod output;
 mod private;
 mod project;
+mod rerun;
 #[cfg(test)]
 mod schemas;
 mod screen;
+mod undo;
 mod workbench;
 
 use std::process::ExitCode;
@@ -41,7 +45,11 @@ fn main() -> ExitCode {
     // The same binary confines commands when it is started as their helper. That has to happen
     // while there is one thread and nothing open, so before everything else.
     agent_sandbox::dispatch_helper();
-    // Nothing is read before the arguments are understood, so that `--version` stays cheap.
+    // The parser would first build the description of every command.
+    if std::env::args_os().skip(1).eq(["--version"]) {
+        return version();
+    }
+    // Nothing is read before the arguments are understood.
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
@@ -55,6 +63,15 @@ fn main() -> ExitCode {
     match ended {
         Ok(code) => code,
         Err(failure) => errors.report(&failure).into(),
+    }
+}
+
+/// What the parser would say.
+fn version() -> ExitCode {
+    use std::io::Write as _;
+    match writeln!(std::io::stdout(), "agent {}", env!("CARGO_PKG_VERSION")) {
+        Ok(()) => Exit::Done.into(),
+        Err(_) => Exit::OutputClosed.into(),
     }
 }
 

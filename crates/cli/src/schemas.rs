@@ -7,19 +7,25 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 
 use crate::commands::{
-    audit, call, config, doctor, models, permissions, sandbox, sessions, tools, why,
+    actions, audit, call, config, diff, doctor, fork, import, models, permissions, rerun, sandbox,
+    sessions, tools, undo, why,
 };
 use crate::headless::RunReport;
 
 /// File name under `docs/schemas/`, without `.schema.json`, and the schema.
 fn all() -> Vec<(&'static str, serde_json::Value)> {
     vec![
+        ("actions", of::<actions::ActionsOutput>()),
         ("audit", of::<audit::AuditOutput>()),
+        ("audit-all", of::<audit::AuditAllOutput>()),
         ("call", of::<call::CallOutput>()),
         ("config-path", of::<config::ConfigPath>()),
         ("config-show", of::<config::ConfigShow>()),
         ("config-trust", of::<config::ConfigTrust>()),
+        ("diff", of::<diff::DiffOutput>()),
         ("doctor", of::<doctor::DoctorReport>()),
+        ("fork", of::<fork::ForkOutput>()),
+        ("import", of::<import::ImportOutput>()),
         ("models", of::<models::ModelsOutput>()),
         (
             "permissions-explain",
@@ -31,6 +37,10 @@ fn all() -> Vec<(&'static str, serde_json::Value)> {
             of::<permissions::backtest::BacktestOutput>(),
         ),
         ("portable-event", agent_session::export::portable_schema()),
+        ("rerun", of::<rerun::RerunOutput>()),
+        ("replay", agent_session::replay::json::schema()),
+        ("replay-card", agent_session::replay::json::card_schema()),
+        ("report", agent_session::report::schema()),
         ("run", of::<RunReport>()),
         ("sandbox-check", of::<sandbox::CheckOutput>()),
         ("sessions-list", of::<sessions::list::SessionList>()),
@@ -38,6 +48,7 @@ fn all() -> Vec<(&'static str, serde_json::Value)> {
         ("sessions-show", of::<sessions::show::SessionShow>()),
         ("sessions-size", of::<sessions::size::SessionSizes>()),
         ("tools", of::<tools::ToolsOutput>()),
+        ("undo", of::<undo::UndoOutput>()),
         ("why", of::<why::WhyOutput>()),
     ]
 }

@@ -13,6 +13,7 @@ use agent_protocol::payload::conversation::{
 use agent_protocol::payload::tool::ToolObservation;
 use agent_protocol::status::{Status, VerificationStatus};
 use agent_protocol::{Payload, Phase, Refs, Scope};
+use agent_session::fold::ChangedFiles;
 use agent_tool_runtime::{Authority as _, Cancel, CancelReason, Outcome, ToolIntent};
 use anyhow::Context as _;
 use clap::Args;
@@ -103,7 +104,16 @@ struct Tally {
     failed: u64,
     refused: u64,
     left_open: bool,
-    files_changed: Vec<agent_protocol::payload::SideEffect>,
+    files_changed: ChangedFiles,
+}
+
+impl Tally {
+    /// Takes in what was recorded since, also by commands in the background, and keeps no event.
+    fn catch_up(&mut self, bench: &Workbench) {
+        for appended in bench.events.try_iter() {
+            self.files_changed.take_all(&appended.event.payload);
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &CallArgs, app: &App) -> Result<Exit, Failure> {
@@ -165,7 +175,8 @@ fn turn(
     };
     record(begun.into())?;
     bench.authority.turn_begins(turn_id.as_str());
-    bench.pipeline.resolve_catalogue(&scope).or_fail()?;
+    let looked = in_new_step(&scope, bench);
+    bench.pipeline.resolve_catalogue(&looked).or_fail()?;
 
     let mut tally = Tally::default();
     let calls = calls(arguments, app, bench, cancel, &scope, &mut tally);
@@ -174,13 +185,15 @@ fn turn(
         journal.sync().or_fail()?;
         return calls.map(|()| tally);
     }
+    tally.catch_up(bench);
+    let files_changed = tally.files_changed.list();
     let ended: Payload = if cancel.is_raised() {
         TurnFailed {
             status: Status::Cancelled,
             category: "user".to_owned(),
             code: "cancelled".to_owned(),
             message: "interrupted".to_owned(),
-            files_changed: tally.files_changed.clone(),
+            files_changed,
             ..TurnFailed::default()
         }
         .into()
@@ -194,14 +207,14 @@ fn turn(
             },
             stop_reason: "end_of_calls".to_owned(),
             verification: Verification {
-                status: if tally.files_changed.is_empty() {
+                status: if files_changed.is_empty() {
                     VerificationStatus::NotApplicable
                 } else {
                     VerificationStatus::Unverified
                 },
                 ..Verification::default()
             },
-            files_changed: tally.files_changed.clone(),
+            files_changed,
             steps: Some(tally.calls),
             refused_calls: Some(tally.refused),
             duration_ms: Some(journal.now().millis_since(started)),
@@ -290,6 +303,15 @@ fn intent_of(text: &str) -> ToolIntent {
     }
 }
 
+/// The turn's scope with a step of its own: every event about tools names one.
+fn in_new_step(turn: &Scope, bench: &Workbench) -> Scope {
+    let step_id: StepId = bench.journal.ids().mint();
+    Scope {
+        step_id: Some(step_id),
+        ..turn.clone()
+    }
+}
+
 fn one(
     intent: ToolIntent,
     arguments: &CallArgs,
@@ -299,12 +321,9 @@ fn one(
     scope: &Scope,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
-    let step_id: StepId = bench.journal.ids().mint();
-    let scope = Scope {
-        step_id: Some(step_id),
-        ..scope.clone()
-    };
+    let scope = in_new_step(scope, bench);
     let report = bench.pipeline.run(scope, cancel, [intent]).or_fail()?;
+    tally.catch_up(bench);
     for outcome in report.outcomes {
         tally.calls += 1;
         let session_id = bench.writer.session_id().clone();
@@ -317,9 +336,6 @@ fn one(
                 } else if !fact.ok {
                     tally.failed += 1;
                 }
-                tally
-                    .files_changed
-                    .extend(fact.side_effects.iter().cloned());
                 if arguments.json {
                     let printed = CallOutput::Observed {
                         session_id,

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::config::trust::{Trust, TrustStore};
+use crate::config::trust::{self, Trust, TrustStore};
 use crate::config::{self, ConfigSource, FileState, Layer, Origin, Place, SettingArgs, Shown};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -54,9 +54,13 @@ struct PathArgs {
 
 /// Trust this project's settings files with exactly their present content
 ///
-/// Until then they may only tighten. A change of the file ends the trust.
+/// Until then they may only tighten. A change of the file ends the trust; what changed since is
+/// shown as a diff.
 #[derive(Args, Debug)]
 struct TrustArgs {
+    /// Show what would be trusted, and change nothing
+    #[arg(long, conflicts_with = "revoke")]
+    show: bool,
     /// Take the trust back
     #[arg(long)]
     revoke: bool,
@@ -91,12 +95,24 @@ pub(crate) struct ConfigPath {
 /// What `agent config trust --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ConfigTrust {
-    /// The files whose trust changed.
+    /// The files whose trust changed, or with `--show` would change.
     files: Vec<PathBuf>,
     /// Whether they are trusted now.
     trusted: bool,
+    /// What is new in them, against what was trusted before.
+    diffs: Vec<TrustDiff>,
     /// The settings that came into force by this.
     settings: Vec<SettingReport>,
+}
+
+/// What is new in a file of the project. Its text was not written by the user.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TrustDiff {
+    path: PathBuf,
+    /// Whether earlier content was trusted; else all of it is new.
+    is_change: bool,
+    /// Unified.
+    diff: String,
 }
 
 /// A settings file that was looked for.
@@ -160,7 +176,7 @@ pub(crate) fn run(arguments: &ConfigArgs, app: &App) -> Result<Exit, Failure> {
     match &arguments.command {
         ConfigCommand::Show(arguments) => show(arguments, app),
         ConfigCommand::Path(arguments) => path(arguments, app),
-        ConfigCommand::Trust(arguments) => trust(arguments, app),
+        ConfigCommand::Trust(arguments) => trust_files(arguments, app),
     }
 }
 
@@ -221,22 +237,25 @@ fn path(arguments: &PathArgs, app: &App) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn trust(arguments: &TrustArgs, app: &App) -> Result<Exit, Failure> {
+fn trust_files(arguments: &TrustArgs, app: &App) -> Result<Exit, Failure> {
     let before = config::load(&app.host, &app.project, &SettingArgs::default())?;
     let mut store = TrustStore::open(&app.host.directories.state)?;
     let mut changed = Vec::new();
-    for file in &before.files {
-        let FileState::Project(said) = file.state else {
-            continue;
-        };
-        if arguments.revoke {
-            if store.revoke(&file.path)? {
+    let mut proposals = Vec::new();
+    if arguments.revoke {
+        for file in &before.files {
+            if matches!(file.state, FileState::Project(_)) && store.revoke(&file.path)? {
                 changed.push(file.path.clone());
             }
-        } else if said != Trust::Trusted {
-            // What is trusted is what was read and understood above, not what the file holds now.
-            store.trust(&file.path, &file.text)?;
-            changed.push(file.path.clone());
+        }
+    } else {
+        proposals = trust::proposals(&before.files, &store);
+        for proposal in &proposals {
+            if !arguments.show {
+                // What is trusted is what was read and understood above, not what the file holds now.
+                store.trust(&proposal.path, &proposal.content)?;
+            }
+            changed.push(proposal.path.clone());
         }
     }
     let now = config::load(&app.host, &app.project, &SettingArgs::default())?;
@@ -255,7 +274,8 @@ fn trust(arguments: &TrustArgs, app: &App) -> Result<Exit, Failure> {
     if arguments.json {
         let report = ConfigTrust {
             files: changed,
-            trusted: !arguments.revoke,
+            trusted: !arguments.revoke && !arguments.show,
+            diffs: proposals.iter().map(TrustDiff::of).collect(),
             settings: gained,
         };
         app.output.json(&report).context(doing)?;
@@ -263,10 +283,15 @@ fn trust(arguments: &TrustArgs, app: &App) -> Result<Exit, Failure> {
     }
     let verb = if arguments.revoke {
         "no longer trusted"
+    } else if arguments.show {
+        "not trusted"
     } else {
         "trusted"
     };
     let mut text = String::new();
+    for proposal in &proposals {
+        text.push_str(&shown_diff(proposal, app));
+    }
     for path in &changed {
         text.push_str(&format!("{verb}: {}\n", visible(&app.short(path))));
     }
@@ -279,6 +304,38 @@ fn trust(arguments: &TrustArgs, app: &App) -> Result<Exit, Failure> {
     }
     app.output.print(&text).context(doing)?;
     Ok(Exit::Done)
+}
+
+/// What is new in a file, coloured as diffs are.
+fn shown_diff(proposal: &trust::Proposal, app: &App) -> String {
+    let path = visible(&app.short(&proposal.path));
+    let heading = if proposal.is_change {
+        format!("`{path}` has changed since it was trusted:")
+    } else {
+        format!("`{path}` was never trusted; all of it is new:")
+    };
+    let mut text = format!("{}\n", app.output.paint(Tone::Heading, &heading));
+    for line in proposal.diff.lines().skip(2) {
+        let tone = match line.bytes().next() {
+            Some(b'+') => Tone::Good,
+            Some(b'-') => Tone::Bad,
+            _ => Tone::Faint,
+        };
+        text.push_str(&app.output.paint(tone, &visible(line)));
+        text.push('\n');
+    }
+    text.push('\n');
+    text
+}
+
+impl TrustDiff {
+    fn of(proposal: &trust::Proposal) -> Self {
+        Self {
+            path: proposal.path.clone(),
+            is_change: proposal.is_change,
+            diff: proposal.diff.clone(),
+        }
+    }
 }
 
 /// The settings as a TOML file, with the origin of each as a comment.

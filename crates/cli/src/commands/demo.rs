@@ -14,14 +14,16 @@ use agent_provider::{ModelRef, ScriptedProvider, Transcript};
 use anyhow::Context as _;
 use clap::Args;
 
+use super::interactive::ScreenArgs;
 use crate::app::App;
 use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::headless::{self, OutputForm, Task};
 use crate::output::visible_text;
-use crate::screen::{self, Beginning};
-use crate::workbench::{self, SessionArgs, Wanted, models};
+use crate::screen::{self, Visit};
+use crate::workbench::models::{self, Chosen};
+use crate::workbench::{self, SessionArgs, Wanted};
 
 /// The project, as it is in the repository.
 const FILES: &[(&str, &str)] = &[
@@ -57,17 +59,19 @@ pub(crate) struct DemoArgs {
     /// Make the project here instead of in a new temporary directory; it must not exist
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
+    #[command(flatten)]
+    screen: ScreenArgs,
 }
 
 /// Runs it.
 pub(crate) fn run(arguments: &DemoArgs, app: &App) -> Result<Exit, Failure> {
     let directory = make_project(arguments, app)?;
-    let app = app.in_project(&directory);
+    let app = own_place(app.in_project(&directory), &directory);
     let rules = directory.join("demo-rules.toml");
     let settings = SettingArgs::default();
     let config = config::load(&app.host, &app.project, &settings)?;
     if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        return on_screen(&app, &config, &directory);
+        return on_screen(&app, &directory, arguments.screen);
     }
     introduce(&app, &directory).or_fail()?;
     let session = SessionArgs {
@@ -100,27 +104,57 @@ pub(crate) fn run(arguments: &DemoArgs, app: &App) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
+/// The demo on the terminal, in a project of its own.
+pub(crate) fn show(app: &App) -> Result<Exit, Failure> {
+    let arguments = DemoArgs {
+        directory: None,
+        screen: ScreenArgs::default(),
+    };
+    let directory = make_project(&arguments, app)?;
+    let app = own_place(app.in_project(&directory), &directory);
+    on_screen(&app, &directory, arguments.screen)
+}
+
+/// Where the user's own state cannot be written (no home directory, or somebody else's), the demo
+/// keeps its state beside its project: it has to work with nothing at all.
+fn own_place(mut app: App, directory: &Path) -> App {
+    if app.host.runtime_id().is_ok() {
+        return app;
+    }
+    let mut home = directory.as_os_str().to_owned();
+    home.push("-home");
+    let home = PathBuf::from(home);
+    app.output.note(&format!(
+        "`{}` cannot be written; this demo keeps its state in `{}` (AGENT_HOME)",
+        app.host.directories.state.display(),
+        home.display()
+    ));
+    app.host.directories.state = home.join("state");
+    app
+}
+
 /// On a terminal nothing is allowed beforehand: the questions are asked for real.
-fn on_screen(app: &App, config: &Config, directory: &Path) -> Result<Exit, Failure> {
-    let session = SessionArgs::default();
-    let wanted = Wanted {
-        program: "agent demo",
-        arguments: &session,
-        on_ask: OnAsk::Interactive,
-    };
-    let bench = workbench::open(app, config, &wanted)?;
-    let session_id = bench.writer.session_id().clone();
+fn on_screen(app: &App, directory: &Path, screen: ScreenArgs) -> Result<Exit, Failure> {
     app.output
-        .print("This is a demo. The model is a script; the tools, the questions, the sandbox and the log are real.\n")
+        .print("A demo: the model is a script; tools, questions, sandbox and log are real.\n\n")
         .or_fail()?;
-    let begin = Beginning {
+    let visit = Visit {
+        program: "agent demo",
+        settings: screen.over(&SettingArgs::default()),
+        session: SessionArgs::default(),
         prompt: Some(PROMPT.to_owned()),
-        models: vec![model(config)?],
-        facts: Vec::new(),
+        models: Some(Arc::new(|_: &App, config: &Config| {
+            Ok(Chosen {
+                models: vec![model(config)?],
+                facts: Vec::new(),
+            })
+        })),
     };
-    let exit = screen::run(app, config, bench, begin)?;
-    conclude(app, directory, session_id.as_str()).or_fail()?;
-    Ok(exit)
+    let left = screen::visit(app, visit)?;
+    if let Some(session_id) = left.session_id {
+        conclude(app, directory, session_id.as_str()).or_fail()?;
+    }
+    Ok(left.exit)
 }
 
 fn make_project(arguments: &DemoArgs, app: &App) -> Result<PathBuf, Failure> {
@@ -181,9 +215,11 @@ fn conclude(app: &App, directory: &Path, session_id: &str) -> io::Result<()> {
     app.output.print(&format!(
         "\nEverything above is in the session log. Try:\n\n  \
          cd {place}\n  \
-         agent audit {session_id}\n  \
-         agent sessions show {session_id}\n  \
-         agent run --model PROVIDER/MODEL \"your own words\"   (a real model)"
+         agent replay {session_id}   # step by step; nothing runs again\n  \
+         agent diff {session_id}     # what was changed\n  \
+         agent undo {session_id}     # take it back\n  \
+         agent audit {session_id}    # is the record whole?\n  \
+         agent run --model PROVIDER/MODEL \"your own words\"   # a real model"
     ))
 }
 

@@ -20,7 +20,7 @@ use crate::config::trust::Trust;
 use crate::config::{self, Config, FileState, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::host::Environment;
+use crate::keys;
 use crate::output::{Tone, counted, human_bytes, visible};
 use crate::workbench::models;
 
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &DoctorArgs, app: &App) -> Result<Exit, Failure> {
     match config::load(&app.host, &app.project, &SettingArgs::default()) {
         Ok(config) => {
             checks.push(settings(&config));
-            checks.push(model(&config, &app.host.environment));
+            checks.push(model(app, &config));
             if arguments.online {
                 checks.push(online(app, &config));
             }
@@ -249,7 +249,8 @@ fn settings(config: &Config) -> Check {
     }
 }
 
-fn model(config: &Config, environment: &Environment) -> Check {
+fn model(app: &App, config: &Config) -> Check {
+    let environment = &app.host.environment;
     let Some(model) = &config.model.default else {
         return Check::warning(
             "model",
@@ -271,18 +272,35 @@ fn model(config: &Config, environment: &Environment) -> Check {
         return Check::failed("model", error.to_string(), hint);
     }
     let variables = key_variables(&asked.provider, own.as_ref());
-    let elsewhere = own
-        .as_ref()
-        .is_some_and(|own| own.api_key_file.is_some() || own.api_key_cmd.is_some());
+    // A command is not run for this: it may ask for a passphrase.
+    let file = own.as_ref().and_then(|own| own.api_key_file.as_ref());
+    let has_command = own.as_ref().is_some_and(|own| own.api_key_cmd.is_some());
+    let unreadable = file.filter(|_| !has_command).and_then(|file| {
+        let opened = std::fs::File::open(keys::place_of(app, file));
+        opened.err().map(|error| (file, error))
+    });
+    let elsewhere = file.is_some() || has_command;
     let set = variables
         .iter()
         .find(|name| environment.get(name).is_some());
-    match set {
-        Some(name) => Check::ok("model", format!("`{}`, key in {name}", model.value)),
-        None if elsewhere || key_is_optional(&asked.provider, own.as_ref()) => {
+    match (set, unreadable) {
+        (Some(name), _) => Check::ok("model", format!("`{}`, key in {name}", model.value)),
+        (None, Some((file, error))) => Check::failed(
+            "model",
+            format!(
+                "`{}` needs a key: cannot read `{}`: {error}",
+                model.value,
+                file.display()
+            ),
+            format!(
+                "put the key there, or correct `api_key_file` under [providers.{}]",
+                asked.provider
+            ),
+        ),
+        (None, None) if elsewhere || key_is_optional(&asked.provider, own.as_ref()) => {
             Check::ok("model", format!("`{}`", model.value))
         }
-        None => Check::failed(
+        (None, None) => Check::failed(
             "model",
             format!("`{}` needs a key", model.value),
             format!("set the variable {}", variables.join(" or ")),

@@ -1,25 +1,41 @@
 //! `agent export`: a session's events for other programs.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
-use agent_session::SessionDirectory;
-use agent_session::export::{Exported, export_jsonl, export_portable};
+use agent_session::export::{
+    ExportError, Exported, export_evidence, export_jsonl, export_portable,
+};
+use agent_session::replay::Range;
+use agent_session::report::report;
+use agent_session::{AnchorStore, SessionDirectory};
+use agent_tui::ExportForm;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
+use super::replay;
 use crate::app::App;
+use crate::auditor::Auditor;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::counted;
+use crate::output::file::to_file_or_stdout;
 
-/// Write a session's events as JSON lines
+const EXAMPLES: &str = "Examples:
+  agent export last > session.jsonl
+  agent export last --format portable
+  agent export last --format evidence -o evidence.tar.zst
+  agent export last --format review -o review.md";
+
+/// Write a session for others: its events, an evidence pack, or a review
 ///
 /// `jsonl` is the log byte by byte. `portable` is what readers of the published Agent Runtime event
-/// schema understand: camelCase, its classes only. No artifact is exported. Exit code 1 means that
-/// some lines of the log are not events and could not be exported.
+/// schema understand: camelCase, its classes only. `evidence` packs log, artifacts, report, audit,
+/// hashes and how to check them; the same session gives the same bytes. `review` is Markdown in
+/// which every fact names its event. Exit code 1 means that some lines of the log are not events
+/// and could not be exported.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ExportArgs {
     /// Id, a beginning of it that only one session has, or `last`
     #[arg(value_name = "SESSION")]
@@ -27,6 +43,9 @@ pub(crate) struct ExportArgs {
     /// The form to write
     #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
     format: Format,
+    /// In an evidence pack: also the exact images of files before and after changes
+    #[arg(long)]
+    with_images: bool,
     /// Write to this file instead of standard output; it is replaced when the export is whole
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
@@ -36,61 +55,163 @@ pub(crate) struct ExportArgs {
 enum Format {
     Jsonl,
     Portable,
+    /// A `tar.zst` with log, artifacts, report, audit and hashes
+    Evidence,
+    /// Markdown with a reference for every fact
+    Review,
 }
 
 pub(crate) fn run(arguments: &ExportArgs, app: &App) -> Result<Exit, Failure> {
     let session = app.session(&arguments.session)?;
-    let exported = match &arguments.output {
-        Some(file) => to_file(&session, arguments.format, &app.host.cwd.join(file))?,
-        None => {
-            let stdout = io::stdout().lock();
-            write(&session, arguments.format, &mut BufWriter::new(stdout))?
-        }
-    };
-    if exported.left_out > 0 {
-        let events = counted(exported.left_out, "event");
-        app.output.note(&format!(
-            "left out, because the portable form has no class for it: {events}"
-        ));
+    let is_pack = matches!(arguments.format, Format::Evidence);
+    if is_pack && arguments.output.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::usage("a pack is no text for a terminal")
+            .hint("`-o evidence.tar.zst` writes it to a file"));
     }
-    if exported.unreadable > 0 {
-        let lines = counted(exported.unreadable, "line");
-        let failure = anyhow::anyhow!("{lines} of the log could not be exported: no event");
-        return Err(
-            Failure::from(failure).hint(format!("`agent audit {}` names them", session.id()))
-        );
+    let file = arguments
+        .output
+        .as_ref()
+        .map(|file| app.host.cwd.join(file));
+    let export = Export {
+        app,
+        session: &session,
+        file: file.as_deref(),
+    };
+    let notes = export.write(arguments.format, arguments.with_images)?;
+    for note in notes {
+        app.output.note(&note);
     }
     Ok(Exit::Done)
 }
 
-fn write(
-    session: &SessionDirectory,
-    format: Format,
-    out: &mut dyn Write,
-) -> Result<Exported, Failure> {
-    let exported = match format {
-        Format::Jsonl => export_jsonl(session, out),
-        Format::Portable => export_portable(session, out),
-    };
-    exported
-        .with_context(|| format!("cannot export session {}", session.id()))
-        .or_fail()
+/// What [`beside`] wrote.
+pub(crate) struct Beside {
+    pub(crate) file: PathBuf,
+    /// What the reader of the file has to know.
+    pub(crate) notes: Vec<String>,
 }
 
-/// Writes beside the target and renames, so that no half export ever has its name.
-fn to_file(session: &SessionDirectory, format: Format, file: &Path) -> Result<Exported, Failure> {
-    let doing = || format!("cannot write `{}`", file.display());
-    let name = file.file_name().with_context(doing).or_usage()?;
-    let mut draft_name = name.to_owned();
-    draft_name.push(format!(".{}.part", std::process::id()));
-    let draft = file.with_file_name(draft_name);
-    let written = File::create_new(&draft)
-        .with_context(doing)
-        .or_usage()
-        .and_then(|created| write(session, format, &mut BufWriter::new(created)));
-    let exported = written.inspect_err(|_| {
-        let _ = fs::remove_file(&draft);
-    })?;
-    fs::rename(&draft, file).with_context(doing)?;
-    Ok(exported)
+/// Writes the session to a file in the working directory that is named after it.
+pub(crate) fn beside(
+    app: &App,
+    session: &SessionDirectory,
+    form: ExportForm,
+) -> Result<Beside, Failure> {
+    let (format, ending) = match form {
+        ExportForm::Jsonl => (Some(Format::Jsonl), "jsonl"),
+        ExportForm::Portable => (Some(Format::Portable), "portable.jsonl"),
+        ExportForm::Review => (Some(Format::Review), "review.md"),
+        ExportForm::Evidence => (Some(Format::Evidence), "evidence.tar.zst"),
+        ExportForm::Html => (None, "html"),
+    };
+    let file = app.host.cwd.join(format!("{}.{ending}", session.id()));
+    let notes = match format {
+        Some(format) => {
+            let export = Export {
+                app,
+                session,
+                file: Some(&file),
+            };
+            export.write(format, false)?
+        }
+        None => {
+            let integrity = replay::write_page(app, session, Range::default(), Some(&file))?;
+            let broken = (!integrity.is_intact()).then(|| not_intact(&integrity.in_words()));
+            broken.into_iter().collect()
+        }
+    };
+    Ok(Beside { file, notes })
+}
+
+/// A session on its way to a file, or to standard output.
+struct Export<'a> {
+    app: &'a App,
+    session: &'a SessionDirectory,
+    file: Option<&'a Path>,
+}
+
+impl Export<'_> {
+    /// Writes it and gives what has to be said about it.
+    fn write(&self, format: Format, with_images: bool) -> Result<Vec<String>, Failure> {
+        match format {
+            Format::Jsonl => self.lines(export_jsonl),
+            Format::Portable => self.lines(export_portable),
+            Format::Evidence => self.evidence(with_images),
+            Format::Review => self.review(),
+        }
+    }
+
+    fn lines(
+        &self,
+        export: fn(&SessionDirectory, &mut dyn Write) -> Result<Exported, ExportError>,
+    ) -> Result<Vec<String>, Failure> {
+        let session = self.session;
+        let exported = to_file_or_stdout(self.file, |out| {
+            export(session, out)
+                .with_context(|| format!("cannot export session {}", session.id()))
+                .or_fail()
+        })?;
+        if exported.unreadable > 0 {
+            let lines = counted(exported.unreadable, "line");
+            let failure = anyhow::anyhow!("{lines} of the log could not be exported: no event");
+            return Err(self.ask_audit(failure));
+        }
+        let left_out = (exported.left_out > 0).then(|| {
+            let events = counted(exported.left_out, "event");
+            format!("left out, because the portable form has no class for it: {events}")
+        });
+        Ok(left_out.into_iter().collect())
+    }
+
+    fn evidence(&self, with_images: bool) -> Result<Vec<String>, Failure> {
+        let doing = || format!("cannot pack session {}", self.session.id());
+        let auditor = Auditor::new(self.app)?;
+        let found = auditor.audit(self.session).with_context(doing).or_usage()?;
+        let packed = to_file_or_stdout(self.file, |out| {
+            export_evidence(
+                self.session,
+                Some(&auditor.anchors),
+                &found,
+                with_images,
+                out,
+            )
+            .with_context(doing)
+            .or_fail()
+        })?;
+        if packed.missing > 0 {
+            let missing = counted(packed.missing, "artifact");
+            let failure = anyhow::anyhow!("{missing} of the log could not be packed");
+            return Err(self.ask_audit(failure));
+        }
+        let left_out = (packed.left_out > 0).then(|| {
+            format!(
+                "left out: {} of files before and after changes (`--with-images` packs them)",
+                counted(packed.left_out, "image")
+            )
+        });
+        let broken = (!found.is_ok()).then(|| not_intact("audit.json says why"));
+        Ok(left_out.into_iter().chain(broken).collect())
+    }
+
+    fn review(&self) -> Result<Vec<String>, Failure> {
+        let anchors = AnchorStore::new(&self.app.host.directories.state);
+        let report = report(self.session, Some(&anchors))
+            .with_context(|| format!("cannot review session {}", self.session.id()))
+            .or_usage()?;
+        to_file_or_stdout(self.file, |out| {
+            out.write_all(report.to_review().as_bytes())
+                .context("cannot print the review")
+                .or_fail()
+        })?;
+        Ok(Vec::new())
+    }
+
+    fn ask_audit(&self, failure: anyhow::Error) -> Failure {
+        let session = self.session.id();
+        Failure::from(failure).hint(format!("`agent audit {session}` names them"))
+    }
+}
+
+fn not_intact(why: &str) -> String {
+    format!("it holds a record that is not intact: {why}")
 }

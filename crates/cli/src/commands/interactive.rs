@@ -2,15 +2,14 @@
 
 use std::io::{self, IsTerminal as _};
 
-use agent_engine::OnAsk;
 use clap::Args;
 
 use crate::app::App;
-use crate::config::{self, SettingArgs};
+use crate::config::SettingArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::screen::{self, Beginning};
-use crate::workbench::{self, SessionArgs, Wanted, models};
+use crate::screen::{self, Visit};
+use crate::workbench::SessionArgs;
 
 /// What `agent` without a command takes.
 #[derive(Args, Debug, Default)]
@@ -19,6 +18,26 @@ pub(crate) struct InteractiveArgs {
     settings: SettingArgs,
     #[command(flatten)]
     session: SessionArgs,
+    #[command(flatten)]
+    screen: ScreenArgs,
+}
+
+/// How the screen looks, for every command that opens it.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct ScreenArgs {
+    /// Lines of words, one after the other, for a screen reader: nothing is drawn over
+    #[arg(long)]
+    plain: bool,
+}
+
+impl ScreenArgs {
+    /// `settings` with what these flags say.
+    pub(crate) fn over(self, settings: &SettingArgs) -> SettingArgs {
+        SettingArgs {
+            plain: self.plain,
+            ..settings.clone()
+        }
+    }
 }
 
 /// Go on with a past session on the screen
@@ -29,6 +48,8 @@ pub(crate) struct ResumeArgs {
     session: String,
     #[command(flatten)]
     settings: SettingArgs,
+    #[command(flatten)]
+    screen: ScreenArgs,
 }
 
 /// Opens the screen for a new session.
@@ -41,21 +62,14 @@ pub(crate) fn run(
         return Err(Failure::usage("the screen needs a terminal")
             .hint("`agent run PROMPT` works without one"));
     }
-    let config = config::load(&app.host, &app.project, &arguments.settings)?;
-    app.note_ignored_settings(&config);
-    let chosen = models::choose(app, &config)?;
-    let wanted = Wanted {
+    let visit = Visit {
         program: "agent",
-        arguments: &arguments.session,
-        on_ask: OnAsk::Interactive,
-    };
-    let bench = workbench::open(app, &config, &wanted)?;
-    let begin = Beginning {
+        settings: arguments.screen.over(&arguments.settings),
+        session: arguments.session.clone(),
         prompt,
-        models: chosen.models,
-        facts: chosen.facts,
+        models: None,
     };
-    screen::run(app, &config, bench, begin)
+    screen::visit(app, visit).map(|left| left.exit)
 }
 
 /// Opens the screen for a past session.
@@ -67,6 +81,7 @@ pub(crate) fn resume(arguments: &ResumeArgs, app: &App) -> Result<Exit, Failure>
     let arguments = InteractiveArgs {
         settings: arguments.settings.clone(),
         session,
+        screen: arguments.screen,
     };
     run(&arguments, None, app)
 }

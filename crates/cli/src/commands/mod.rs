@@ -1,20 +1,30 @@
 //! One file per command. A command gets the [`App`] and its own arguments, and says how it ended.
 
+pub(crate) mod actions;
 pub(crate) mod audit;
 pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod export;
+pub(crate) mod fork;
+pub(crate) mod import;
 pub(crate) mod interactive;
+mod lineage;
 pub(crate) mod man;
 pub(crate) mod models;
 pub(crate) mod permissions;
+pub(crate) mod replay;
+pub(crate) mod report;
+pub(crate) mod rerun;
+pub(crate) mod respond;
 pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod sessions;
 pub(crate) mod tools;
+pub(crate) mod undo;
 pub(crate) mod why;
 
 use std::process::ExitCode;
@@ -31,11 +41,20 @@ pub(crate) fn run(command: Command, app: &App) -> Result<ExitCode, Failure> {
         Command::Call(arguments) => call::run(&arguments, app),
         Command::Tools(arguments) => tools::run(&arguments, app),
         Command::Demo(arguments) => demo::run(&arguments, app),
+        Command::Replay(arguments) => replay::run(&arguments, app),
         Command::Resume(arguments) => interactive::resume(&arguments, app),
+        Command::Fork(arguments) => fork::run(&arguments, app),
+        Command::Actions(arguments) => actions::run(&arguments, app),
+        Command::Respond(arguments) => respond::run(&arguments, app),
         Command::Permissions(arguments) => permissions::run(&arguments, app),
         Command::Why(arguments) => why::run(&arguments, app),
+        Command::Diff(arguments) => diff::run(&arguments, app),
+        Command::Rerun(arguments) => rerun::run(&arguments, app),
+        Command::Undo(arguments) => undo::run(&arguments, app),
         Command::Sessions(arguments) => sessions::run(&arguments, app),
         Command::Audit(arguments) => audit::run(&arguments, app),
+        Command::Report(arguments) => report::run(&arguments, app),
+        Command::Import(arguments) => import::run(&arguments, app),
         Command::Export(arguments) => export::run(&arguments, app),
         Command::Doctor(arguments) => doctor::run(&arguments, app),
         Command::Models(arguments) => models::run(&arguments, app),

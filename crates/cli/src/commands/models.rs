@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::config::{self, Config, Place, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::keys;
 use crate::output::{Table, Tone, visible};
 use crate::workbench::models::{LOCAL_PATIENCE, base_url, provider_config, route};
 
@@ -238,7 +239,7 @@ fn provider(app: &App, config: &Config, name: &str) -> ProviderFound {
         ..Found::default()
     };
     let (dialect, base_url, problem) = match resolve_endpoint(name, own.as_ref(), found) {
-        Ok(endpoint) => (endpoint.dialect, without_user(&endpoint.base_url), None),
+        Ok(endpoint) => (endpoint.dialect, endpoint.shown_url(), None),
         Err(error) => {
             let dialect = own.as_ref().and_then(|own| own.dialect);
             let dialect = dialect.unwrap_or(Dialect::OpenAiChat);
@@ -273,7 +274,7 @@ fn key(app: &App, name: &str, own: Option<&ProviderConfig>) -> KeyStanding {
     let file = own.and_then(|own| own.api_key_file.as_ref());
     let shown = file.map(|file| file.display().to_string());
     if let (Some(file), Some(shown)) = (file, &shown)
-        && std::fs::File::open(app.host.cwd.join(file)).is_ok()
+        && std::fs::File::open(keys::place_of(app, file)).is_ok()
     {
         return KeyStanding::InFile {
             file: shown.clone(),
@@ -307,21 +308,6 @@ impl KeyStanding {
             Self::Missing { variables, .. } => format!("set {}", variables.join(" or ")),
         }
     }
-}
-
-/// An address may hold a password, which is as secret as a key.
-fn without_user(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
-    };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host);
-    // The query of an address can hold a key too.
-    let path = path.split(['?', '#']).next().unwrap_or_default();
-    format!("{scheme}://{host}{path}")
 }
 
 fn chosen_text(report: &ModelsOutput, app: &App) -> String {
@@ -382,24 +368,4 @@ fn servers_text(report: &ModelsOutput) -> String {
         }
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_shown_without_their_secrets() {
-        for (url, shown) in [
-            ("https://api.example/v1", "https://api.example/v1"),
-            ("https://me:secret@api.example/v1", "https://api.example/v1"),
-            (
-                "https://api.example/v1?key=secret",
-                "https://api.example/v1",
-            ),
-            ("https://a:b@c@host", "https://host"),
-        ] {
-            assert_eq!(without_user(url), shown);
-        }
-    }
 }

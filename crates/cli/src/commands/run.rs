@@ -18,8 +18,8 @@ use crate::workbench::{self, SessionArgs, Wanted, models};
 const INPUT_LIMIT: u64 = 8 << 20;
 /// How long a pipe may take to say something when it was not asked for by `-`.
 const PIPE_PATIENCE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 200_000_000,
+    tv_sec: 1,
+    tv_nsec: 0,
 };
 
 /// Do one thing without a screen: give a prompt, get the answer
@@ -87,12 +87,12 @@ pub(crate) fn run(arguments: &RunArgs, app: &App) -> Result<Exit, Failure> {
     }
     let config = config::load(&app.host, &app.project, &arguments.settings)?;
     app.note_ignored_settings(&config);
-    let chosen = models::choose(app, &config)?;
     let wanted = Wanted {
         program: "agent run",
         arguments: &arguments.session,
         on_ask: arguments.on_ask.into(),
     };
+    let chosen = models::choose_for(app, &config, &wanted)?;
     let bench = workbench::open(app, &config, &wanted)?;
     let task = Task {
         prompt,
@@ -141,7 +141,8 @@ fn offered_input(app: &App) -> Result<Option<String>, Failure> {
     };
     match FileType::from_raw_mode(status.st_mode) {
         FileType::RegularFile => Ok(Some(read_input()?)),
-        FileType::Fifo => {
+        // Some programs give those they start a socket in place of a pipe.
+        FileType::Fifo | FileType::Socket => {
             let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
             let ready = poll(&mut polled, Some(&PIPE_PATIENCE)).unwrap_or(0) > 0;
             if ready {

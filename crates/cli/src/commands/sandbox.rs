@@ -25,7 +25,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::{Tone, visible};
 use crate::private;
-use crate::workbench::commands;
+use crate::workbench::{Scratch, commands};
 
 /// What a shell says when a program is not there, and when it cannot be started.
 const NOT_FOUND: u8 = 127;
@@ -119,6 +119,12 @@ pub(crate) fn run(arguments: &SandboxArgs, app: &App) -> Result<ExitCode, Failur
         SandboxCommand::Check(arguments) => check(arguments, app).map(ExitCode::from),
         SandboxCommand::Run(arguments) => confined(arguments, app).map(ExitCode::from),
     }
+}
+
+/// What can be enforced here, in words.
+pub(crate) fn findings(app: &App, config: &Config) -> String {
+    let found = agent_sandbox::probe(&app.host.temporary);
+    as_text(&report(&found, config.sandbox.mode.value), app)
 }
 
 fn check(arguments: &CheckArgs, app: &App) -> Result<Exit, Failure> {
@@ -258,15 +264,13 @@ fn as_text(report: &CheckOutput, app: &App) -> String {
     text
 }
 
-/// The directories of one run, removed at its end.
-struct Directories {
+/// The directory that stands for a session's, removed at the end of the run.
+struct SessionDirectory {
     session: PathBuf,
-    temporary: PathBuf,
 }
 
-impl Drop for Directories {
+impl Drop for SessionDirectory {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.temporary);
         // What was taken out of the project is somebody's work: a directory that holds it stays.
         let _ = std::fs::remove_dir(self.session.join("quarantine"));
         let _ = std::fs::remove_dir(&self.session);
@@ -296,12 +300,12 @@ fn run_confined(
 ) -> Result<u8, Failure> {
     let id: ProcessId = app.host.ids.mint();
     let state = &app.host.directories.state;
-    let directories = Directories {
+    let directory = SessionDirectory {
         session: state.join("sandbox-runs").join(id.as_str()),
-        temporary: state.join("tmp").join(id.as_str()),
     };
-    private::create_directory(&directories.session).or_usage()?;
-    let settings = commands::settings(app, config, &directories.session)?;
+    private::create_directory(&directory.session).or_usage()?;
+    let scratch = Scratch::new(state, id.as_str()).or_usage()?;
+    let settings = commands::settings(app, config, &directory.session, &scratch)?;
     let private = settings.temporary.join("command");
     private::create_directory(&private).or_usage()?;
     let level = commands::level(&settings);
@@ -317,11 +321,12 @@ fn run_confined(
         )
         .context("cannot look at the project; nothing was run")
         .or_fail()?;
-    match (&settings.mode, settings.capabilities.level()) {
+    let found = settings.sandbox.capabilities();
+    match (&settings.mode, found.level()) {
         (Mode::Off { reason }, _) => app.output.note(&format!("not confined: {reason}")),
         (Mode::Required, Level::Partial) => app.output.note(&format!(
             "partly confined ({}); `agent sandbox check` says what stays open",
-            settings.capabilities.reasons().join("; ")
+            found.reasons().join("; ")
         )),
         _ => {}
     }
@@ -338,7 +343,7 @@ fn run_confined(
             stop.raise(CancelReason::Interrupted);
         }
     });
-    let running = match agent_sandbox::spawn(&policy, &settings.capabilities, sink) {
+    let running = match settings.sandbox.spawn(&policy, sink) {
         Ok(running) => running,
         Err(error) => return not_started(error, app),
     };

@@ -14,6 +14,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::lineage;
 use super::permissions::origin_words;
 use super::sessions::show::CallWord;
 use crate::app::App;
@@ -32,7 +33,7 @@ pub(crate) struct WhyArgs {
     /// Id, a beginning of it that only one session has, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The call's id, or a beginning of it that only one call has
+    /// The call's number in the session, its id, or a beginning of it that only one call has
     #[arg(value_name = "CALL")]
     call: String,
     /// Print one JSON object (docs/schemas/why.schema.json)
@@ -72,7 +73,13 @@ struct Link {
 
 pub(crate) fn run(arguments: &WhyArgs, app: &App) -> Result<Exit, Failure> {
     let session = app.session(&arguments.session)?;
-    let why = WhyOutput::read(&session, &arguments.call)?;
+    let why = WhyOutput::read(&session, &arguments.call).map_err(|failure| {
+        let look = |parent: &str, _| format!("agent why {parent} {}", visible(&arguments.call));
+        match lineage::elsewhere(app, &session, "a call", look) {
+            Some(note) => failure.hint(note),
+            None => failure,
+        }
+    })?;
     let doing = "cannot print the chain";
     if arguments.json {
         app.output.json(&why).context(doing)?;
@@ -144,9 +151,14 @@ fn find<'a>(
         let bare = id.split_once('_').map_or(id, |(_, bare)| bare);
         !asked.is_empty() && (id.starts_with(asked) || bare.starts_with(asked))
     };
-    let exact = calls
-        .iter()
-        .find(|call| call.tool_call_id.as_str() == asked);
+    let bare = asked.strip_prefix('#').unwrap_or(asked);
+    let number = bare.parse::<usize>().ok().filter(|number| *number > 0);
+    let exact = match number {
+        Some(number) => calls.iter().nth(number - 1),
+        None => calls
+            .iter()
+            .find(|call| call.tool_call_id.as_str() == asked),
+    };
     let mut found = calls.iter().filter(begins);
     let (first, second) = (found.next(), found.next());
     let asked = visible(asked);

@@ -98,27 +98,69 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
     let span = error.span().unwrap_or(0..0);
     let (line, column) = line_and_column(text, span.start);
     let names = quoted(error.message());
-    let unknown = error.message().starts_with("unknown field");
+    let says = |words: &str| error.message().contains(words);
     let (message, hint) = match names.as_slice() {
-        [found, known @ ..] if unknown => {
+        [found, known @ ..] if error.message().starts_with("unknown field") => {
             let parent = parent_key(text, &span);
             let with_parent = |name: &str| match parent.as_str() {
                 "" => name.to_owned(),
                 parent => format!("{parent}.{name}"),
             };
-            let hint = match nearest(found, known.iter().copied()) {
-                Some(near) => format!("did you mean `{}`?", with_parent(near)),
-                None => format!("known here: {}", known.join(", ")),
+            let hint = match (
+                elsewhere(&parent, found, known),
+                nearest(found, known.iter().copied()),
+            ) {
+                (Some(there), _) => format!("did you mean `{there}`?"),
+                (None, Some(near)) => format!("did you mean `{}`?", with_parent(near)),
+                (None, None) => format!("known here: {}", known.join(", ")),
             };
             (format!("unknown key `{}`", with_parent(found)), Some(hint))
         }
-        _ => (error.message().replace('\n', "; "), None),
+        [found, known @ ..] if says("unknown variant") || says("is not one of") => {
+            let near = nearest(found, known.iter().copied());
+            let hint = near.map(|near| format!("did you mean `{near}`?"));
+            (in_words(error.message()), hint)
+        }
+        _ => (in_words(error.message()), None),
     };
     let failure = Failure::usage(format!(
         "cannot load `{}`: line {line}, column {column}: {message}",
         path.display()
     ));
     hint.into_iter().fold(failure, Failure::hint)
+}
+
+/// The section a key belongs to that was written outside of all of them.
+fn elsewhere(parent: &str, key: &str, sections: &[&str]) -> Option<String> {
+    if !parent.is_empty() {
+        return None;
+    }
+    // A section that takes any name says nothing about this one.
+    let is_its = |section: &&&str| takes(section, key) && !takes(section, "no-key-of-ours");
+    let section = sections.iter().find(is_its)?;
+    Some(format!("{section}.{key}"))
+}
+
+/// Whether a section knows a key, whatever its value has to be.
+fn takes(section: &str, key: &str) -> bool {
+    let probe = format!("[{section}]\n{key} = 0\n");
+    match toml::from_str::<ConfigFile>(&probe) {
+        Ok(_) => true,
+        Err(error) => {
+            let place = error.span().unwrap_or_default();
+            !error.message().starts_with("unknown field") && parent_key(&probe, &place) == section
+        }
+    }
+}
+
+/// What the parser says, without the names of our types.
+fn in_words(message: &str) -> String {
+    let whole = "expected a whole number, 0 or more";
+    message
+        .replace('\n', "; ")
+        .replace("expected u32", whole)
+        .replace("expected u64", whole)
+        .replace("expected f64", "expected a number")
 }
 
 /// The words between backticks, which is how serde names the keys it knows.
@@ -195,6 +237,11 @@ mod tests {
             "line 2, column 1: unknown key `providers.local.base_ulr`",
             Some("did you mean `providers.local.base_url`?"),
         );
+        check(
+            "mode = \"ask\"",
+            "line 1, column 1: unknown key `mode`",
+            Some("did you mean `permissions.mode`?"),
+        );
     }
 
     #[test]
@@ -209,13 +256,18 @@ mod tests {
     fn a_value_of_the_wrong_kind_is_named_with_its_place() {
         check(
             "[limits]\nmax_steps = \"many\"",
-            "line 2, column 13: invalid type: string \"many\", expected u32",
+            "line 2, column 13: invalid type: string \"many\", expected a whole number, 0 or more",
             None,
         );
         check(
             "[permissions]\nmode = \"yolo\"",
             "line 2, column 8: unknown variant `yolo`, expected one of `read-only`, `ask`, `accept-edits`, `auto`, `full`",
             None,
+        );
+        check(
+            "[permissions]\nmode = \"aks\"",
+            "line 2, column 8: unknown variant `aks`, expected one of `read-only`, `ask`, `accept-edits`, `auto`, `full`",
+            Some("did you mean `ask`?"),
         );
     }
 }

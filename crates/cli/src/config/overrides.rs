@@ -29,6 +29,9 @@ pub(crate) struct SettingArgs {
     /// End a turn after this time: `90s`, `5m`
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<super::units::Span>,
+    /// A flag of the commands that open the screen, and of no other.
+    #[arg(skip)]
+    pub(crate) plain: bool,
 }
 
 impl SettingArgs {
@@ -40,6 +43,7 @@ impl SettingArgs {
         values.limits.max_steps = spanned(self.max_steps);
         values.limits.max_cost = spanned(self.max_cost);
         values.limits.turn_timeout = spanned(self.timeout.clone());
+        values.ui.plain = spanned(self.plain.then_some(true));
         LayerValues {
             layer: Layer::CommandLine,
             values,
@@ -50,6 +54,7 @@ impl SettingArgs {
                 ("limits.max_steps", "--max-steps"),
                 ("limits.max_cost", "--max-cost"),
                 ("limits.turn_timeout", "--timeout"),
+                ("ui.plain", "--plain"),
             ]),
         }
     }

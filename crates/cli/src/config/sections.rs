@@ -107,6 +107,8 @@ section! {
     Permissions from PermissionsFile {
         values {
             mode: Mode = Mode::Ask, Guard::lower();
+            /// How long a question may stay unanswered; then the call is refused.
+            ask_timeout: Span = Span::minutes(120), Guard::lower();
         }
         lists {
             allow: Rule, Guard::Trusted;
@@ -170,6 +172,12 @@ section! {
             command_timeout: Span = Span::minutes(2), Guard::lower();
             /// The most a command may ask for.
             max_command_timeout: Span = Span::minutes(10), Guard::lower();
+            /// A command that prints more is ended.
+            max_command_output: Size = Size::megabytes(4096), Guard::lower();
+            /// Larger files that a command changes cannot be restored.
+            max_undo_file: Size = Size::megabytes(1), Guard::Trusted;
+            /// All file contents together that a session keeps in case a command changes them.
+            max_undo_total: Size = Size::megabytes(128), Guard::Trusted;
         }
         optional {
             /// US dollars per session.

@@ -2,7 +2,8 @@
 //!
 //! A project file may have come with the repository, and so from a stranger. Until the user has
 //! said yes to exactly these bytes, it may only tighten. The decisions are in the user's state
-//! directory, where no command of the agent can write.
+//! directory, where no command of the agent can write, together with the content that was trusted,
+//! so that a change can be shown before it is trusted too.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,12 +13,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
+use super::{ConfigSource, FileState};
 use crate::failure::{Failure, OrFail as _};
 use crate::private;
 
 /// The user's decisions.
 pub(crate) struct TrustStore {
     file: PathBuf,
+    /// What was trusted, each text under its hash.
+    contents: PathBuf,
     /// Path of the trusted file → hash of its content.
     decisions: BTreeMap<String, String>,
 }
@@ -45,7 +49,11 @@ impl TrustStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error).with_context(doing).or_usage(),
         };
-        Ok(Self { file, decisions })
+        Ok(Self {
+            file,
+            contents: state.join("trusted"),
+            decisions,
+        })
     }
 
     /// What was decided about `path` with this `content`.
@@ -59,17 +67,48 @@ impl TrustStore {
 
     /// Records that `path` is trusted with exactly this `content`.
     pub(crate) fn trust(&mut self, path: &Path, content: &str) -> Result<(), Failure> {
-        self.decisions.insert(name(path), hash_of(content));
-        self.save()
+        let hash = hash_of(content);
+        let kept = self.content_file(&hash);
+        private::write_once(&kept, content.as_bytes())
+            .with_context(|| format!("cannot keep what is trusted in `{}`", kept.display()))?;
+        let before = self.decisions.insert(name(path), hash);
+        self.save()?;
+        self.drop_content(before);
+        Ok(())
+    }
+
+    /// What was trusted of `path` last. Nothing when nothing was, or when its text is not what the
+    /// decision was about.
+    pub(crate) fn trusted_content(&self, path: &Path) -> Option<String> {
+        let hash = self.decisions.get(&name(path))?;
+        let content = fs::read_to_string(self.content_file(hash)).ok()?;
+        (hash_of(&content) == *hash).then_some(content)
     }
 
     /// Forgets a decision, and says whether there was one.
     pub(crate) fn revoke(&mut self, path: &Path) -> Result<bool, Failure> {
-        let existed = self.decisions.remove(&name(path)).is_some();
+        let before = self.decisions.remove(&name(path));
+        let existed = before.is_some();
         if existed {
             self.save()?;
+            self.drop_content(before);
         }
         Ok(existed)
+    }
+
+    fn content_file(&self, hash: &str) -> PathBuf {
+        self.contents
+            .join(hash.strip_prefix("sha256:").unwrap_or(hash))
+    }
+
+    /// Removes the text of a decision that is over, unless another one is about the same text.
+    fn drop_content(&self, hash: Option<String>) {
+        if let Some(hash) = hash
+            && !self.decisions.values().any(|other| *other == hash)
+        {
+            // Left behind it only takes up room.
+            let _ = fs::remove_file(self.content_file(&hash));
+        }
     }
 
     fn save(&self) -> Result<(), Failure> {
@@ -78,6 +117,42 @@ impl TrustStore {
         private::replace(&self.file, &text).with_context(doing)?;
         Ok(())
     }
+}
+
+/// A project file that is not trusted as it is now, and how it differs from what was.
+pub(crate) struct Proposal {
+    pub(crate) path: PathBuf,
+    /// Exactly what would be trusted.
+    pub(crate) content: String,
+    /// Whether other content of this file is trusted; else all of it is new.
+    pub(crate) is_change: bool,
+    /// A unified diff; untrusted text.
+    pub(crate) diff: String,
+}
+
+/// What a user has to look at before trusting a project: every settings file that is not trusted,
+/// as a diff.
+pub(crate) fn proposals(files: &[ConfigSource], store: &TrustStore) -> Vec<Proposal> {
+    files
+        .iter()
+        .filter_map(|file| {
+            let FileState::Project(said @ (Trust::Unknown | Trust::Changed)) = file.state else {
+                return None;
+            };
+            let before = store.trusted_content(&file.path).unwrap_or_default();
+            let diff = similar::TextDiff::from_lines(before.as_str(), &file.text)
+                .unified_diff()
+                .context_radius(3)
+                .header("trusted", "now")
+                .to_string();
+            Some(Proposal {
+                path: file.path.clone(),
+                content: file.text.clone(),
+                is_change: said == Trust::Changed,
+                diff,
+            })
+        })
+        .collect()
 }
 
 /// Paths that are not UTF-8 are told apart by their escapes.
@@ -116,9 +191,17 @@ mod tests {
             Trust::Unknown
         );
 
+        assert_eq!(store.trusted_content(path).as_deref(), Some("a = 1"));
+        store.trust(path, "a = 2").unwrap();
+        assert_eq!(store.trusted_content(path).as_deref(), Some("a = 2"));
+        let kept = || fs::read_dir(state.path().join("trusted")).unwrap().count();
+        assert_eq!(kept(), 1, "what is no longer trusted is not kept");
+
         assert!(store.revoke(path).unwrap());
+        assert_eq!(kept(), 0);
         let store = TrustStore::open(state.path()).unwrap();
         assert_eq!(store.of(path, "a = 1"), Trust::Unknown);
+        assert_eq!(store.trusted_content(path), None);
     }
 
     #[test]

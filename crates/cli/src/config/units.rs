@@ -34,6 +34,13 @@ impl Span {
 }
 
 impl Size {
+    pub(crate) fn megabytes(megabytes: u32) -> Self {
+        Self {
+            text: format!("{megabytes}MB"),
+            bytes: u64::from(megabytes) << 20,
+        }
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -9,9 +9,11 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use agent_engine::live::NobodyWatches;
-use agent_engine::{Interrupt, Model, TurnEnd};
+use agent_engine::state::{CommandRun, TurnFacts};
+use agent_engine::{Engine, Interrupt, Model, TurnEnd};
 use agent_protocol::command::SubmitTurn;
-use agent_protocol::payload::conversation::{Budget, TurnSource};
+use agent_protocol::payload::conversation::{Budget, TurnSource, Verification};
+use agent_protocol::payload::{SideEffect, Usage};
 use agent_protocol::{Payload, Refs, Scope};
 use clap::ValueEnum;
 
@@ -69,12 +71,13 @@ pub(crate) fn run(
         .build()
         .or_fail()?;
     let closer = bench.closer();
+    let artifacts = bench.writer.artifacts().clone();
     let ended = runtime.block_on(turns(app, config, bench, &task));
     closer.close()?;
     let ended = ended?;
     // A tool that ignored its cancellation must not keep the process alive.
     runtime.shutdown_background();
-    let report = RunReport::new(&session_id, ended, task.require_verified);
+    let report = RunReport::new(&session_id, ended, &artifacts, task.require_verified);
     let exit = report.exit();
     match task.form {
         OutputForm::Text => report.print(&app.output).or_fail()?,
@@ -87,7 +90,15 @@ pub(crate) fn run(
 /// How the last turn ended, with the facts a report needs.
 pub(crate) struct Ended {
     pub(crate) end: Option<TurnEnd>,
-    pub(crate) commands: Vec<agent_engine::state::CommandRun>,
+    /// The final answer, also where it was too long for its event.
+    pub(crate) final_text: Option<String>,
+    pub(crate) commands: Vec<CommandRun>,
+    pub(crate) verification: Verification,
+    pub(crate) files_changed: Vec<SideEffect>,
+    pub(crate) refused_calls: u64,
+    pub(crate) steps: u64,
+    pub(crate) usage: Usage,
+    pub(crate) cost: Option<f64>,
     pub(crate) sandbox_missing: bool,
     pub(crate) open_actions: Vec<String>,
 }
@@ -114,7 +125,15 @@ async fn turns(
     let mut end = None;
     let interrupt = Interrupt::new();
     signals::watch(&interrupt).or_fail()?;
+    let mut prompt = task.prompt.clone().map(|text| SubmitTurn {
+        text,
+        ..SubmitTurn::default()
+    });
     if let Some(turn_id) = open_turn {
+        // It waits in the log from now on: how the open turn goes on does not lose it.
+        if let Some(submit) = prompt.take() {
+            control.enqueue(submit, TurnSource::Cli).or_fail()?;
+        }
         let ended = engine
             .continue_turn(turn_id, budget(config), &interrupt)
             .await
@@ -125,11 +144,7 @@ async fn turns(
             return Ok(taken(&engine, end));
         }
     }
-    if let Some(prompt) = &task.prompt {
-        let submit = SubmitTurn {
-            text: prompt.clone(),
-            ..SubmitTurn::default()
-        };
+    if let Some(submit) = prompt {
         let answer = control.submit(submit, TurnSource::Cli).or_fail()?;
         // Inputs that waited before this one are worked on first, in order.
         if let (true, Some(turn_id)) = (control.queue().is_empty(), answer.turn_id) {
@@ -157,12 +172,29 @@ async fn turns(
     Ok(taken(&engine, end))
 }
 
-fn taken(engine: &agent_engine::Engine, end: Option<TurnEnd>) -> Ended {
+fn taken(engine: &Engine, end: Option<TurnEnd>) -> Ended {
     let state = engine.state();
+    // The facts of a turn of an earlier run are not those of this one.
+    let none = TurnFacts::default();
+    let turn = end.as_ref().map_or(&none, |_| &state.turn);
+    let final_text = match &end {
+        Some(TurnEnd::Completed(completed)) => match &completed.final_text_ref {
+            Some(kept) => engine.kept_text(kept),
+            None => completed.final_text.clone(),
+        },
+        _ => None,
+    };
     Ended {
         end,
-        commands: state.turn.commands.clone(),
-        sandbox_missing: state.turn.sandbox_missing,
+        final_text,
+        commands: turn.commands.clone(),
+        verification: turn.verification.record(),
+        files_changed: turn.files_changed(),
+        refused_calls: turn.refused,
+        steps: turn.requests,
+        usage: turn.usage.clone(),
+        cost: turn.cost.total(),
+        sandbox_missing: turn.sandbox_missing,
         open_actions: state.open_actions.keys().map(ToString::to_string).collect(),
     }
 }

@@ -7,12 +7,16 @@ use agent_protocol::id::SessionId;
 use agent_protocol::payload::conversation::{TurnCompleted, TurnFailed, TurnOutcome, Verification};
 use agent_protocol::payload::{SideEffect, Usage};
 use agent_protocol::status::{Status, VerificationStatus};
+use agent_session::ArtifactStore;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Ended;
 use crate::exit::Exit;
 use crate::output::{Output, visible_text};
+
+/// No model says more in one answer.
+const MOST_TEXT: u64 = 64 << 20;
 
 /// `agent run --output json`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -50,7 +54,12 @@ pub(crate) struct CommandReport {
 }
 
 impl RunReport {
-    pub(super) fn new(session_id: &SessionId, ended: Ended, require_verified: bool) -> Self {
+    pub(super) fn new(
+        session_id: &SessionId,
+        ended: Ended,
+        artifacts: &ArtifactStore,
+        require_verified: bool,
+    ) -> Self {
         let commands = ended
             .commands
             .into_iter()
@@ -64,16 +73,16 @@ impl RunReport {
             outcome: "completed".to_owned(),
             exit_code: 0,
             stop_reason: "nothing_to_do".to_owned(),
-            final_text: None,
+            final_text: ended.final_text,
             error: None,
-            verification: Verification::default(),
-            files_changed: Vec::new(),
+            verification: ended.verification,
+            files_changed: ended.files_changed,
             commands,
-            refused_calls: 0,
+            refused_calls: ended.refused_calls,
             open_actions: ended.open_actions,
-            usage: Usage::default(),
-            cost: None,
-            steps: None,
+            usage: ended.usage,
+            cost: ended.cost,
+            steps: Some(ended.steps),
             duration_ms: None,
             exit: Exit::Done,
         };
@@ -87,7 +96,12 @@ impl RunReport {
                 exit: Exit::Denied,
                 ..empty
             },
-            Some(TurnEnd::Completed(turn)) => {
+            Some(TurnEnd::Completed(mut turn)) => {
+                // A long answer is in the log by its hash; whoever waits for it wants its words.
+                let kept = turn.final_text_ref.as_ref();
+                let kept = kept.and_then(|id| artifacts.read(id, MOST_TEXT).ok());
+                let kept = kept.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+                turn.final_text = turn.final_text.or(kept);
                 Self::completed(empty, *turn, sandbox_missing, require_verified)
             }
             Some(TurnEnd::Failed(turn)) => Self::failed(empty, *turn),
@@ -143,7 +157,6 @@ impl RunReport {
             }
             .to_owned(),
             stop_reason: turn.stop_reason,
-            final_text: turn.final_text,
             error,
             verification: turn.verification,
             files_changed: turn.files_changed,
@@ -169,9 +182,6 @@ impl RunReport {
             outcome: turn.status.as_str().to_owned(),
             stop_reason: turn.code,
             error: Some(turn.message),
-            files_changed: turn.files_changed,
-            usage: turn.usage.unwrap_or_default(),
-            cost: turn.cost,
             exit,
             ..empty
         }

@@ -1,5 +1,6 @@
 //! Ctrl-C, a closed terminal and SIGTERM during a headless run: the first one ends the turn with its
-//! facts written, a second Ctrl-C ends the process.
+//! facts written, a second Ctrl-C or SIGTERM ends the process. A terminal that closes tells more than
+//! once, by the kernel and by the shell, and nobody is impatient there.
 
 use std::io;
 
@@ -14,12 +15,15 @@ pub(super) fn watch(interrupt: &Interrupt) -> io::Result<()> {
     let interrupt = interrupt.clone();
     tokio::spawn(async move {
         loop {
-            let reason = tokio::select! {
-                _ = interrupts.recv() => InterruptReason::User,
-                _ = terminations.recv() => InterruptReason::Terminated,
-                _ = hang_ups.recv() => InterruptReason::Terminated,
+            let (reason, is_person) = tokio::select! {
+                _ = interrupts.recv() => (InterruptReason::User, true),
+                _ = terminations.recv() => (InterruptReason::Terminated, true),
+                _ = hang_ups.recv() => (InterruptReason::Terminated, false),
             };
             if interrupt.reason().is_some() {
+                if !is_person {
+                    continue;
+                }
                 // The log is whole at every moment; what is open in it is repaired on resume.
                 std::process::exit(if reason == InterruptReason::User {
                     130

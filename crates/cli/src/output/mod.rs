@@ -1,5 +1,6 @@
 //! Speaking to people and scripts: standard output, notes and errors, colours, width.
 
+pub(crate) mod file;
 mod table;
 mod text;
 mod time;
@@ -119,10 +120,20 @@ impl Output {
 
     /// Prints one JSON value over several lines.
     pub(crate) fn json(&self, value: &impl Serialize) -> io::Result<()> {
+        self.print(&self.json_text(value)?)
+    }
+
+    /// One JSON value over several lines, safe to print.
+    pub(crate) fn json_text(&self, value: &impl Serialize) -> io::Result<String> {
         let text = serde_json::to_string_pretty(value)?;
         // Inside JSON strings the same characters are risky as elsewhere, and all of them can be
         // written as escapes; outside of strings none of them occurs.
-        self.print(&text::json_safe(&text))
+        Ok(text::json_safe(&text))
+    }
+
+    /// Whether colours are wanted.
+    pub(crate) fn has_color(&self) -> bool {
+        self.color
     }
 
     /// Prints one JSON value on one line.
@@ -168,7 +179,7 @@ impl Errors {
         }
         let chain: Vec<String> = failure.error.chain().map(ToString::to_string).collect();
         self.line("error", Tone::Bad, &chain.join(": "));
-        for hint in &failure.hints {
+        for hint in failure.advice() {
             self.line("hint", Tone::Good, hint);
         }
         failure.exit

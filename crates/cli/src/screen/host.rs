@@ -1,46 +1,63 @@
-//! What the screen asks of the machine: artifacts, past sessions, documents.
+//! What the screen asks of the machine: artifacts, files, past sessions, documents.
 
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use agent_session::{ArtifactStore, SessionStore};
-use agent_tui::theme::{TerminalHints, detect};
-use agent_tui::{Document, DocumentFormat, HostMessage, HostRequest, SessionLine, Settings};
+use agent_engine::SessionAuthority;
+use agent_session::{ArtifactStore, SessionDirectory, SessionStore};
+use agent_tool_runtime::{Authority as _, Registry, VisibilityContext};
+use agent_tui::state::ToolLine;
+use agent_tui::{Document, DocumentFormat, ExportForm, HostMessage, HostRequest, SessionLine};
 
 use crate::app::App;
-use crate::config::{Config, Theme};
+use crate::commands;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::output::local_second;
 use crate::private;
-use crate::workbench::Workbench;
+use crate::undo::{Chosen, Extent, SessionDiff};
+use crate::workbench::{Workbench, models};
 
 /// The most bytes of an artifact that are shown.
 const ARTIFACT_LIMIT: u64 = 8 << 20;
 /// Prompts that are remembered.
 const HISTORY: usize = 1_000;
+/// Files one can pick from; a project with more has to be named more exactly.
+const MOST_FILES: usize = 50_000;
+/// The most bytes of a file that are shown before it is picked.
+const PREVIEW_BYTES: u64 = 4_096;
 
 /// Serves the screen.
 pub(super) struct Host {
+    app: Arc<App>,
+    config: Arc<Config>,
     artifacts: ArtifactStore,
-    store: SessionStore,
-    history: PathBuf,
-    rules: String,
-    sandbox: String,
-    model: Vec<String>,
+    session: String,
+    rules: Mutex<String>,
+    registry: Arc<Registry>,
+    authority: Arc<SessionAuthority>,
 }
 
 impl Host {
-    pub(super) fn new(app: &App, config: &Config, bench: &Workbench) -> Self {
+    pub(super) fn new(app: &Arc<App>, config: &Arc<Config>, bench: &Workbench) -> Self {
         Self {
+            app: Arc::clone(app),
+            config: Arc::clone(config),
             artifacts: bench.writer.artifacts().clone(),
-            store: SessionStore::of_project(app.project.root()),
-            history: history_file(app),
-            rules: bench.rules.clone(),
-            sandbox: bench.sandbox.clone(),
-            model: config
-                .model
-                .default
-                .iter()
-                .map(|set| set.value.clone())
-                .collect(),
+            session: bench.writer.session_id().to_string(),
+            rules: Mutex::new(bench.rules.clone()),
+            registry: Arc::clone(&bench.registry),
+            authority: Arc::clone(&bench.authority),
         }
+    }
+
+    /// A rule was saved in this session.
+    pub(super) fn rule_added(&self, rule: &str) {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.push('\n');
+        rules.push_str(rule);
     }
 
     /// The answer, where one is expected.
@@ -53,50 +70,167 @@ impl Host {
                     .map_err(|error| error.to_string());
                 HostMessage::Artifact { id, content }
             }
+            HostRequest::Files => HostMessage::Files(files(self.app.project.root())),
+            HostRequest::Preview { path } => {
+                let text = preview(&self.app.project.root().join(&path));
+                HostMessage::Preview { path, text }
+            }
             HostRequest::Sessions => HostMessage::Sessions(self.sessions()),
-            HostRequest::Models => HostMessage::Models(self.model.clone()),
-            HostRequest::Permissions => document("Permission rules in force", &self.rules),
-            HostRequest::Sandbox => document("Sandbox", &self.sandbox),
+            HostRequest::Models => HostMessage::Models(models::known(&self.app, &self.config)),
+            HostRequest::Permissions => {
+                let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+                document("Permission rules in force", &rules_text(&rules))
+            }
+            HostRequest::Sandbox => {
+                let text = commands::sandbox::findings(&self.app, &self.config);
+                document("Sandbox", &text)
+            }
+            HostRequest::Tools => HostMessage::Tools(self.tools()),
+            HostRequest::Export { form } => told(self.export(form)),
             HostRequest::Remember { prompt } => {
                 self.remember(&prompt);
                 return None;
             }
-            other => HostMessage::Problem(format!(
-                "{} cannot be done from the screen yet",
-                name(&other)
-            )),
+            HostRequest::Diff => match self.diff() {
+                Ok(answer) => answer,
+                Err(failure) => told(Err(failure)),
+            },
+            // These belong to the start, or to the engine's work.
+            HostRequest::Shell { .. }
+            | HostRequest::Undo { .. }
+            | HostRequest::TrustProject
+            | HostRequest::IgnoreProject => return None,
         })
     }
 
     fn sessions(&self) -> Vec<SessionLine> {
-        let sessions = self.store.list().unwrap_or_default();
-        let line = |session: &agent_session::SessionDirectory| SessionLine {
-            session_id: session.id().clone(),
-            title: session.id().to_string(),
-            detail: session.modified().to_string(),
+        let store = SessionStore::of_project(self.app.project.root());
+        let mut sessions = store.list().unwrap_or_default();
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.modified()));
+        sessions
+            .iter()
+            .filter(|session| session.id().as_str() != self.session)
+            .map(session_line)
+            .collect()
+    }
+
+    /// The tools as the session stands now: its mode and its rules, not those of its last turn.
+    fn tools(&self) -> Vec<ToolLine> {
+        let context = VisibilityContext {
+            mode: self.authority.mode(),
+            ..VisibilityContext::default()
         };
-        sessions.iter().rev().map(line).collect()
+        let entries = self.registry.catalogue(&context, &*self.authority);
+        entries.iter().map(ToolLine::of).collect()
+    }
+
+    /// All changes of this session so far, masked.
+    fn diff(&self) -> Result<HostMessage, Failure> {
+        let session = self.app.session(&self.session)?;
+        let all = Extent::Between(None, None);
+        let chosen = Chosen::new(&self.app, &[])?;
+        let diff = SessionDiff::make(self.app.project.root(), &session, &all, &chosen)?;
+        if diff.files.is_empty() {
+            return Ok(HostMessage::Notice(
+                "this session has changed no file".to_owned(),
+            ));
+        }
+        let redactor = self.app.rim_with(&self.config, "agent")?.redactor;
+        Ok(HostMessage::Document(Document {
+            title: "All changes of this session".to_owned(),
+            text: redactor.mask(&diff.text()).into_owned(),
+            format: DocumentFormat::Diff,
+        }))
+    }
+
+    fn export(&self, form: ExportForm) -> Result<String, Failure> {
+        let session = self.app.session(&self.session)?;
+        let exported = commands::export::beside(&self.app, &session, form)?;
+        let file = self.app.short(&exported.file);
+        let mut text = format!("written to {file}");
+        for note in exported.notes {
+            text.push_str(&format!("; {note}"));
+        }
+        Ok(text)
     }
 
     /// Keeps the prompt for Ctrl-R; a history that cannot be kept is no reason to stop.
     fn remember(&self, prompt: &str) {
-        let mut all = read_history(&self.history);
+        let file = history_file(&self.app);
+        let mut all = read_history(&file);
+        if all.last().is_some_and(|last| last == prompt) {
+            return;
+        }
         all.push(prompt.to_owned());
         let from = all.len().saturating_sub(HISTORY);
         if let Ok(text) = serde_json::to_vec(&all[from..]) {
-            let _ = private::replace(&self.history, &text);
+            let _ = private::replace(&file, &text);
         }
     }
 }
 
-fn name(request: &HostRequest) -> &'static str {
-    match request {
-        HostRequest::Files | HostRequest::Preview { .. } => "picking files",
-        HostRequest::Shell { .. } => "running your own command",
-        HostRequest::Diff => "showing the whole diff",
-        HostRequest::Undo { .. } => "undo",
-        HostRequest::Export { .. } => "export",
-        _ => "this",
+fn told(done: Result<String, Failure>) -> HostMessage {
+    match done {
+        Ok(text) => HostMessage::Notice(text),
+        Err(failure) => HostMessage::Problem(format!("{:#}", failure.error)),
+    }
+}
+
+fn session_line(session: &SessionDirectory) -> SessionLine {
+    let glance = session.glance().unwrap_or_default();
+    let events = glance.last_sequence.map_or(0, |last| last + 1);
+    let title = glance.title.or(glance.first_input);
+    SessionLine {
+        session_id: session.id().clone(),
+        title: title.unwrap_or_else(|| "nothing was asked yet".to_owned()),
+        detail: format!(
+            "{} · {events} events · {}",
+            local_second(session.modified()),
+            session.id()
+        ),
+    }
+}
+
+fn rules_text(rules: &str) -> String {
+    if rules.trim().is_empty() {
+        "No rule is set: the mode alone decides. Answering a question with r saves one.".to_owned()
+    } else {
+        rules.to_owned()
+    }
+}
+
+/// The project's files, without what git ignores, in order.
+fn files(root: &Path) -> Vec<String> {
+    let walk = ignore::WalkBuilder::new(root)
+        .hidden(false)
+        .filter_entry(|entry| {
+            let name = entry.file_name();
+            name != ".git" && name != ".agent"
+        })
+        .build();
+    let mut files: Vec<String> = walk
+        .flatten()
+        .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()))
+        .filter_map(|entry| {
+            let inside = entry.path().strip_prefix(root).ok()?;
+            inside.to_str().map(str::to_owned)
+        })
+        .take(MOST_FILES)
+        .collect();
+    files.sort_unstable();
+    files
+}
+
+fn preview(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(PREVIEW_BYTES).read_to_end(&mut bytes));
+    match read {
+        Err(error) => format!("cannot be read: {error}"),
+        Ok(_) if bytes.contains(&0) => {
+            let length = fs::metadata(path).map_or(0, |facts| facts.len());
+            format!("not text, {length} bytes")
+        }
+        Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
     }
 }
 
@@ -112,43 +246,12 @@ fn history_file(app: &App) -> PathBuf {
     app.host.directories.state.join("prompts.json")
 }
 
-fn read_history(file: &std::path::Path) -> Vec<String> {
-    let text = std::fs::read(file).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
+/// Earlier prompts, oldest first.
+pub(super) fn history(app: &App) -> Vec<String> {
+    read_history(&history_file(app))
 }
 
-/// What the screen has to know about terminal, project and settings.
-pub(super) fn settings(app: &App, config: &Config, model: &str) -> Settings {
-    let variable = |name: &str| {
-        app.host
-            .environment
-            .get(name)
-            .and_then(std::ffi::OsStr::to_str)
-    };
-    let (colors, background) = detect(TerminalHints {
-        no_color: variable("NO_COLOR").is_some(),
-        term: variable("TERM"),
-        colorterm: variable("COLORTERM"),
-        colorfgbg: variable("COLORFGBG"),
-    });
-    let background = match config.ui.theme.value {
-        Theme::Auto => background,
-        Theme::Light => agent_tui::Background::Light,
-        Theme::Dark => agent_tui::Background::Dark,
-    };
-    Settings {
-        colors,
-        background,
-        plain: config.ui.plain.value,
-        full_screen: config.ui.full_screen.value,
-        vim_keys: config.ui.vim_keys.value,
-        mode: config.permissions.mode.value,
-        model: model.to_owned(),
-        cwd: app.short_or_root(app.project.root()),
-        branch: crate::workbench::branch(app.project.root()),
-        history: read_history(&history_file(app)),
-        notify: config.ui.notify.value,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..Settings::default()
-    }
+fn read_history(file: &Path) -> Vec<String> {
+    let text = fs::read(file).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
 }

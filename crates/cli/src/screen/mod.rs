@@ -1,315 +1,152 @@
-//! A session with a screen: the engine works, the screen shows the log and sends commands, and this
-//! module carries them between the two.
+//! The screen and what it leads to: a session, then perhaps another one, a branch, a replay or the
+//! demo, until the user leaves. [`session`] is one of them at work.
 
+mod courier;
+mod editor;
 mod host;
+mod past;
+mod replay;
 mod save_rule;
+mod session;
+mod start;
 
 use std::sync::Arc;
 
-use agent_engine::live::{Live, LiveText};
-use agent_engine::{Control, Interrupt, InterruptReason, Model, SessionAuthority};
-use agent_protocol::command::{
-    Acknowledgement, ControlAnswer, ControlCommand, InterruptTurn, RespondAction, SubmitTurn,
-};
-use agent_protocol::id::{ThreadId, TurnId};
-use agent_protocol::payload::conversation::TurnSource;
-use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
-use agent_protocol::{Payload, Refs, Scope};
-use agent_session::SessionWriter;
-use agent_tool_runtime::Journal;
-use agent_tui::{HostMessage, Input, Output};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio_util::sync::CancellationToken;
+use agent_protocol::id::SessionId;
 
 use crate::app::App;
-use crate::config::Config;
+use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::headless;
-use crate::workbench::Workbench;
+use crate::workbench::SessionArgs;
+use crate::workbench::models::{self, Chosen};
+
+pub(crate) use replay::replay;
+pub(crate) use session::settings;
+
+/// Where the models of a session come from.
+pub(crate) type ChooseModels = Arc<dyn Fn(&App, &Config) -> Result<Chosen, Failure> + Send + Sync>;
 
 /// What the screen begins with.
-pub(crate) struct Beginning {
+pub(crate) struct Visit {
+    /// What the process calls itself to others that want the session.
+    pub(crate) program: &'static str,
+    pub(crate) settings: SettingArgs,
+    pub(crate) session: SessionArgs,
     /// Submitted at once, as if it had been typed.
     pub(crate) prompt: Option<String>,
-    pub(crate) models: Vec<Model>,
-    /// Facts to record before the first turn.
-    pub(crate) facts: Vec<Payload>,
+    /// A fixed choice; without one it is made from the settings.
+    pub(crate) models: Option<ChooseModels>,
 }
 
-/// Runs a session on the terminal until the user leaves.
-pub(crate) fn run(
-    app: &App,
-    config: &Config,
-    bench: Workbench,
-    begin: Beginning,
-) -> Result<Exit, Failure> {
+/// How a visit ended.
+pub(crate) struct Left {
+    pub(crate) exit: Exit,
+    /// The session that was on the screen last.
+    pub(crate) session_id: Option<SessionId>,
+}
+
+/// Stays on the terminal until the user leaves.
+pub(crate) fn visit(app: &App, visit: Visit) -> Result<Left, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .or_fail()?;
-    let closer = bench.closer();
-    let ended = runtime.block_on(session(app, config, bench, begin));
-    closer.close()?;
+    let left = runtime.block_on(journey(app, visit));
+    // Whatever still waits for a file or a server must not keep the process alive.
     runtime.shutdown_background();
-    ended
+    left
 }
 
-async fn session(
-    app: &App,
-    config: &Config,
-    bench: Workbench,
-    begin: Beginning,
-) -> Result<Exit, Failure> {
-    let scope = Scope {
-        thread_id: Some(bench.thread_id.clone()),
-        ..Scope::default()
-    };
-    for fact in begin.facts {
-        bench
-            .journal
-            .append(&scope, fact, Refs::default())
-            .or_fail()?;
-    }
-    let (inputs, shown) = unbounded_channel();
-    let (outputs, sent) = unbounded_channel();
-    let (turns, mut waiting) = unbounded_channel();
-    show_log(&bench.writer, &inputs)?;
-    let model = begin.models.first().map(Model::name).unwrap_or_default();
-    let settings = host::settings(app, config, &model);
-    let shutdown = CancellationToken::new();
-    let screen = tokio::spawn(agent_tui::run(settings, shown, outputs, shutdown.clone()));
-
-    let courier = Courier {
-        control: Arc::clone(&bench.control),
-        authority: Arc::clone(&bench.authority),
-        journal: Arc::clone(&bench.journal),
-        thread_id: bench.thread_id.clone(),
-        host: host::Host::new(app, config, &bench),
-        rules: save_rule::RuleFiles::new(app),
-        inputs: inputs.clone(),
-        turns: turns.clone(),
-    };
-    if let Some(prompt) = begin.prompt {
-        courier.command(ControlCommand::SubmitTurn(SubmitTurn {
-            text: prompt,
-            ..SubmitTurn::default()
-        }));
-    }
-    let control = Arc::clone(&bench.control);
-    if let Some(turn_id) = control.take_next().or_fail()? {
-        let _ = turns.send(turn_id);
-    }
-    drop(turns);
-    let carried = tokio::spawn(courier.carry(sent));
-    let live = Arc::new(ToScreen(inputs.clone()));
-    let mut engine = bench.engine(app, config, begin.models, live);
-
-    let ui_ended = CancellationToken::new();
-    let ended = ui_ended.clone();
-    let interrupt_control = Arc::clone(&control);
-    let watched = tokio::spawn(async move {
-        let exit = screen.await;
-        // Whoever leaves while a turn runs ends it; its facts are written.
-        interrupt_control.interrupt(&InterruptTurn::default(), InterruptReason::Terminated);
-        ended.cancel();
-        exit
-    });
+async fn journey(app: &App, visit: Visit) -> Result<Left, Failure> {
+    let app = Arc::new(app.clone());
+    let mut session = visit.session;
+    let mut prompt = visit.prompt;
+    let mut prefill = String::new();
+    let mut session_id = None;
+    let mut refused = Vec::new();
+    // A session one comes back to goes on in the mode it was left in.
+    let mut mode = None;
     loop {
-        let turn_id: TurnId = tokio::select! {
-            biased;
-            () = ui_ended.cancelled() => break,
-            next = waiting.recv() => match next { Some(turn_id) => turn_id, None => break },
+        let needs_model = visit.models.is_none();
+        let begin = start::begin(&app, &visit.settings, needs_model, &mut refused).await?;
+        let (config, facts) = match begin {
+            start::Begin::With(mut config, facts) => {
+                if let Some(mode) = mode.take() {
+                    config.permissions.mode.value = mode;
+                }
+                (Arc::new(*config), facts)
+            }
+            start::Begin::Leave(exit) => return Ok(Left { exit, session_id }),
+            start::Begin::Demo => return demo(&app).await,
         };
-        let mut next = Some(turn_id);
-        while let Some(turn_id) = next.take() {
-            let interrupt = Interrupt::new();
-            if ui_ended.is_cancelled() {
-                break;
+        let opening = session::Opening {
+            app: Arc::clone(&app),
+            config: Arc::clone(&config),
+            program: visit.program,
+            session: session.clone(),
+            facts,
+            prompt: prompt.take(),
+            prefill: std::mem::take(&mut prefill),
+            models: visit
+                .models
+                .clone()
+                .unwrap_or_else(|| Arc::new(models::choose)),
+        };
+        let closed = session::run(opening).await?;
+        let here = closed.session_id.to_string();
+        session_id = Some(closed.session_id);
+        match closed.exit {
+            agent_tui::Exit::Resume(wanted) => session.session = Some(wanted.to_string()),
+            agent_tui::Exit::NewSession | agent_tui::Exit::LookAgain => session.session = None,
+            agent_tui::Exit::Fork { at, text } => {
+                session.session = Some(past::fork(&app, &config, &here, at)?);
+                prefill = text;
             }
-            if let Err(error) = engine
-                .run_turn(turn_id, headless::budget(config), &interrupt)
-                .await
-            {
-                let _ = inputs.send(Input::Host(HostMessage::Problem(error.to_string())));
-                break;
+            agent_tui::Exit::Replay => {
+                play(&app, &here).await?;
+                session.session = Some(here);
+                mode = Some(closed.mode);
             }
-            next = control.take_next().or_fail()?;
+            agent_tui::Exit::Demo => return demo(&app).await,
+            exit
+            @ (agent_tui::Exit::Quit | agent_tui::Exit::Ended | agent_tui::Exit::Signal(_)) => {
+                let exit = exit_of(&exit);
+                return Ok(Left { exit, session_id });
+            }
         }
     }
-    shutdown.cancel();
-    let exit = watched.await.or_fail()?.or_fail()?.or_fail()?;
-    carried.abort();
-    Ok(match exit {
-        agent_tui::Exit::Signal(2) => Exit::Interrupted,
-        agent_tui::Exit::Signal(_) => Exit::Terminated,
-        _ => Exit::Done,
+}
+
+/// Plays the session until the user has seen enough.
+async fn play(app: &Arc<App>, session: &str) -> Result<(), Failure> {
+    let directory = app.session(session)?;
+    let app = Arc::clone(app);
+    let played = tokio::task::spawn_blocking(move || replay(&app, &directory, None));
+    played.await.or_fail()?.map(|_| ())
+}
+
+/// The demo has a terminal loop of its own, so it gets a thread of its own.
+async fn demo(app: &Arc<App>) -> Result<Left, Failure> {
+    let app = Arc::clone(app);
+    let shown = tokio::task::spawn_blocking(move || crate::commands::demo::show(&app));
+    let exit = shown.await.or_fail()??;
+    Ok(Left {
+        exit,
+        session_id: None,
     })
 }
 
-/// Gives the screen what is in the log, and from then on every line as it is written.
-fn show_log(writer: &SessionWriter, inputs: &UnboundedSender<Input>) -> Result<(), Failure> {
-    let log = std::fs::read(writer.log_path()).or_fail()?;
-    let past = log
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .filter_map(|line| agent_protocol::Event::from_line(line).ok().map(Arc::new));
-    let _ = inputs.send(Input::History(past.collect()));
-    let inputs = inputs.clone();
-    writer.subscribe(move |appended| {
-        inputs
-            .send(Input::Event(Arc::new(appended.event.clone())))
-            .is_ok()
-    });
-    Ok(())
-}
-
-/// Text on its way to the screen.
-struct ToScreen(UnboundedSender<Input>);
-
-impl Live for ToScreen {
-    fn show(&self, text: LiveText<'_>) {
-        let text = match text {
-            LiveText::Answer(text) => agent_tui::LiveText::Answer(text.to_owned()),
-            LiveText::Reasoning(text) => agent_tui::LiveText::Reasoning(text.to_owned()),
-            LiveText::Call(name) => agent_tui::LiveText::Call(name.to_owned()),
-        };
-        let _ = self.0.send(Input::Live(text));
+fn exit_of(exit: &agent_tui::Exit) -> Exit {
+    match exit {
+        agent_tui::Exit::Signal(2) => Exit::Interrupted,
+        agent_tui::Exit::Signal(_) => Exit::Terminated,
+        _ => Exit::Done,
     }
 }
 
-/// Carries what the screen sends to whom it concerns.
-struct Courier {
-    control: Arc<Control>,
-    authority: Arc<SessionAuthority>,
-    journal: Arc<dyn Journal>,
-    thread_id: ThreadId,
-    host: host::Host,
-    rules: save_rule::RuleFiles,
-    inputs: UnboundedSender<Input>,
-    turns: UnboundedSender<TurnId>,
-}
-
-impl Courier {
-    async fn carry(self, mut sent: UnboundedReceiver<Output>) {
-        while let Some(output) = sent.recv().await {
-            match output {
-                Output::Command(command) => self.command(command),
-                Output::Host(request) => {
-                    if let Some(answer) = self.host.answer(request) {
-                        self.say(answer);
-                    }
-                }
-            }
-        }
-    }
-
-    fn say(&self, message: HostMessage) {
-        let _ = self.inputs.send(Input::Host(message));
-    }
-
-    /// Saves the rule that comes with an answer, if one does, then passes the answer on. An answer
-    /// whose rule cannot be saved holds this once, and says so.
-    fn respond(&self, mut response: RespondAction) -> ControlAnswer {
-        let asked = response
-            .answer
-            .as_ref()
-            .and_then(|answer| answer.saved_rule.clone());
-        if let Some(rule) = asked
-            && let Err(problem) = self.save_rule(&rule, response.scope)
-        {
-            self.say(HostMessage::Problem(problem));
-            response.scope = GrantScope::Once;
-            if let Some(answer) = &mut response.answer {
-                answer.saved_rule = None;
-            }
-        }
-        self.control.respond(response)
-    }
-
-    fn save_rule(&self, rule: &str, scope: GrantScope) -> Result<(), String> {
-        let saved = self.rules.save(rule, scope)?;
-        let changed = PolicyChanged {
-            scope,
-            changed: PolicyChanges {
-                rules_added: vec![saved.to_string()],
-                ..PolicyChanges::default()
-            },
-            by: DecidedBy::User,
-            reason: "saved while answering a question".to_owned(),
-        };
-        let log = Scope {
-            thread_id: Some(self.thread_id.clone()),
-            ..Scope::default()
-        };
-        self.journal
-            .append(&log, changed.into(), Refs::default())
-            .map_err(|error| error.to_string())?;
-        self.authority.add_rule(saved);
-        Ok(())
-    }
-
-    fn command(&self, command: ControlCommand) {
-        let answer = match command {
-            ControlCommand::SubmitTurn(submit) => {
-                let answer = self.control.submit(submit, TurnSource::Tui);
-                if let Ok(ControlAnswer {
-                    acknowledgement: Acknowledgement::Accepted,
-                    turn_id: Some(turn_id),
-                    ..
-                }) = &answer
-                {
-                    let _ = self.turns.send(turn_id.clone());
-                }
-                answer
-            }
-            ControlCommand::InterruptTurn(interrupt) => {
-                Ok(self.control.interrupt(&interrupt, InterruptReason::User))
-            }
-            ControlCommand::RespondAction(response) => Ok(self.respond(response)),
-            ControlCommand::RemoveQueuedTurn(queued) => self.control.remove_queued(&queued.turn_id),
-            ControlCommand::PromoteQueuedTurn(queued) => {
-                self.control.promote_queued(&queued.turn_id)
-            }
-            ControlCommand::SetMode(mode) => {
-                let scope = Scope {
-                    thread_id: Some(self.thread_id.clone()),
-                    ..Scope::default()
-                };
-                let changed = PolicyChanged {
-                    scope: GrantScope::Session,
-                    changed: PolicyChanges {
-                        mode: Some(mode),
-                        ..PolicyChanges::default()
-                    },
-                    by: DecidedBy::User,
-                    reason: "chosen on the screen".to_owned(),
-                };
-                let recorded = self.journal.append(&scope, changed.into(), Refs::default());
-                recorded.map(|_| {
-                    self.authority.set_mode(mode);
-                    ControlAnswer {
-                        acknowledgement: Acknowledgement::Accepted,
-                        ..ControlAnswer::default()
-                    }
-                })
-            }
-            _ => {
-                return self.say(HostMessage::Problem(
-                    "this cannot be done from the screen yet".to_owned(),
-                ));
-            }
-        };
-        match answer {
-            Ok(answer) => {
-                if answer.acknowledgement == Acknowledgement::NoOp
-                    && let Some(reason) = answer.reason
-                {
-                    self.say(HostMessage::Notice(reason));
-                }
-            }
-            Err(error) => self.say(HostMessage::Problem(error.to_string())),
-        }
-    }
+/// The settings of a visit.
+fn load(app: &App, settings: &SettingArgs) -> Result<Config, Failure> {
+    config::load(&app.host, &app.project, settings)
 }

@@ -6,16 +6,17 @@ use agent_engine::{AuthorityPlace, Desk, OnAsk, SessionAuthority};
 use agent_protocol::payload::tool::CatalogEntry;
 use agent_tool_runtime::VisibilityContext;
 
-use super::{commands, open, rules};
+use super::{Scratch, commands, open, rules};
 use crate::app::App;
 use crate::config::Config;
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 
 /// The catalogue a new session would record with these settings.
 pub(crate) fn catalogue(app: &App, config: &Config) -> Result<Vec<CatalogEntry>, Failure> {
     let nowhere = app.project.root().join(".agent/sessions/none");
-    let settings = commands::settings(app, config, &nowhere)?;
-    let temporary = settings.temporary.clone();
+    let name = format!("catalogue-{}", std::process::id());
+    let scratch = Scratch::new(&app.host.directories.state, &name).or_usage()?;
+    let settings = commands::settings(app, config, &nowhere, &scratch)?;
     let mode = config.permissions.mode.value;
     let place = AuthorityPlace {
         home: app.home(),
@@ -33,8 +34,6 @@ pub(crate) fn catalogue(app: &App, config: &Config) -> Result<Vec<CatalogEntry>,
         Arc::clone(&app.host.clock),
     );
     let (registry, _) = open::registry(app, settings)?;
-    // Made by the settings for commands that will not be run.
-    let _ = std::fs::remove_dir(temporary);
     let context = VisibilityContext {
         mode,
         ..VisibilityContext::default()

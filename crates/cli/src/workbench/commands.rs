@@ -3,28 +3,28 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use agent_local_tools::{CommandSettings, ScanLimits};
 use agent_protocol::payload::permission::ActionClass;
-use agent_sandbox::{Level, Limits, Mode, environment, tool_dirs};
+use agent_sandbox::{Level, Limits, Mode, Sandbox, environment, tool_dirs};
+use agent_session::AGENT_DIRECTORY;
 use agent_tool_runtime::gate::{DiskFacts, GateRequest, SandboxLevel};
 use agent_tool_runtime::{CommandRequest, Confinement, PermissionSemantics};
 use serde_json::json;
 
-use super::{Judge, rules};
+use super::{Judge, Scratch, git_identity, rules};
 use crate::app::App;
 use crate::config::{Config, SandboxMode};
 use crate::failure::{Failure, OrFail as _};
-use crate::private;
 
-/// A command that prints more than this is ended.
-const MAX_OUTPUT: u64 = 4 << 30;
-
-/// Settings for the commands of a session whose log is in `session_dir`.
+/// Settings for the commands of a session whose log is in `session_dir`. Their temporary files are not
+/// in the project, which commands can write, and not where other users could have been first.
 pub(crate) fn settings(
     app: &App,
     config: &Config,
     session_dir: &Path,
+    scratch: &Scratch,
 ) -> Result<CommandSettings, Failure> {
     let set = &config.sandbox;
     let home = app.home();
@@ -33,10 +33,7 @@ pub(crate) fn settings(
             .map(|set| expand(&home, app.project.root(), &set.value))
             .collect()
     };
-    // Not in the project, which commands can write, and not where other users could have been first.
-    let name = session_dir.file_name().unwrap_or_default();
-    let temporary = app.host.directories.state.join("tmp").join(name);
-    private::create_directory(&temporary).or_usage()?;
+    let temporary = scratch.path().to_path_buf();
     let host: Vec<(OsString, OsString)> = app
         .host
         .environment
@@ -44,7 +41,11 @@ pub(crate) fn settings(
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
     let path = app.host.environment.get("PATH").unwrap_or_default();
-    let tools = tool_dirs::find(&home, path, &paths(&set.readable));
+    let mut tools = tool_dirs::find(&home, path, &paths(&set.readable));
+    let xdg = app.host.environment.get("XDG_CONFIG_HOME").map(Path::new);
+    tools
+        .environment
+        .extend(git_identity::variables(&home, xdg));
     let passed: Vec<OsString> = set
         .environment
         .iter()
@@ -61,7 +62,7 @@ pub(crate) fn settings(
         limits.file_size = Some(most.value.bytes());
     }
     Ok(CommandSettings {
-        capabilities: agent_sandbox::probe(&temporary),
+        sandbox: Arc::new(Sandbox::survey(&temporary)),
         mode: match set.mode.value {
             SandboxMode::Required => Mode::Required,
             SandboxMode::Off => Mode::Off {
@@ -70,14 +71,26 @@ pub(crate) fn settings(
         },
         environment: environment::build(&host, &passed, &tools.environment),
         home: Some(home.clone()),
-        hidden: paths(&set.hidden).into_iter().chain(tools.hidden).collect(),
+        // A command that reads the whole project must not read the record of its own output, and
+        // exact images of files are for undo alone.
+        hidden: paths(&set.hidden)
+            .into_iter()
+            .chain(tools.hidden)
+            .chain([app.project.root().join(AGENT_DIRECTORY).join("sessions")])
+            .collect(),
         readable: tools.readable,
         writable: paths(&set.writable),
         limits,
         session_dir: session_dir.to_path_buf(),
         temporary,
-        scan: ScanLimits::default(),
-        max_output_bytes: MAX_OUTPUT,
+        scan: ScanLimits {
+            image_bytes: config.limits.max_undo_file.value.bytes(),
+            store_bytes: config.limits.max_undo_total.value.bytes(),
+            ..ScanLimits::default()
+        },
+        max_output_bytes: config.limits.max_command_output.value.bytes(),
+        timeout: config.limits.command_timeout.value.duration(),
+        max_timeout: config.limits.max_command_timeout.value.duration(),
     })
 }
 
@@ -115,7 +128,7 @@ pub(crate) fn level(settings: &CommandSettings) -> SandboxLevel {
     if matches!(settings.mode, Mode::Off { .. }) {
         return SandboxLevel::Off;
     }
-    in_gate_words(settings.capabilities.level())
+    in_gate_words(settings.sandbox.capabilities().level())
 }
 
 /// The same for whoever runs nothing and only wants to know.
@@ -124,11 +137,8 @@ pub(crate) fn probed_level(app: &App, config: &Config) -> Result<SandboxLevel, F
         return Ok(SandboxLevel::Off);
     }
     let name = format!("probe-{}", std::process::id());
-    let scratch = app.host.directories.state.join("tmp").join(name);
-    private::create_directory(&scratch).or_usage()?;
-    let level = agent_sandbox::probe(&scratch).level();
-    // What cannot be removed is only litter.
-    let _ = std::fs::remove_dir(&scratch);
+    let scratch = Scratch::new(&app.host.directories.state, &name).or_usage()?;
+    let level = Sandbox::survey(scratch.path()).capabilities().level();
     Ok(in_gate_words(level))
 }
 

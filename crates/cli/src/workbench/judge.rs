@@ -11,7 +11,8 @@ use agent_tool_runtime::gate::{
 };
 use serde_json::Value;
 
-use super::{commands, place};
+use super::commands;
+use super::work_tree::WorkTree;
 use crate::app::App;
 use crate::config::Config;
 use crate::failure::Failure;
@@ -20,6 +21,7 @@ use crate::failure::Failure;
 pub(crate) struct Judge {
     pub(crate) gate: Gate,
     workspace: Workspace,
+    work_tree: WorkTree,
     home: PathBuf,
     sandbox: SandboxLevel,
     timeout_ms: Option<u64>,
@@ -48,6 +50,7 @@ impl Judge {
                 root: app.project.root().to_path_buf(),
                 extra_roots: Vec::new(),
             },
+            work_tree: WorkTree::new(app),
             home: app.home(),
             sandbox,
             timeout_ms: u64::try_from(timeout.as_millis()).ok(),
@@ -85,7 +88,7 @@ impl Judge {
             semantics: &semantics,
         };
         let facts = DiskFacts {
-            dirty: || place::tree_is_dirty(&self.workspace.root),
+            dirty: || self.work_tree.is_dirty(),
         };
         let setting = self.setting(mode);
         Ok(self.gate.evaluate(&request, &setting, &facts).evaluated)

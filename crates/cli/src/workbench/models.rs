@@ -2,32 +2,32 @@
 //! that can be asked.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent_engine::context::RequestSettings;
 use agent_engine::{Model, Price};
-use agent_protocol::Payload;
 use agent_protocol::payload::model::{
-    ModelChoice, RoutingCandidate, RoutingCandidatesResolved, RoutingDecided,
+    ModelChoice, RoutingCandidate, RoutingCandidatesResolved, RoutingDecided, RoutingNotPossible,
     RoutingSingleCandidate,
 };
+use agent_protocol::{Payload, Refs, Scope};
 use agent_provider::catalog::{BUILT_IN, BuiltIn};
-use agent_provider::config::{key_is_optional, key_variables, model_facts};
+use agent_provider::config::model_facts;
 use agent_provider::cost;
 use agent_provider::local::find_local_servers;
 use agent_provider::models::ModelFacts;
-use agent_provider::routing::{Candidate, Needs, RouteSource, Standing};
+use agent_provider::routing::{Candidate, MissingKey, Needs, RouteSource, Standing};
 use agent_provider::{
     Dialect, Found, HttpProvider, ModelRef, Provider, ProviderConfig, ReasoningEffort, Route,
     ScriptedProvider, Transcript, resolve_endpoint,
 };
-use secrecy::SecretString;
 
+use super::Wanted;
 use crate::app::App;
 use crate::config::{Config, Layer, ProviderSettings};
 use crate::failure::{Failure, OrFail as _};
+use crate::keys;
 
 /// How long a local server may take to list its models.
 pub(crate) const LOCAL_PATIENCE: Duration = Duration::from_millis(300);
@@ -42,7 +42,24 @@ pub(crate) struct Chosen {
 
 /// Chooses the model, or says exactly what to set.
 pub(crate) fn choose(app: &App, config: &Config) -> Result<Chosen, Failure> {
-    let route = route(app, config)?;
+    chosen(app, config, &route(app, config)?)
+}
+
+/// The same for a session. When no model can be used, a session that exists already gets the facts
+/// of that; a new one is not begun.
+pub(crate) fn choose_for(
+    app: &App,
+    config: &Config,
+    wanted: &Wanted<'_>,
+) -> Result<Chosen, Failure> {
+    let route = decide_default(app, config)?;
+    if route.selected().is_none() && wanted.arguments.session.is_some() {
+        record_not_possible(app, config, wanted, &route)?;
+    }
+    chosen(app, config, &possible(route)?)
+}
+
+fn chosen(app: &App, config: &Config, route: &Route) -> Result<Chosen, Failure> {
     let usable = route
         .candidates
         .iter()
@@ -52,12 +69,97 @@ pub(crate) fn choose(app: &App, config: &Config) -> Result<Chosen, Failure> {
         .collect::<Result<Vec<_>, _>>()?;
     Ok(Chosen {
         models,
-        facts: facts(&route),
+        facts: facts(route),
     })
+}
+
+/// Chooses the model of this name, with the fallbacks of the settings.
+pub(crate) fn choose_named(app: &App, config: &Config, name: &str) -> Result<Chosen, Failure> {
+    let route = decide(app, config, parse(name)?, RouteSource::CommandLine)?;
+    chosen(app, config, &possible(route)?)
+}
+
+/// The models one can name here: what the settings say, what there are keys for, what local servers
+/// offer.
+pub(crate) fn known(app: &App, config: &Config) -> Vec<String> {
+    let default = config.model.default.iter().map(|set| set.value.clone());
+    let fallbacks = config.model.fallbacks.iter();
+    let mut names: Vec<String> = default
+        .chain(fallbacks.flat_map(|set| set.value.clone()))
+        .collect();
+    for built_in in BUILT_IN {
+        if has_key(app, config, built_in) {
+            let listed = agent_provider::models::listed_models(built_in.name);
+            names.extend(listed.map(|model| format!("{}/{model}", built_in.name)));
+        }
+    }
+    for server in find_local_servers(LOCAL_PATIENCE) {
+        let provider = server.provider;
+        let models = server.models.into_iter();
+        names.extend(models.map(|model| format!("{provider}/{model}")));
+    }
+    let mut seen = std::collections::HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names
+}
+
+/// The model for side jobs, where one is set. One that cannot be asked is left out, with a note: the
+/// turn's own model does the job then.
+pub(crate) fn small(app: &App, config: &Config) -> Option<Model> {
+    let setting = config.model.small.as_ref()?;
+    let made = parse(&setting.value).and_then(|target| {
+        let standing = |target: &ModelRef| standing(app, config, target);
+        let needs = Needs::default();
+        let route = possible(Route::decide(
+            target,
+            &[],
+            RouteSource::Config,
+            needs,
+            standing,
+        ))?;
+        let selected = route.selected().map(|it| model(app, config, it));
+        selected.transpose()
+    });
+    made.unwrap_or_else(|failure| {
+        let problem = format!("`model.small` is not used: {:#}", failure.error);
+        app.output.note(&problem);
+        None
+    })
+}
+
+fn record_not_possible(
+    app: &App,
+    config: &Config,
+    wanted: &Wanted<'_>,
+    route: &Route,
+) -> Result<(), Failure> {
+    let bench = super::open(app, config, wanted)?;
+    let scope = Scope {
+        thread_id: Some(bench.thread_id.clone()),
+        ..Scope::default()
+    };
+    for fact in facts(route) {
+        let recorded = bench.journal.append(&scope, fact, Refs::default());
+        recorded.or_fail()?;
+    }
+    bench.closer().close()
 }
 
 /// The decision alone, without making anything that could be asked. Some candidate is selected.
 pub(crate) fn route(app: &App, config: &Config) -> Result<Route, Failure> {
+    possible(decide_default(app, config)?)
+}
+
+fn possible(route: Route) -> Result<Route, Failure> {
+    if route.selected().is_none() {
+        let action = route.required_action();
+        let failure = Failure::usage(format!("no model can be used: {action}"));
+        return Err(failure.hint("`agent demo` shows a run without any model"));
+    }
+    Ok(route)
+}
+
+fn decide_default(app: &App, config: &Config) -> Result<Route, Failure> {
     let (requested, source) = match &config.model.default {
         Some(setting) => {
             let source = match setting.origin.layer {
@@ -69,6 +171,15 @@ pub(crate) fn route(app: &App, config: &Config) -> Result<Route, Failure> {
         }
         None => discover(app, config)?,
     };
+    decide(app, config, requested, source)
+}
+
+fn decide(
+    app: &App,
+    config: &Config,
+    requested: ModelRef,
+    source: RouteSource,
+) -> Result<Route, Failure> {
     let fallbacks = match &config.model.fallbacks {
         Some(setting) => setting
             .value
@@ -82,13 +193,9 @@ pub(crate) fn route(app: &App, config: &Config) -> Result<Route, Failure> {
         ..Needs::default()
     };
     let standing = |target: &ModelRef| standing(app, config, target);
-    let route = Route::decide(requested, &fallbacks, source, needs, standing);
-    if route.selected().is_none() {
-        let action = route.required_action();
-        let failure = Failure::usage(format!("no model can be used: {action}"));
-        return Err(failure.hint("`agent demo` shows a run without any model"));
-    }
-    Ok(route)
+    Ok(Route::decide(
+        requested, &fallbacks, source, needs, standing,
+    ))
 }
 
 fn parse(text: &str) -> Result<ModelRef, Failure> {
@@ -101,11 +208,8 @@ fn parse(text: &str) -> Result<ModelRef, Failure> {
 /// Nobody asked for a model: the first provider whose key is set, then a server on this machine.
 fn discover(app: &App, config: &Config) -> Result<(ModelRef, RouteSource), Failure> {
     for built_in in BUILT_IN {
-        let settings = provider_config(config, built_in.name);
-        let has_key = !built_in.key_variables.is_empty()
-            && key(app, built_in.name, settings.as_ref()).is_some();
         let listed = agent_provider::models::listed_models(built_in.name).next();
-        if let (true, Some(model)) = (has_key, listed) {
+        if let (true, Some(model)) = (has_key(app, config, built_in), listed) {
             let target = ModelRef {
                 provider: built_in.name.to_owned(),
                 model: model.to_owned(),
@@ -132,16 +236,14 @@ fn discover(app: &App, config: &Config) -> Result<(ModelRef, RouteSource), Failu
 fn standing(app: &App, config: &Config, target: &ModelRef) -> Standing {
     let settings = provider_config(config, &target.provider);
     let known = settings.is_some() || BuiltIn::named(&target.provider).is_some();
-    let needs_key = known
-        && !key_is_optional(&target.provider, settings.as_ref())
-        && settings.as_ref().and_then(|settings| settings.dialect) != Some(Dialect::Scripted);
-    let missing_key = (needs_key && key(app, &target.provider, settings.as_ref()).is_none())
-        .then(|| {
-            key_variables(&target.provider, settings.as_ref())
-                .into_iter()
-                .next()
-        })
-        .flatten();
+    let is_scripted =
+        settings.as_ref().and_then(|settings| settings.dialect) == Some(Dialect::Scripted);
+    let missing_key = if known && !is_scripted {
+        let key = keys::find(app, config, &target.provider).err();
+        key.or_else(|| keys::headers(app, config, &target.provider).err())
+    } else {
+        None
+    };
     Standing {
         unknown_provider: !known,
         missing_key,
@@ -150,42 +252,14 @@ fn standing(app: &App, config: &Config, target: &ModelRef) -> Standing {
     }
 }
 
-pub(crate) fn provider_config(config: &Config, name: &str) -> Option<ProviderConfig> {
-    config.providers.get(name).map(ProviderSettings::config)
+/// Whether requests to a built-in service would be sent with a key.
+fn has_key(app: &App, config: &Config, built_in: &BuiltIn) -> bool {
+    !built_in.key_variables.is_empty()
+        && matches!(keys::find(app, config, built_in.name), Ok(Some(_)))
 }
 
-/// The key of a provider, and the variable it is in where it is in one. A key file and a key command
-/// are the user's own settings; a project cannot name them.
-fn key(
-    app: &App,
-    name: &str,
-    settings: Option<&ProviderConfig>,
-) -> Option<(SecretString, Option<String>)> {
-    let from_variable = key_variables(name, settings)
-        .into_iter()
-        .find_map(|variable| {
-            let value = app.host.environment.get(&variable)?.to_str()?;
-            Some((SecretString::from(value), Some(variable)))
-        });
-    let from_file = || {
-        let path = settings?.api_key_file.as_ref()?;
-        let text = std::fs::read_to_string(app.host.cwd.join(path)).ok()?;
-        Some((SecretString::from(text.trim()), None))
-    };
-    let from_command = || {
-        let (program, arguments) = settings?.api_key_cmd.as_ref()?.split_first()?;
-        let output = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .ok()?;
-        let text = String::from_utf8(output.stdout)
-            .ok()
-            .filter(|_| output.status.success())?;
-        Some((SecretString::from(text.trim()), None))
-    };
-    from_variable.or_else(from_file).or_else(from_command)
+pub(crate) fn provider_config(config: &Config, name: &str) -> Option<ProviderConfig> {
+    config.providers.get(name).map(ProviderSettings::config)
 }
 
 /// The address in the variable of a built-in provider.
@@ -195,19 +269,6 @@ pub(crate) fn base_url(app: &App, name: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// Headers whose values are in variables.
-fn headers(app: &App, settings: Option<&ProviderConfig>) -> Vec<(String, SecretString)> {
-    let named = settings
-        .into_iter()
-        .flat_map(|settings| &settings.env_headers);
-    named
-        .filter_map(|(header, variable)| {
-            let value = app.host.environment.get(variable)?.to_str()?;
-            Some((header.clone(), SecretString::from(value)))
-        })
-        .collect()
-}
-
 fn model(app: &App, config: &Config, candidate: &Candidate) -> Result<Model, Failure> {
     let target = &candidate.target;
     let settings = provider_config(config, &target.provider);
@@ -215,13 +276,18 @@ fn model(app: &App, config: &Config, candidate: &Candidate) -> Result<Model, Fai
         match settings.as_ref().and_then(|set| set.transcript.as_deref()) {
             Some(transcript) => Arc::new(scripted(app, &target.provider, transcript)?),
             None => {
-                let found = Found {
-                    key: key(app, &target.provider, settings.as_ref()),
-                    base_url: base_url(app, &target.provider),
-                    headers: headers(app, settings.as_ref()),
+                let missing = |key: MissingKey| {
+                    Failure::usage(format!("{}: {}", target.provider, key.reason)).hint(key.action)
                 };
-                let endpoint =
+                let found = Found {
+                    key: keys::find(app, config, &target.provider).map_err(missing)?,
+                    base_url: base_url(app, &target.provider),
+                    headers: keys::headers(app, config, &target.provider).map_err(missing)?,
+                };
+                let mut endpoint =
                     resolve_endpoint(&target.provider, settings.as_ref(), found).or_usage()?;
+                let clock = Arc::clone(&app.host.clock);
+                endpoint.retry.now = Some(Arc::new(move || clock.now().unix_millis() / 1_000));
                 Arc::new(HttpProvider::new(endpoint).or_usage()?)
             }
         };
@@ -260,8 +326,10 @@ pub(crate) fn with_settings(
         .as_ref()
         .and_then(|set| effort(&set.value));
     let prices = facts.prices;
-    let price: Price =
-        Arc::new(move |usage| cost::cost(usage, prices.as_ref()).map(|(cost, _)| cost.dollars()));
+    let price: Price = Arc::new(move |usage| {
+        let (cost, source) = cost::cost(usage, prices.as_ref())?;
+        Some((cost.dollars(), source.as_str()))
+    });
     Model {
         provider,
         settings: RequestSettings {
@@ -271,6 +339,7 @@ pub(crate) fn with_settings(
                     .as_ref()
                     .map_or(default_output, |set| set.value),
             ),
+            most_output_tokens: facts.max_output_tokens.map(limit),
             temperature: set.temperature.as_ref().map(|set| set.value),
             reasoning_effort: effort,
             tool_choice_after_tool_result: after.map(Into::into),
@@ -278,11 +347,6 @@ pub(crate) fn with_settings(
             ..RequestSettings::default()
         },
         price,
-        price_source: if prices.is_some() {
-            "table".to_owned()
-        } else {
-            "unknown".to_owned()
-        },
     }
 }
 
@@ -291,6 +355,17 @@ fn effort(word: &str) -> Option<ReasoningEffort> {
     [Minimal, Low, Medium, High]
         .into_iter()
         .find(|effort| effort.as_str() == word)
+}
+
+/// What a model is known to be able to do.
+fn capabilities(facts: &ModelFacts) -> Vec<String> {
+    let known = [
+        ("tool_calls", facts.tools),
+        ("images", facts.images),
+        ("reasoning", facts.reasoning),
+    ];
+    let able = known.iter().filter(|(_, able)| *able == Some(true));
+    able.map(|(name, _)| (*name).to_owned()).collect()
 }
 
 /// The routing facts of a choice, for the log.
@@ -305,7 +380,7 @@ fn facts(route: &Route) -> Vec<Payload> {
         .map(|candidate| RoutingCandidate {
             provider: candidate.target.provider.clone(),
             model: candidate.target.model.clone(),
-            capabilities: Vec::new(),
+            capabilities: capabilities(&candidate.facts),
             excluded_reason: candidate.excluded.as_ref().map(ToString::to_string),
         })
         .collect();
@@ -330,6 +405,16 @@ fn facts(route: &Route) -> Vec<Payload> {
             limit_state: Some(route.limit_state().to_owned()),
         };
         facts.push(decided.into());
+    } else {
+        let excluded = |candidate: &Candidate| {
+            let reason = candidate.excluded.as_ref()?;
+            Some(format!("{}: {reason}", candidate.target))
+        };
+        let not_possible = RoutingNotPossible {
+            missing: route.candidates.iter().filter_map(excluded).collect(),
+            required_action: route.required_action(),
+        };
+        facts.push(not_possible.into());
     }
     facts
 }

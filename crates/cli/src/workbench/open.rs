@@ -1,5 +1,6 @@
 //! Opening a session to work in it.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -11,7 +12,7 @@ use agent_engine::{
     SessionJournal, SessionState, Settings,
 };
 use agent_local_tools::{CommandSettings, Processes, Roots, local_tools};
-use agent_protocol::id::ThreadId;
+use agent_protocol::id::{ArtifactId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::{
     QueueOperation, RuntimeWarning, SessionChanges, SessionCreated, SessionUpdated, ThreadRole,
     ThreadStarted,
@@ -19,7 +20,7 @@ use agent_protocol::payload::conversation::{
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
 use agent_protocol::status::{Mode, Status};
 use agent_protocol::{Event, Payload, Refs, Scope};
-use agent_session::{Appended, ArtifactStore, SessionDirectory, SessionStore, SessionWriter};
+use agent_session::{Appended, Listener, Rim, SessionDirectory, SessionStore, SessionWriter};
 use agent_tool_runtime::gate::SandboxLevel;
 use agent_tool_runtime::{
     Authority, Baselines, Journal, Pipeline, PipelineParts, Registry, Settings as PipelineSettings,
@@ -28,7 +29,8 @@ use agent_tool_runtime::{
 use clap::Args;
 use sha2::{Digest as _, Sha256};
 
-use super::{commands, place, rules};
+use super::work_tree::WorkTree;
+use super::{Scratch, commands, models, place, rules};
 use crate::app::App;
 use crate::config::Config;
 use crate::failure::{Failure, OrFail as _};
@@ -66,14 +68,16 @@ pub(crate) struct Workbench {
     pub(crate) state: SessionState,
     pub(crate) events: Receiver<Arc<Appended>>,
     pub(crate) sandbox: String,
+    pub(crate) sandbox_level: SandboxLevel,
+    pub(crate) registry: Arc<Registry>,
     /// The permission rules in force, one per line.
     pub(crate) rules: String,
     /// The first event of this run.
     pub(crate) first_sequence: u64,
     pub(crate) processes: Arc<Processes>,
-    temporary: PathBuf,
+    scratch: Arc<Scratch>,
     /// A turn that was left open, with its questions, by an earlier run.
-    pub(crate) open_turn: Option<agent_protocol::id::TurnId>,
+    pub(crate) open_turn: Option<TurnId>,
 }
 
 /// Opens a new session or goes on with an old one.
@@ -94,8 +98,9 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
         Some(asked) => Some(store.resolve(asked).or_usage()?),
         None => None,
     };
+    let mut history = History::new(verification_patterns(config));
     let writer = match &existing {
-        Some(directory) => directory.open_writer(rim).or_usage()?.writer,
+        Some(directory) => history.open(directory, rim)?,
         None => store.create(created(app, mode), rim).or_usage()?,
     };
     let events = writer.listen();
@@ -107,16 +112,18 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
     };
     let journal: Arc<dyn Journal> = Arc::new(SessionJournal::new(writer.clone(), mint));
 
-    let settings = commands::settings(app, config, writer.directory())?;
+    let name = writer.directory().file_name().unwrap_or_default();
+    let scratch = Scratch::new(&app.host.directories.state, &name.to_string_lossy());
+    let scratch = Arc::new(scratch.or_usage()?);
+    let settings = commands::settings(app, config, writer.directory(), &scratch)?;
     let sandbox = commands::level(&settings);
-    let temporary = settings.temporary.clone();
     let desk = Arc::new(Desk::new(wanted.on_ask));
-    let dirty_root = root.to_path_buf();
+    let work_tree = WorkTree::within(app, Arc::clone(&settings.sandbox));
     let place = AuthorityPlace {
         home: app.home(),
         sandbox,
-        tree_is_dirty: Box::new(move || place::tree_is_dirty(&dirty_root)),
-        ask_timeout: None,
+        tree_is_dirty: Box::new(move || work_tree.is_dirty()),
+        ask_timeout: Some(config.permissions.ask_timeout.value.duration()),
         command_timeout_ms: u64::try_from(
             config.limits.command_timeout.value.duration().as_millis(),
         )
@@ -131,25 +138,26 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
         Arc::clone(&app.host.clock),
     ));
     let (registry, processes) = registry(app, settings)?;
+    let registry = Arc::new(registry);
     let workspace = Workspace {
         root: root.to_path_buf(),
         extra_roots: Vec::new(),
     };
     let pipeline = Pipeline::new(PipelineParts {
-        registry: Arc::new(registry),
+        registry: Arc::clone(&registry),
         journal: Arc::clone(&journal),
         authority: Arc::clone(&authority) as Arc<dyn Authority>,
         workspace,
-        baselines: Arc::new(Baselines::default()),
+        baselines: Arc::clone(&history.baselines),
         settings: PipelineSettings {
             serial: wanted.arguments.serial,
             ..PipelineSettings::default()
         },
     });
 
-    let mut history = History::new(verification_patterns(config));
-    if let Some(directory) = &existing {
-        history.fold(directory, &pipeline, &authority)?;
+    for event in history.held.drain(..) {
+        pipeline.apply(&event.payload);
+        authority.apply(&event);
     }
     let thread_id = match history.thread_id.take() {
         Some(thread_id) => thread_id,
@@ -161,12 +169,8 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
         authority.set_mode(mode);
     }
     warn_ignored(&journal, &thread_id, config)?;
-    let control = Arc::new(Control::new(
-        Arc::clone(&journal),
-        thread_id.clone(),
-        desk,
-        history.queue,
-    ));
+    let control = Control::new(Arc::clone(&journal), thread_id.clone(), desk, history.queue);
+    let control = Arc::new(control.knowing(history.keys));
     Ok(Workbench {
         writer,
         journal,
@@ -177,28 +181,32 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
         state: history.state,
         events,
         sandbox: sandbox_words(sandbox).to_owned(),
+        sandbox_level: sandbox,
+        registry,
         rules: rules_text,
         first_sequence,
         processes,
-        temporary,
+        scratch,
         open_turn: history.open_turn,
     })
 }
 
 /// Ends a session in order: background commands are ended and recorded, then the end itself.
 pub(crate) struct Closer {
+    writer: SessionWriter,
     journal: Arc<dyn Journal>,
     processes: Arc<Processes>,
     thread_id: ThreadId,
-    /// Where commands had their temporary files.
-    temporary: PathBuf,
+    /// Where commands had their temporary files; removed with the last who holds it.
+    scratch: Arc<Scratch>,
 }
 
 impl Closer {
     pub(crate) fn close(&self) -> Result<(), Failure> {
         self.processes.shutdown();
-        // What a command left there is nobody's; a directory that cannot be removed is only litter.
-        let _ = std::fs::remove_dir_all(&self.temporary);
+        self.scratch.clear();
+        // A cache is worth no failure; what is wrong with the log shows in the next event.
+        let _ = agent_session::refresh_read_models(&self.writer);
         let scope = Scope {
             thread_id: Some(self.thread_id.clone()),
             ..Scope::default()
@@ -221,10 +229,11 @@ impl Workbench {
     /// What ends the session, for whoever gives the rest away.
     pub(crate) fn closer(&self) -> Closer {
         Closer {
+            writer: self.writer.clone(),
             journal: Arc::clone(&self.journal),
             processes: Arc::clone(&self.processes),
             thread_id: self.thread_id.clone(),
-            temporary: self.temporary.clone(),
+            scratch: Arc::clone(&self.scratch),
         }
     }
 
@@ -237,7 +246,9 @@ impl Workbench {
         live: Arc<dyn Live>,
     ) -> Engine {
         let preamble = place::preamble(app, config, &self.sandbox);
+        let preamble = preamble.masked(&|text| self.journal.mask(text));
         let limits = &config.limits;
+        let small = models::small(app, config);
         Engine::new(Parts {
             journal: self.journal,
             events: self.events,
@@ -259,15 +270,21 @@ impl Workbench {
                 compact_at: config.context.compact_at.value,
             },
         })
+        .with_small_model(small)
     }
 }
 
-/// What an old session's log says, folded once.
+/// What an old session's log says, folded while it is opened.
 struct History {
     state: SessionState,
     thread_id: Option<ThreadId>,
     queue: Vec<Queued>,
-    open_turn: Option<agent_protocol::id::TurnId>,
+    /// Keys of inputs, so that the same input is not taken twice, also after a restart.
+    keys: HashMap<String, TurnId>,
+    open_turn: Option<TurnId>,
+    baselines: Arc<Baselines>,
+    /// Decisions and catalogues, for the authority and the tools, which come after the log.
+    held: Vec<Event>,
 }
 
 impl History {
@@ -276,34 +293,59 @@ impl History {
             state: SessionState::new(patterns),
             thread_id: None,
             queue: Vec::new(),
+            keys: HashMap::new(),
             open_turn: None,
+            baselines: Arc::new(Baselines::default()),
+            held: Vec::new(),
         }
     }
 
-    fn fold(
-        &mut self,
-        directory: &SessionDirectory,
-        pipeline: &Pipeline,
-        authority: &SessionAuthority,
-    ) -> Result<(), Failure> {
-        let artifacts: ArtifactStore = directory.artifacts().or_usage()?;
-        let artifact = |id: &agent_protocol::id::ArtifactId| artifacts.read(id, 64 << 20).ok();
-        for item in directory.reader().or_usage()? {
-            let Some(event) = item.or_usage()?.event else {
-                continue;
-            };
-            self.take(&event);
-            self.state.apply(&event, &artifact);
-            pipeline.apply(&event.payload);
-            authority.apply(&event);
-        }
-        Ok(())
+    /// Opens a session for writing and takes in what it says. The log is read once.
+    fn open(&mut self, directory: &SessionDirectory, rim: Rim) -> Result<SessionWriter, Failure> {
+        let artifacts = directory.artifacts().ok();
+        let artifact = |id: &ArtifactId| artifacts.as_ref()?.read(id, 64 << 20).ok();
+        agent_session::fork::inherited(directory, &mut |event| {
+            self.state.apply(event, &artifact);
+            self.baselines.apply(&event.payload);
+            // What is inherited was shown, and nothing of it is still allowed.
+            if let Payload::ToolCatalogResolved(_) = event.payload {
+                self.held.push(event.clone());
+            }
+        })
+        .or_usage()?;
+        let listener = Listener {
+            wants: &SessionState::depends_on,
+            tell: &mut |event| {
+                self.take(event);
+                self.state.apply(event, &artifact);
+                self.baselines.apply(&event.payload);
+            },
+        };
+        let opened = directory.open_writer_telling(rim, listener).or_usage()?;
+        Ok(opened.writer)
     }
 
     fn take(&mut self, event: &Event) {
+        if matches!(
+            event.payload,
+            Payload::TurnStarted(_)
+                | Payload::ActionRequired(_)
+                | Payload::ActionResolved(_)
+                | Payload::PolicyChanged(_)
+                | Payload::ToolCatalogResolved(_)
+        ) {
+            self.held.push(event.clone());
+        }
         match &event.payload {
             Payload::ThreadStarted(started) if started.role == ThreadRole::Main => {
                 self.thread_id.clone_from(&event.scope.thread_id);
+            }
+            Payload::TurnSubmitted(submitted) => {
+                if let (Some(key), Some(turn_id)) =
+                    (&submitted.idempotency_key, &event.scope.turn_id)
+                {
+                    self.keys.insert(key.clone(), turn_id.clone());
+                }
             }
             Payload::TurnStarted(_) => self.open_turn.clone_from(&event.scope.turn_id),
             Payload::TurnCompleted(_) | Payload::TurnFailed(_) => self.open_turn = None,
@@ -314,6 +356,7 @@ impl History {
                     self.queue.push(Queued {
                         turn_id: turn_id.clone(),
                         policy: changed.policy,
+                        held: false,
                     });
                 }
                 // The order in the event is the whole queue after the change.
@@ -328,12 +371,13 @@ impl History {
     }
 }
 
-fn created(app: &App, mode: Mode) -> SessionCreated {
+/// The first event of a session of this project.
+pub(crate) fn created(app: &App, mode: Mode) -> SessionCreated {
     use std::os::unix::ffi::OsStrExt as _;
     let root = app.project.root().as_os_str().as_bytes();
     let digest: [u8; 32] = Sha256::digest(root).into();
     SessionCreated {
-        project_root_hash: agent_protocol::id::ArtifactId::from_digest(&digest).to_string(),
+        project_root_hash: ArtifactId::from_digest(&digest).to_string(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         mode,
         ..SessionCreated::default()
@@ -409,7 +453,8 @@ fn warn_ignored(
     Ok(())
 }
 
-fn verification_patterns(config: &Config) -> Vec<Vec<String>> {
+/// The configured verification commands, word by word.
+pub(crate) fn verification_patterns(config: &Config) -> Vec<Vec<String>> {
     let words = |pattern: &str| pattern.split_whitespace().map(str::to_owned).collect();
     config
         .verification

@@ -1,7 +1,6 @@
 //! The facts of the place a session works in, as the model is told them.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use agent_engine::prompt::{Environment, Instruction, Preamble};
 use sha2::{Digest as _, Sha256};
@@ -96,41 +95,4 @@ pub(crate) fn branch(root: &Path) -> Option<String> {
 
 fn git_state(root: &Path) -> Option<String> {
     Some(format!("on {}", branch(root)?))
-}
-
-/// Whether the tree holds changes that are in no commit. The repository's own configuration cannot
-/// make this start anything: its hooks, monitors and filters are switched off.
-pub(crate) fn tree_is_dirty(root: &Path) -> Option<bool> {
-    if !root.join(".git").exists() {
-        return None;
-    }
-    let output = Command::new("git")
-        .args([
-            "-c",
-            "core.fsmonitor=false",
-            "-c",
-            "core.hooksPath=/dev/null",
-            "-c",
-            "safe.bareRepository=explicit",
-        ])
-        .args([
-            "-c",
-            "diff.external=",
-            "-c",
-            "core.pager=cat",
-            "--no-pager",
-            "status",
-            "--porcelain",
-            "-z",
-        ])
-        .current_dir(root)
-        .env_clear()
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        .env("GIT_OPTIONAL_LOCKS", "0")
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    output.status.success().then_some(!output.stdout.is_empty())
 }

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::origin_words;
 use crate::app::App;
@@ -32,21 +32,23 @@ const LINE_LIMIT: u64 = 64 << 20;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  agent permissions explain --tool bash --input '{\"command\": \"npm test\"}'
+  agent permissions explain 'git log | head; rm -rf build'
   agent permissions explain --tool edit --input '{\"path\": \"src/a.rs\"}' --json
   printf '%s\\n' '{\"tool\":\"bash\",\"input\":{\"command\":\"ls\"}}' |
     agent permissions explain --stdin")]
 pub(crate) struct ExplainArgs {
+    /// A shell command, as the bash tool would get it
+    #[arg(
+        value_name = "COMMAND",
+        required_unless_present_any = ["tool", "stdin"],
+        conflicts_with_all = ["tool", "stdin"]
+    )]
+    command: Option<String>,
     /// The tool's name
-    #[arg(long, required_unless_present = "stdin", conflicts_with = "stdin")]
+    #[arg(long, requires = "input", conflicts_with = "stdin")]
     tool: Option<String>,
     /// Its input, a JSON object
-    #[arg(
-        long,
-        value_name = "JSON",
-        required_unless_present = "stdin",
-        conflicts_with = "stdin"
-    )]
+    #[arg(long, value_name = "JSON", requires = "tool")]
     input: Option<String>,
     /// Read calls from standard input, one JSON object {"tool": …, "input": {…}, "mode": …} per
     /// line, and print one JSON object per line
@@ -108,12 +110,17 @@ pub(crate) fn run(arguments: &ExplainArgs, app: &App) -> Result<Exit, Failure> {
         explainer.lines()?;
         return Ok(Exit::Done);
     }
-    let text = arguments.input.as_deref().unwrap_or_default();
-    let input = serde_json::from_str(text)
-        .context("--input is not JSON")
-        .or_usage()?;
-    let explained =
-        explainer.explain(arguments.tool.as_deref().unwrap_or_default(), &input, None)?;
+    let (tool, input) = match &arguments.command {
+        Some(command) => ("bash", json!({"command": command})),
+        None => {
+            let text = arguments.input.as_deref().unwrap_or_default();
+            let input = serde_json::from_str(text)
+                .context("--input is not JSON")
+                .or_usage()?;
+            (arguments.tool.as_deref().unwrap_or_default(), input)
+        }
+    };
+    let explained = explainer.explain(tool, &input, None)?;
     let doing = "cannot print the decision";
     if arguments.json {
         app.output.json(&explained).context(doing)?;

@@ -38,6 +38,10 @@ struct SessionEntry {
     path: PathBuf,
     /// `null` when the log does not say.
     title: Option<String>,
+    /// The first words of the first input.
+    first_input: Option<String>,
+    /// The session it branched off from.
+    parent: Option<SessionId>,
     created_at: Option<Timestamp>,
     last_event_at: Option<Timestamp>,
     /// How many events the log has, by its last line.
@@ -75,7 +79,7 @@ pub(super) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
         app.output.note("there is no session in this project yet");
         return Ok(Exit::Done);
     }
-    let mut table = Table::new(&["session", "last event", ">events", "title"]);
+    let mut table = Table::new(&["session", "last event", ">events", "about"]);
     for session in &list.sessions {
         table.row(session.cells());
     }
@@ -94,6 +98,11 @@ impl SessionEntry {
             session_id: session.id().clone(),
             path: session.path().to_path_buf(),
             title: glance.title,
+            first_input: glance.first_input,
+            parent: glance
+                .created
+                .and_then(|created| created.parent)
+                .map(|parent| parent.session_id),
             created_at: glance.created_at,
             last_event_at: glance.last_event_at,
             events: glance.last_sequence.map(|sequence| sequence + 1),
@@ -107,11 +116,17 @@ impl SessionEntry {
     }
 
     fn cells(&self) -> [String; 4] {
-        let title = match (&self.problem, &self.writer, &self.title) {
-            (Some(problem), _, _) => format!("(unreadable: {problem})"),
-            (None, Some(writer), _) => format!("(open in pid {})", writer.pid),
-            (None, None, Some(title)) => title.clone(),
+        let named = self.title.clone().or_else(|| self.first_input.clone());
+        let title = match (&self.problem, &self.parent, named) {
+            // The reason is in the JSON, and in what the other commands say; here is no room.
+            (Some(_), _, _) => "(cannot be read)".to_owned(),
+            (None, _, Some(title)) => title,
+            (None, Some(parent), None) => format!("(branch of {parent})"),
             (None, None, None) => String::new(),
+        };
+        let title = match &self.writer {
+            Some(writer) => format!("(open in pid {}) {title}", writer.pid),
+            None => title,
         };
         [
             self.session_id.to_string(),

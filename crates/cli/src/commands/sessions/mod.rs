@@ -16,9 +16,12 @@ use crate::failure::Failure;
 /// A session is named by its id, by a beginning of it that only one session has, or as `last`,
 /// the one written last.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
     command: Option<SessionsCommand>,
+    #[command(flatten)]
+    list: list::ListArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -31,7 +34,7 @@ enum SessionsCommand {
 
 pub(crate) fn run(arguments: &SessionsArgs, app: &App) -> Result<Exit, Failure> {
     match &arguments.command {
-        None => list::run(&list::ListArgs::default(), app),
+        None => list::run(&arguments.list, app),
         Some(SessionsCommand::List(arguments)) => list::run(arguments, app),
         Some(SessionsCommand::Show(arguments)) => show::run(arguments, app),
         Some(SessionsCommand::Prune(arguments)) => prune::run(arguments, app),

@@ -3,7 +3,7 @@
 use agent_protocol::Timestamp;
 use agent_protocol::id::{ArtifactId, SessionId};
 use agent_protocol::payload::conversation::ArtifactKind;
-use agent_session::{PrunePlan, PrunePolicy, plan_prune, prune};
+use agent_session::{PrunePlan, PrunePolicy, SessionDirectory, plan_prune, prune};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
@@ -50,6 +50,14 @@ pub(crate) struct PruneReport {
     /// The size of what was or would be removed.
     bytes: u64,
     sessions: Vec<PrunedSession>,
+    /// Sessions that could not be pruned.
+    failed: Vec<NotPruned>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct NotPruned {
+    session_id: SessionId,
+    why: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -74,30 +82,41 @@ pub(super) fn run(arguments: &PruneArgs, app: &App) -> Result<Exit, Failure> {
         removed: arguments.yes,
         bytes: 0,
         sessions: Vec::new(),
+        failed: Vec::new(),
     };
     for session in app.chosen_sessions(&arguments.sessions)? {
-        let doing = || format!("cannot prune session {}", session.id());
-        let plan = plan_prune(&session, &policy)
-            .with_context(doing)
-            .or_fail()?;
-        if plan.expiring.is_empty() {
+        // A directory in which no session ever began holds nothing, and one session that cannot be
+        // pruned must not keep the others.
+        if session.log_bytes().is_none() && !session.log_path().is_symlink() {
             continue;
         }
-        if arguments.yes {
-            let rim = app.rim("agent sessions prune")?;
-            prune(&session, &plan, rim).with_context(doing).or_fail()?;
+        match prune_one(&session, &policy, arguments.yes, app) {
+            Ok(plan) if plan.expiring.is_empty() => {}
+            Ok(plan) => {
+                report.bytes += plan.bytes();
+                report.sessions.push(PrunedSession::of(plan));
+            }
+            Err(failure) => {
+                let why = failure.in_words();
+                app.output.problem(&why);
+                let session_id = session.id().clone();
+                report.failed.push(NotPruned { session_id, why });
+            }
         }
-        report.bytes += plan.bytes();
-        report.sessions.push(PrunedSession::of(plan));
     }
+    let exit = if report.failed.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Failed
+    };
     let doing = "cannot print what was removed";
     if arguments.json {
         app.output.json(&report).context(doing)?;
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     if report.sessions.is_empty() {
         app.output.note("nothing to remove");
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     let mut table = Table::new(&["session", ">artifacts", ">bytes"]);
     for session in &report.sessions {
@@ -115,7 +134,23 @@ pub(super) fn run(arguments: &PruneArgs, app: &App) -> Result<Exit, Failure> {
         format!("{size} would be removed; nothing was, `--yes` does it")
     };
     app.output.print(&sum).context(doing)?;
-    Ok(Exit::Done)
+    Ok(exit)
+}
+
+/// Says what goes, and lets it go if that is wanted.
+fn prune_one(
+    session: &SessionDirectory,
+    policy: &PrunePolicy,
+    removes: bool,
+    app: &App,
+) -> Result<PrunePlan, Failure> {
+    let doing = || format!("cannot prune session {}", session.id());
+    let plan = plan_prune(session, policy).with_context(doing).or_fail()?;
+    if removes && !plan.expiring.is_empty() {
+        let rim = app.rim("agent sessions prune")?;
+        prune(session, &plan, rim).or_fail()?;
+    }
+    Ok(plan)
 }
 
 fn policy(arguments: &PruneArgs, app: &App) -> Result<PrunePolicy, Failure> {

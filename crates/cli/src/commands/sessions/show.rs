@@ -6,10 +6,12 @@ use agent_protocol::id::{ActionId, ArtifactId, SessionId, ToolCallId, TurnId};
 use agent_protocol::payload::SideEffectKind;
 use agent_protocol::payload::conversation::{TurnSource, Verification};
 use agent_protocol::payload::permission::{DecisionSource, Effect};
-use agent_protocol::status::{Mode, Status};
+use agent_protocol::status::{Mode, Status, VerificationStatus};
 use agent_protocol::{Code, Timestamp};
 use agent_session::SessionDirectory;
-use agent_session::fold::{Call, CallStatus, Calls, Fold as _, ReadModels, TurnBrief};
+use agent_session::fold::{
+    Call, CallStatus, Calls, EvidenceSummary, Fact, Fold as _, ReadModels, TurnBrief,
+};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
@@ -56,7 +58,7 @@ pub(crate) struct SessionShow {
     artifact_count: u64,
     usage: UsageTotal,
     cost: CostTotal,
-    /// Of the latest turn that has one.
+    /// Of the latest turn that has one; `stale` when files changed, or events are missing, since.
     verification: Option<Verification>,
 }
 
@@ -198,6 +200,9 @@ impl SessionShow {
                 models.fold(&event);
             }
         }
+        if session.holder().is_none() {
+            models.nobody_writes();
+        }
         Ok(Self::of(session, models, events, damaged_lines))
     }
 
@@ -210,18 +215,19 @@ impl SessionShow {
             session_id: session.id().clone(),
             path: session.path().to_path_buf(),
             title: snapshot.title,
-            status: snapshot.status.value().copied().unwrap_or_default(),
+            status: match snapshot.status {
+                Fact::Known(status) => status,
+                Fact::Stale(_) => Status::Stale,
+                Fact::Unknown | Fact::Unavailable => Status::Unknown,
+            },
             outcome: turns.last().and_then(|turn| turn.outcome),
-            mode: snapshot.mode.value().copied(),
-            model: snapshot.model.value().cloned(),
+            mode: snapshot.mode.known().copied(),
+            model: snapshot.model.known().cloned(),
             created_at: snapshot.created_at,
             last_event_at: snapshot.last_event_at,
             events,
             damaged_lines,
-            verification: turns
-                .iter()
-                .rev()
-                .find_map(|turn| turn.verification.clone()),
+            verification: verification(&turns, &models.evidence),
             turns,
             calls: models.calls.iter().map(ToolCall::of).collect(),
             pending_actions: models
@@ -274,6 +280,15 @@ impl SessionShow {
             },
         }
     }
+}
+
+fn verification(turns: &[Turn], evidence: &EvidenceSummary) -> Option<Verification> {
+    let of_turn = |turn: &Turn| turn.verification.clone();
+    let mut latest = turns.iter().rev().find_map(of_turn)?;
+    if let Fact::Stale(_) = evidence.verification {
+        latest.status = VerificationStatus::Stale;
+    }
+    Some(latest)
 }
 
 impl Turn {
@@ -431,11 +446,12 @@ fn cost_text(show: &SessionShow) -> Option<String> {
     let unknown = cost.unknown_requests;
     match (cost.amount > 0.0, unknown) {
         (false, 0) => None,
-        (false, _) => Some(format!("unknown for {unknown} requests")),
+        (false, _) => Some(format!("unknown for {}", counted(unknown, "request"))),
         (true, 0) => Some(format!("{:.4} USD", cost.amount)),
         (true, _) => Some(format!(
-            "{:.4} USD and unknown for {unknown} requests",
-            cost.amount
+            "{:.4} USD and unknown for {}",
+            cost.amount,
+            counted(unknown, "request")
         )),
     }
 }

@@ -1,0 +1,89 @@
+//! An audit as this machine can make it: with its anchors, its settings, and what the engine knows
+//! about verifications and claims. `audit`, `replay` and `export` all look with these eyes.
+
+use agent_engine::verification::{Runner, Shown, Track, claims, recognise};
+use agent_protocol::id::SessionId;
+use agent_session::audit::{
+    AuditError, AuditReport, Checks, VerificationRun, audit_deleted, audit_with,
+};
+use agent_session::{AnchorStore, Redactor, SessionDirectory};
+use agent_tool_runtime::shell::commands_behind_exit;
+
+use crate::app::App;
+use crate::config::{self, SettingArgs};
+use crate::failure::{Failure, OrFail as _};
+use crate::workbench::verification_patterns;
+
+/// What an audit looks with.
+pub(crate) struct Auditor {
+    pub(crate) anchors: AnchorStore,
+    /// Knows what should have been masked.
+    pub(crate) redactor: Redactor,
+    verification_patterns: Vec<Vec<String>>,
+}
+
+impl Auditor {
+    /// Settings that cannot be read do not stop an audit: it then knows what is built in, and says
+    /// so.
+    pub(crate) fn new(app: &App) -> Result<Self, Failure> {
+        let config = config::load(&app.host, &app.project, &SettingArgs::default());
+        let config = config
+            .inspect_err(|_| {
+                app.output.note(
+                    "the settings cannot be read (`agent doctor` says why): patterns of your own are not looked for",
+                );
+            })
+            .ok();
+        let rules = app.redaction_rules(config.as_ref());
+        Ok(Self {
+            anchors: AnchorStore::new(&app.host.directories.state),
+            // The key of this installation is not used: reading it would make it, and whoever only
+            // looks makes nothing.
+            redactor: Redactor::new(rules, b"look").or_usage()?,
+            verification_patterns: config
+                .as_ref()
+                .map(verification_patterns)
+                .unwrap_or_default(),
+        })
+    }
+
+    pub(crate) fn audit(&self, session: &SessionDirectory) -> Result<AuditReport, AuditError> {
+        let verifies = |command: &str| {
+            let mut behind = commands_behind_exit(command).into_iter();
+            behind.any(|words| recognise(&words, &self.verification_patterns).is_some())
+        };
+        let checks = Checks {
+            anchors: Some(&self.anchors),
+            redactor: Some(&self.redactor),
+            claims: Some(&unsupported),
+            verifies: Some(&verifies),
+        };
+        audit_with(session, checks)
+    }
+
+    /// The audit of a session that only its anchor still knows.
+    pub(crate) fn deleted(&self, id: &SessionId) -> Result<Option<AuditReport>, AuditError> {
+        audit_deleted(id, &self.anchors)
+    }
+}
+
+/// The sentences that claim more than these runs show.
+fn unsupported(text: &str, runs: &[VerificationRun]) -> Vec<String> {
+    let mut track = Track::default();
+    for run in runs {
+        if !run.is_evidence {
+            track.ran(&run.command, run.exit_code);
+            continue;
+        }
+        let words: Vec<String> = run.command.split_whitespace().map(str::to_owned).collect();
+        track.verified(Shown {
+            command: run.command.clone(),
+            // It is recorded as a verification, so something recognised it then.
+            runner: recognise(&words, &[]).unwrap_or(Runner::Configured),
+            exit_code: run.exit_code,
+            stale: run.stale,
+        });
+    }
+    let conflicts = claims::conflicts(text, &track).into_iter();
+    conflicts.map(|claim| claim.sentence).collect()
+}

@@ -1,0 +1,102 @@
+//! `agent fork`: a new session that begins where another one was.
+
+use agent_protocol::id::SessionId;
+use agent_session::{SessionDirectory, SessionWriter};
+use anyhow::Context as _;
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::config::{self, Config, SettingArgs};
+use crate::exit::Exit;
+use crate::failure::{Failure, OrFail as _};
+use crate::workbench;
+
+/// Branch off from a past session at any of its events
+///
+/// The new session has the conversation of the old one up to that event and goes its own way from
+/// there. It stands alone: the old session is only read, and may be removed. What was open, queued
+/// or allowed in the old session does not come along, and no file is changed: `agent undo` is for
+/// that.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  agent fork last                       go on from the end, and keep the old session as it is
+  agent fork 01m7h --at 120             go on as if nothing after event 120 had happened
+  agent run --session \"$(agent fork last --json | jq -r .session_id)\" \"try it another way\"")]
+pub(crate) struct ForkArgs {
+    /// Id, a beginning of it that only one session has, or `last`
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// The last event to take along (`agent export` shows their sequence numbers)
+    #[arg(long, value_name = "SEQ")]
+    at: Option<u64>,
+    /// Print one JSON object (docs/schemas/fork.schema.json)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `agent fork --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ForkOutput {
+    session_id: SessionId,
+    parent: Parent,
+}
+
+/// Where it came from.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Parent {
+    session_id: SessionId,
+    /// The last event that came along.
+    sequence: u64,
+}
+
+/// Makes the new session, with `parent` up to and with the event `at`.
+pub(crate) fn branch(
+    app: &App,
+    config: &Config,
+    parent: &SessionDirectory,
+    at: Option<u64>,
+) -> Result<SessionWriter, Failure> {
+    let title = parent.glance().ok().and_then(|glance| glance.title);
+    let created = agent_protocol::payload::conversation::SessionCreated {
+        title,
+        ..workbench::created(app, config.permissions.mode.value)
+    };
+    let rim = app.rim_with(config, "agent fork")?;
+    agent_session::fork::fork(parent, at, &app.sessions(), created, rim)
+        .with_context(|| format!("cannot fork session {}", parent.id()))
+        .or_usage()
+}
+
+/// Runs it.
+pub(crate) fn run(arguments: &ForkArgs, app: &App) -> Result<Exit, Failure> {
+    let config = config::load(&app.host, &app.project, &SettingArgs::default())?;
+    let parent = app.session(&arguments.session)?;
+    let writer = branch(app, &config, &parent, arguments.at)?;
+    let session_id = writer.session_id().clone();
+    let begun = app.session(session_id.as_str())?.glance().or_fail()?;
+    let sequence = begun
+        .created
+        .and_then(|created| created.parent)
+        .map_or(0, |parent| parent.sequence);
+    let doing = "cannot print the fork";
+    if arguments.json {
+        let output = ForkOutput {
+            session_id,
+            parent: Parent {
+                session_id: parent.id().clone(),
+                sequence,
+            },
+        };
+        app.output.json(&output).context(doing)?;
+        return Ok(Exit::Done);
+    }
+    let text = format!(
+        "{session_id}\nbegins after event {sequence} of {}\n\ngo on with:\n  agent resume {session_id}\n  agent run --session {session_id} PROMPT",
+        parent.id()
+    );
+    app.output.print(&text).context(doing)?;
+    Ok(Exit::Done)
+}

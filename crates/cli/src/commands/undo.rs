@@ -1,0 +1,506 @@
+//! `agent undo`: takes back what a session did to the project's files.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::path::Path;
+
+use agent_protocol::id::SessionId;
+use agent_protocol::payload::conversation::{RefusedFile, SessionChanges, SessionUpdated};
+use agent_protocol::status::Status;
+use agent_protocol::{Refs, Scope};
+use agent_session::workspace::PathState;
+use agent_session::{OpenError, SessionDirectory};
+use anyhow::Context as _;
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::lineage;
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::{Failure, OrFail as _};
+use crate::output::{Tone, counted, visible};
+use crate::undo::{Chosen, Entry, Extent, OnConflict, Outcome, Plan, Verdict, carry_out};
+
+/// Take back what a session did to the project's files
+///
+/// Restores content, mode and existence from the images the session kept, also of what commands
+/// changed; needs no git and runs no command. Shows what it would do first: on a terminal it asks,
+/// elsewhere it does nothing without `--yes` (exit 3). A file that somebody else changed since is
+/// left alone unless `--on-conflict` says otherwise. The undo is recorded in the session and can be
+/// taken back like any other change.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  agent undo --dry-run             what would be taken back of the last session
+  agent undo                       take back the whole last session
+  agent undo --turn last           only its last turn
+  agent undo 0a3f --to 41 --yes    as it was after event 41, without asking
+  agent undo --file src/lib.rs     one file
+  agent undo --on-conflict orig    keep your own changes beside, as FILE.orig
+
+Exit codes: 0 done, 1 something could not be restored, 2 nothing was started (the
+session is in use, say), 3 not confirmed, or files were left because somebody
+else changed them.")]
+pub(crate) struct UndoArgs {
+    /// Id, a beginning of it that only one session has, or `last`
+    #[arg(value_name = "SESSION", default_value = "last")]
+    session: String,
+    /// Back to the state after this event; without it, to the session's start
+    #[arg(long, value_name = "SEQ", conflicts_with = "turn")]
+    to: Option<u64>,
+    /// Only what this turn changed: its number, its id, or `last`, which asked again goes one
+    /// turn further back
+    #[arg(long, value_name = "TURN")]
+    turn: Option<String>,
+    /// Only this file, or what is in this directory
+    #[arg(long = "file", value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
+    files: Vec<String>,
+    /// What to do with a file that somebody else changed since; without it, ask or keep
+    #[arg(long, value_name = "WHAT")]
+    on_conflict: Option<OnConflict>,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Do it without asking
+    #[arg(long)]
+    yes: bool,
+    /// Print one JSON object (docs/schemas/undo.schema.json)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `agent undo --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct UndoOutput {
+    session_id: SessionId,
+    /// The event whose state is restored; 0 is the start.
+    target_sequence: u64,
+    /// Whether anything was written, or only would be.
+    carried_out: bool,
+    files: Vec<UndoFile>,
+    /// What the log does not show and which can therefore not be taken back.
+    gaps: Vec<UndoGap>,
+    /// `agent undo --to` this takes the undo back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undone_by: Option<u64>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct UndoFile {
+    path: String,
+    action: Action,
+    status: FileStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct UndoGap {
+    sequence: u64,
+    reason: String,
+}
+
+/// What putting a path back means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    /// Other content, and perhaps another mode.
+    Restore,
+    /// It was made by the session and goes.
+    Remove,
+    /// It was removed by the session and comes back.
+    BringBack,
+    /// Only its mode.
+    SetMode,
+    /// Nothing.
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum FileStatus {
+    Planned,
+    Restored,
+    AlreadyRestored,
+    /// Somebody else changed it.
+    Conflict,
+    /// It was not or cannot be put back.
+    Refused,
+}
+
+pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
+    let session = app.session(&arguments.session)?;
+    let real = |path: &Path| std::fs::canonicalize(path).or_usage();
+    if !real(session.path())?.starts_with(real(app.sessions().directory())?) {
+        return Err(Failure::usage(format!(
+            "session {} is not one of this project's; nothing was changed",
+            session.id()
+        )));
+    }
+    let extent = match (&arguments.turn, arguments.to) {
+        (Some(turn), _) if turn == "last" => Extent::LastChange,
+        (Some(turn), _) => Extent::Turn(turn.clone()),
+        (None, Some(to)) => Extent::After(to),
+        (None, None) => Extent::All,
+    };
+    let chosen = Chosen::new(app, &arguments.files)?;
+    let root = app.project.root();
+    let make = || Plan::make(root, &session, &extent, &chosen);
+    let plan = make()?;
+    let is_asked = !arguments.yes && !arguments.dry_run && !arguments.json && is_interactive();
+    if !arguments.json {
+        app.output
+            .print(&as_text(&plan, app))
+            .context("cannot print the plan")?;
+        let undo = |parent: &str, _| format!("agent undo {parent}");
+        if let Some(note) = lineage::elsewhere(app, &session, "what changed", undo) {
+            app.output.note(&note);
+        }
+    }
+    if arguments.dry_run || !plan.has_work() {
+        return finish_without_work(&plan, arguments, app);
+    }
+    let mut answers = Vec::new();
+    if is_asked {
+        match ask(&plan, arguments.on_conflict, app)? {
+            Some(given) => answers = given,
+            None => {
+                app.output.note("nothing was changed");
+                return Ok(Exit::Denied);
+            }
+        }
+    } else if !arguments.yes {
+        if arguments.json {
+            print_json(&plan, None, app)?;
+        }
+        app.output.note("nothing was changed; `--yes` does it");
+        return Ok(Exit::Denied);
+    }
+    let outcome = under_the_lease(arguments, app, &session, &plan, make, &answers)?;
+    if arguments.json {
+        print_json(&plan, Some(&outcome), app)?;
+    } else {
+        let text = outcome_text(&outcome, &session, app);
+        app.output
+            .print(&text)
+            .context("cannot print what was done")?;
+    }
+    Ok(exit_of(&plan, &outcome, arguments))
+}
+
+fn finish_without_work(plan: &Plan, arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
+    if arguments.json {
+        print_json(plan, None, app)?;
+    }
+    let impossible = plan.count(|verdict| matches!(verdict, Verdict::Impossible(_)));
+    // What was asked for did not happen; a dry run was asked for a plan, and gave one.
+    if impossible > 0 && !arguments.dry_run {
+        return Ok(Exit::Failed);
+    }
+    Ok(Exit::Done)
+}
+
+/// Takes the session, makes sure that the plan still holds, and does it.
+fn under_the_lease(
+    arguments: &UndoArgs,
+    app: &App,
+    session: &SessionDirectory,
+    shown: &Plan,
+    make: impl Fn() -> Result<Plan, Failure>,
+    answers: &[(String, OnConflict)],
+) -> Result<Outcome, Failure> {
+    let opened = session
+        .open_writer(app.rim("agent undo")?)
+        .map_err(|error| {
+            let hint = OpenError::hint(&error).map(str::to_owned);
+            let failure = Failure::from(anyhow::Error::from(error)).exit(Exit::Usage);
+            hint.into_iter().fold(failure, Failure::hint)
+        })?;
+    let writer = opened.writer;
+    let plan = make()?;
+    if !same(shown, &plan) {
+        return Err(Failure::from(anyhow::anyhow!(
+            "the files or the session changed meanwhile; nothing was changed"
+        ))
+        .hint("look at the plan again"));
+    }
+    let default = arguments.on_conflict.unwrap_or_default();
+    let decide = |entry: &Entry| {
+        let answer = answers.iter().find(|(name, _)| *name == entry.name);
+        answer.map_or(default, |(_, answer)| *answer)
+    };
+    let reason = match (&arguments.turn, arguments.to) {
+        (Some(turn), _) => format!("the user took back turn {turn}"),
+        (None, Some(to)) => format!("the user went back to event {to}"),
+        (None, None) => "the user took back the session's changes".to_owned(),
+    };
+    let outcome = carry_out(app.project.root(), &writer, &plan, &reason, decide)?;
+    // The end of the session is where its head is anchored.
+    let ended = SessionUpdated {
+        changed: SessionChanges {
+            status: Some(Status::Ended),
+            ..SessionChanges::default()
+        },
+        reason: "the undo ended".to_owned(),
+    };
+    writer
+        .append(&Scope::default(), ended, Refs::default())
+        .context("the files are restored, but the session's end could not be recorded")
+        .or_fail()?;
+    Ok(outcome)
+}
+
+fn same(left: &Plan, right: &Plan) -> bool {
+    let facts = |plan: &Plan| -> Vec<(String, Verdict, PathState)> {
+        let entries = plan.entries.iter();
+        entries
+            .map(|entry| {
+                (
+                    entry.name.clone(),
+                    entry.verdict.clone(),
+                    entry.found.state.clone(),
+                )
+            })
+            .collect()
+    };
+    facts(left) == facts(right)
+}
+
+fn exit_of(plan: &Plan, outcome: &Outcome, arguments: &UndoArgs) -> Exit {
+    let is_conflict = |refused: &RefusedFile| {
+        let entry = plan.entries.iter().find(|entry| entry.name == refused.path);
+        entry.is_some_and(|entry| matches!(entry.verdict, Verdict::Conflict(_)))
+    };
+    let (kept, failed): (Vec<_>, Vec<_>) = outcome.refused.iter().partition(|one| is_conflict(one));
+    let kept_on_request = arguments.on_conflict == Some(OnConflict::Keep);
+    if !failed.is_empty() {
+        Exit::Failed
+    } else if !kept.is_empty() && !kept_on_request {
+        Exit::Denied
+    } else {
+        Exit::Done
+    }
+}
+
+fn is_interactive() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks what to do with each conflict, and then whether to go on; `None` is a no.
+fn ask(
+    plan: &Plan,
+    on_conflict: Option<OnConflict>,
+    app: &App,
+) -> Result<Option<Vec<(String, OnConflict)>>, Failure> {
+    let mut answers = Vec::new();
+    if on_conflict.is_none() {
+        for entry in &plan.entries {
+            let Verdict::Conflict(why) = &entry.verdict else {
+                continue;
+            };
+            let question = format!(
+                "`{}`: {}.\n  [k]eep it, [r]estore what it was, restore and write .[o]rig? [k] ",
+                visible(&entry.name),
+                visible(why)
+            );
+            let answer = loop {
+                match question_answer(&question)?.as_deref() {
+                    None | Some("" | "k" | "keep") => break OnConflict::Keep,
+                    Some("r" | "restore") => break OnConflict::Restore,
+                    Some("o" | "orig") => break OnConflict::Orig,
+                    Some(_) => app.output.note("please answer k, r or o"),
+                }
+            };
+            answers.push((entry.name.clone(), answer));
+        }
+    }
+    let wants_it = |entry: &&Entry| match &entry.verdict {
+        Verdict::Restore => true,
+        Verdict::Done => entry.was_in_hand,
+        Verdict::Impossible(_) => false,
+        Verdict::Conflict(_) => {
+            let given = answers.iter().find(|(name, _)| *name == entry.name);
+            let given = given.map(|(_, answer)| *answer).or(on_conflict);
+            given.unwrap_or_default() != OnConflict::Keep
+        }
+    };
+    let count = plan.entries.iter().filter(wants_it).count();
+    if count == 0 {
+        return Ok(None);
+    }
+    let question = format!("Take back {}? [y/N] ", counted(count as u64, "path"));
+    let answer = question_answer(&question)?;
+    Ok(matches!(answer.as_deref(), Some("y" | "yes")).then_some(answers))
+}
+
+/// One line from the user, in lower case; `None` at the end of input.
+fn question_answer(question: &str) -> Result<Option<String>, Failure> {
+    let mut stderr = io::stderr().lock();
+    let asked = stderr
+        .write_all(question.as_bytes())
+        .and_then(|()| stderr.flush());
+    asked.context("cannot ask").or_fail()?;
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    let read = read.context("cannot read the answer").or_fail()?;
+    Ok((read > 0).then(|| line.trim().to_lowercase()))
+}
+
+fn action(entry: &Entry) -> Action {
+    let (now, target) = (&entry.found.state, &entry.target);
+    let bytes = |state: &PathState| state.content().and_then(|content| content.sha256.clone());
+    if entry.verdict == Verdict::Done {
+        return Action::None;
+    }
+    match (now.exists(), target.exists()) {
+        (_, false) => Action::Remove,
+        (false, true) => Action::BringBack,
+        (true, true) => {
+            let same_kind = now.file_type() == target.file_type();
+            let same_bytes = bytes(now) == bytes(target);
+            if same_kind && same_bytes {
+                Action::SetMode
+            } else {
+                Action::Restore
+            }
+        }
+    }
+}
+
+fn as_text(plan: &Plan, app: &App) -> String {
+    let back_to = match plan.span.from {
+        None => "its start".to_owned(),
+        Some(sequence) => format!("event {sequence}"),
+    };
+    let mut text = format!("session {}, back to {back_to}\n", plan.session_id);
+    for entry in &plan.entries {
+        let shown = visible(&entry.name);
+        let slash = match [&entry.found.state, &entry.target]
+            .iter()
+            .any(|state| matches!(state, PathState::Directory { .. }))
+        {
+            true => "/",
+            false => "",
+        };
+        let (tone, word, why) = match &entry.verdict {
+            Verdict::Done if entry.was_in_hand => (
+                Tone::Faint,
+                "done",
+                Some("put back by an undo that was cut off"),
+            ),
+            Verdict::Done => (Tone::Faint, "done", Some("it is as it was")),
+            Verdict::Conflict(why) => (Tone::Warn, "conflict", Some(why.as_str())),
+            Verdict::Impossible(why) => (Tone::Bad, "cannot", Some(why.as_str())),
+            Verdict::Restore => match action(entry) {
+                Action::Remove => (Tone::Good, "remove", None),
+                Action::BringBack => (Tone::Good, "bring back", None),
+                Action::SetMode => (Tone::Good, "mode", None),
+                Action::Restore | Action::None => (Tone::Good, "restore", None),
+            },
+        };
+        let mode = match (entry.found.state.mode(), entry.target.mode()) {
+            (Some(now), Some(then)) if now != then && entry.verdict == Verdict::Restore => {
+                format!("  {now:04o} to {then:04o}")
+            }
+            _ => String::new(),
+        };
+        let why = why.map_or_else(String::new, |why| format!("  {}", visible(why)));
+        let word = app.output.paint(tone, &format!("{word:<10}"));
+        text.push_str(&format!("  {word} {shown}{slash}{mode}{why}\n"));
+    }
+    for gap in &plan.gaps {
+        let reason = app.output.wrap(&visible(&gap.reason), 13);
+        let word = app.output.paint(Tone::Warn, "unknown   ");
+        text.push_str(&format!("  {word} event {}: {reason}\n", gap.sequence));
+    }
+    text.push_str(&summary(plan));
+    text
+}
+
+fn summary(plan: &Plan) -> String {
+    let restore = plan.count(|verdict| *verdict == Verdict::Restore);
+    let conflicts = plan.count(|verdict| matches!(verdict, Verdict::Conflict(_)));
+    let impossible = plan.count(|verdict| matches!(verdict, Verdict::Impossible(_)));
+    if restore + conflicts + impossible == 0 {
+        return "nothing to take back\n".to_owned();
+    }
+    let mut text = format!("{} to take back", counted(restore as u64, "path"));
+    if conflicts > 0 {
+        text.push_str(&format!(", {} changed by somebody else", conflicts));
+    }
+    if impossible > 0 {
+        text.push_str(&format!(", {impossible} that cannot be"));
+    }
+    text.push('\n');
+    text
+}
+
+fn outcome_text(outcome: &Outcome, session: &SessionDirectory, app: &App) -> String {
+    let done = format!(
+        "{} taken back",
+        counted(outcome.restored.len() as u64, "path")
+    );
+    let mut text = format!("{}\n", app.output.paint(Tone::Good, &done));
+    for refused in &outcome.refused {
+        let word = app.output.paint(Tone::Warn, "left");
+        let (path, reason) = (visible(&refused.path), visible(&refused.reason));
+        text.push_str(&format!("{word} {path}: {reason}\n"));
+    }
+    let id = session.id().as_str();
+    text.push_str(&format!(
+        "`agent undo {id} --to {}` takes this back\n",
+        outcome.before
+    ));
+    text
+}
+
+fn print_json(plan: &Plan, outcome: Option<&Outcome>, app: &App) -> Result<(), Failure> {
+    let files = plan
+        .entries
+        .iter()
+        .map(|entry| UndoFile::of(entry, outcome));
+    let printed = UndoOutput {
+        session_id: plan.session_id.clone(),
+        target_sequence: plan.target_sequence(),
+        carried_out: outcome.is_some(),
+        files: files.collect(),
+        gaps: plan
+            .gaps
+            .iter()
+            .map(|gap| UndoGap {
+                sequence: gap.sequence,
+                reason: gap.reason.clone(),
+            })
+            .collect(),
+        undone_by: outcome.map(|outcome| outcome.before),
+    };
+    app.output.json(&printed).context("cannot print the plan")?;
+    Ok(())
+}
+
+impl UndoFile {
+    fn of(entry: &Entry, outcome: Option<&Outcome>) -> Self {
+        let refused = outcome.and_then(|outcome| {
+            let mut refused = outcome.refused.iter();
+            refused.find(|refused| refused.path == entry.name)
+        });
+        let restored = outcome.is_some_and(|outcome| {
+            let mut restored = outcome.restored.iter();
+            restored.any(|effect| effect.path == entry.name)
+        });
+        let (status, reason) = match (&entry.verdict, refused) {
+            (_, Some(refused)) => (FileStatus::Refused, Some(refused.reason.clone())),
+            _ if restored => (FileStatus::Restored, None),
+            (Verdict::Done, None) => (FileStatus::AlreadyRestored, None),
+            (Verdict::Restore, None) => (FileStatus::Planned, None),
+            (Verdict::Conflict(why), None) => (FileStatus::Conflict, Some(why.clone())),
+            (Verdict::Impossible(why), None) => (FileStatus::Refused, Some(why.clone())),
+        };
+        Self {
+            path: entry.name.clone(),
+            action: action(entry),
+            status,
+            reason,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Before a session: the project's settings, when they ask for more than they may, and the model,
+//! when there is none.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use agent_protocol::Payload;
+use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
+use agent_provider::catalog::BUILT_IN;
+use agent_provider::local::find_local_servers;
+use agent_tui::{FirstRun, HostRequest, Output, Settings, Start, TrustQuestion};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio_util::sync::CancellationToken;
+
+use super::{exit_of, load, settings};
+use crate::app::App;
+use crate::config::trust::{self, Proposal, TrustStore};
+use crate::config::{Config, SettingArgs};
+use crate::exit::Exit;
+use crate::failure::{Failure, OrFail as _};
+use crate::workbench::models::{self, LOCAL_PATIENCE};
+
+/// How to go on.
+pub(super) enum Begin {
+    /// With these settings, and the decisions that led to them.
+    With(Box<Config>, Vec<Payload>),
+    Leave(Exit),
+    Demo,
+}
+
+/// Settles what has to be settled before a session can be opened. `refused` holds the files the
+/// user did not want to trust in this visit.
+pub(super) async fn begin(
+    app: &Arc<App>,
+    args: &SettingArgs,
+    needs_model: bool,
+    refused: &mut Vec<PathBuf>,
+) -> Result<Begin, Failure> {
+    let mut config = load(app, args)?;
+    let mut facts = Vec::new();
+    let mut store = TrustStore::open(&app.host.directories.state)?;
+    for proposal in trust::proposals(&config.files, &store) {
+        if refused.contains(&proposal.path) || !worth_asking(&config, &proposal) {
+            continue;
+        }
+        let question = TrustQuestion {
+            file: app.short(&proposal.path),
+            is_change: proposal.is_change,
+            diff: proposal.diff,
+        };
+        match ask(app, &config, Start::Trust(question)).await? {
+            Said::Request(HostRequest::TrustProject) => {
+                store.trust(&proposal.path, &proposal.content)?;
+                facts.push(trusted(app, &proposal.path));
+            }
+            Said::Request(_) => refused.push(proposal.path),
+            Said::Exit(exit) => return Ok(Begin::Leave(exit_of(&exit))),
+        }
+        config = load(app, args)?;
+    }
+    if needs_model {
+        while let Err(failure) = models::route(app, &config) {
+            // A model that was asked for and cannot be used is an error, not a first run.
+            if config.model.default.is_some() {
+                return Err(failure);
+            }
+            match ask(app, &config, Start::FirstRun(look_around(app))).await? {
+                Said::Exit(agent_tui::Exit::Demo) => return Ok(Begin::Demo),
+                Said::Exit(agent_tui::Exit::LookAgain) => config = load(app, args)?,
+                Said::Exit(exit) => return Ok(Begin::Leave(exit_of(&exit))),
+                Said::Request(_) => {}
+            }
+        }
+    }
+    Ok(Begin::With(Box::new(config), facts))
+}
+
+/// The files worth a question: not trusted as they are, and with something that would hold if they
+/// were.
+fn worth_asking(config: &Config, proposal: &Proposal) -> bool {
+    let noted = config
+        .notes
+        .iter()
+        .any(|note| note.until_trusted && note.origin.file().as_ref() == Some(&proposal.path));
+    let path = proposal.path.display().to_string();
+    let ruled = config
+        .ignored_rules
+        .iter()
+        .any(|rule| rule.origin.file.as_ref() == Some(&path));
+    noted || ruled
+}
+
+fn trusted(app: &App, path: &std::path::Path) -> Payload {
+    PolicyChanged {
+        scope: GrantScope::ProjectLocal,
+        changed: PolicyChanges::default(),
+        by: DecidedBy::User,
+        reason: format!("the user trusts `{}` as it is now", app.short(path)),
+    }
+    .into()
+}
+
+/// What there is to work with, and what would be enough.
+fn look_around(app: &App) -> FirstRun {
+    let mut found: Vec<(String, bool)> = Vec::new();
+    for provider in BUILT_IN {
+        if let Some(variable) = provider.key_variables.first() {
+            let there = provider
+                .key_variables
+                .iter()
+                .any(|name| app.host.environment.get(name).is_some());
+            found.push(((*variable).to_owned(), there));
+        }
+    }
+    let servers = find_local_servers(LOCAL_PATIENCE);
+    for provider in BUILT_IN {
+        if let Some(port) = provider.local_port {
+            let server = servers
+                .iter()
+                .find(|server| server.provider == provider.name);
+            let what = match server {
+                Some(_) => format!("{} on port {port}, without a model", provider.name),
+                None => format!("{} on port {port}", provider.name),
+            };
+            found.push((what, server.is_some()));
+        }
+    }
+    let file = app.short(&app.host.directories.user_config);
+    FirstRun {
+        found,
+        to_set: vec![
+            "export ANTHROPIC_API_KEY=…".to_owned(),
+            "export OPENAI_API_KEY=…".to_owned(),
+            "ollama serve, with a model pulled".to_owned(),
+            format!("model = \"provider/model\" in {file}"),
+        ],
+    }
+}
+
+/// What came of a question.
+enum Said {
+    Request(HostRequest),
+    Exit(agent_tui::Exit),
+}
+
+/// Shows one question on a screen without a session.
+async fn ask(app: &App, config: &Config, start: Start) -> Result<Said, Failure> {
+    let (_inputs, shown) = unbounded_channel();
+    let (outputs, mut sent) = unbounded_channel();
+    let settings = Settings {
+        start,
+        ..settings(app, config)
+    };
+    let shutdown = CancellationToken::new();
+    let mut screen = tokio::spawn(agent_tui::run(settings, shown, outputs, shutdown.clone()));
+    loop {
+        tokio::select! {
+            exit = &mut screen => return Ok(Said::Exit(exit.or_fail()?.or_fail()?)),
+            Some(output) = sent.recv() => {
+                if let Output::Host(request @ (HostRequest::TrustProject | HostRequest::IgnoreProject)) = output {
+                    shutdown.cancel();
+                    screen.await.or_fail()?.or_fail()?;
+                    return Ok(Said::Request(request));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The control plane of an open session, put together.
+
+use std::sync::Arc;
+
+use agent_engine::{ControlPlane, ProcessControl};
+use agent_local_tools::Processes;
+use agent_protocol::id::ProcessId;
+use agent_session::AnchorStore;
+
+use super::Workbench;
+use crate::app::App;
+use crate::failure::Failure;
+
+/// The background commands of a session.
+struct Background(Arc<Processes>);
+
+impl ProcessControl for Background {
+    fn terminate(&self, process_id: &ProcessId) -> bool {
+        self.0.terminate(process_id)
+    }
+}
+
+impl Workbench {
+    /// What takes control commands for this session.
+    pub(crate) fn plane(&self, app: &App) -> Result<ControlPlane, Failure> {
+        Ok(ControlPlane {
+            control: Arc::clone(&self.control),
+            authority: Arc::clone(&self.authority),
+            pipeline: self.pipeline.clone(),
+            journal: Arc::clone(&self.journal),
+            session: app.session(self.writer.session_id().as_str())?,
+            thread_id: self.thread_id.clone(),
+            processes: Arc::new(Background(Arc::clone(&self.processes))),
+            anchors: Some(AnchorStore::new(&app.host.directories.state)),
+        })
+    }
+}
