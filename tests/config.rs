@@ -145,6 +145,55 @@ fn trust_can_be_taken_back() {
 }
 
 #[test]
+fn a_change_is_shown_as_a_diff_before_it_is_trusted() {
+    let project = TestProject::new();
+    project.write(
+        ".agent/config.toml",
+        "[permissions]\nallow = [\"bash(make *)\"]\n",
+    );
+    let show = |arguments: &[&str]| {
+        let mut all = vec!["config", "trust"];
+        all.extend(arguments);
+        agent(&project, &all).finish().expect_code(0)
+    };
+    let first = show(&["--show"]).stdout();
+    assert!(first.contains("was never trusted"), "{first}");
+    assert!(first.contains("+allow = [\"bash(make *)\"]"), "{first}");
+    let paths = agent(&project, &["config", "path", "--json"])
+        .finish()
+        .json();
+    assert_eq!(
+        paths["files"][2]["state"], "untrusted",
+        "showing trusts nothing"
+    );
+    show(&[]);
+
+    project.write(
+        ".agent/config.toml",
+        "[permissions]\nallow = [\"bash(make *)\", \"bash(npm *)\"] # \u{202e}harmless\n",
+    );
+    let report = show(&["--show", "--json"]).json();
+    assert_schema("config-trust", &report);
+    assert_eq!(report["trusted"], false);
+    assert_eq!(report["diffs"][0]["is_change"], true);
+    let diff = report["diffs"][0]["diff"].as_str().unwrap();
+    assert!(diff.contains("-allow = [\"bash(make *)\"]\n"), "{diff}");
+    let changed = show(&[]).stdout();
+    assert!(
+        changed.contains("has changed since it was trusted"),
+        "{changed}"
+    );
+    assert!(changed.contains("-allow = [\"bash(make *)\"]"), "{changed}");
+    assert!(
+        !changed.contains('\u{202e}'),
+        "a stranger's text is made visible: {changed:?}"
+    );
+    assert!(changed.contains("trusted: .agent/config.toml"), "{changed}");
+    let nothing = show(&[]).stdout();
+    assert!(nothing.contains("nothing to change"), "{nothing}");
+}
+
+#[test]
 fn the_text_form_is_toml_and_names_file_and_line() {
     let project = TestProject::new();
     project.write_home(

@@ -28,3 +28,46 @@ fn the_demo_fixes_the_test_and_its_session_is_whole() {
     .finish()
     .expect_code(0);
 }
+
+/// `agent demo` with exactly these variables.
+fn demo_with(project: &TestProject, directory: &str, variables: &[(&str, &str)]) -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_agent"))
+        .args(["demo", "--directory", directory])
+        .current_dir(project.root())
+        .env_clear()
+        .env("PATH", path)
+        .envs(variables.iter().copied())
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let problems = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert_eq!(ran.status.code(), Some(0), "{told}\n{problems}");
+    assert!(told.contains("verification: passed (sh test.sh)"), "{told}");
+    problems
+}
+
+#[test]
+fn the_demo_needs_no_home() {
+    let project = TestProject::new();
+    let home = project.home();
+    std::fs::create_dir_all(&home).unwrap();
+    let state = home.join("empty");
+    // A home that is not there yet is made.
+    demo_with(&project, "one", &[("HOME", state.to_str().unwrap())]);
+    // One that cannot be made, for root neither: the state lies beside the project.
+    let file = home.join("file");
+    std::fs::write(&file, "").unwrap();
+    let told = demo_with(&project, "two", &[("HOME", file.to_str().unwrap())]);
+    assert!(told.contains("AGENT_HOME"), "{told}");
+    assert!(project.root().join("two-home/state/runtime_id").exists());
+    assert!(!project.root().join("two/state").exists());
+    // None at all: what the system's list says is the home, in the sandbox's eyes too.
+    let state = home.join("agent");
+    demo_with(
+        &project,
+        "three",
+        &[("AGENT_HOME", state.to_str().unwrap())],
+    );
+}

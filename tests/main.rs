@@ -7,18 +7,45 @@
     clippy::print_stdout
 )] // a failure is the report
 
+mod approval;
 mod audit;
+mod backtest;
+mod browser;
+mod call;
 mod command_line;
+mod compaction;
 mod config;
+mod conversation;
 mod demo;
+mod diff;
 mod doctor;
+mod example;
 mod export;
+mod files;
+mod forged;
+mod import;
+mod keys;
+mod kill;
+mod limits;
+mod long;
 mod models;
+mod page;
 mod permissions;
+mod picture;
+mod readme;
+mod record;
+mod replay;
+mod rerun;
+mod resume;
 mod run;
 mod sample;
 mod sandbox;
+mod screen;
 mod sessions;
+mod traces;
+mod transport;
+mod undo;
+mod verification;
 
 use agent_test_support::project::TestProject;
 use agent_test_support::run::Run;

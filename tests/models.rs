@@ -174,3 +174,286 @@ fn doctor_online_without_a_model_server_says_so() {
     let message = online(&report)["message"].as_str().unwrap();
     assert!(message.contains("(network)"), "{message}");
 }
+
+/// What the page says to copy is what the program reads.
+#[test]
+fn every_block_of_the_providers_page_is_a_configuration() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks: Vec<&str> = page
+        .split("```toml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert!(blocks.len() > 15);
+    let project = TestProject::new();
+    for block in blocks {
+        project.write_home("config.toml", block);
+        let ran = agent(&project, &["config", "show", "--json"]).finish();
+        assert_eq!(ran.code(), 0, "{block}\n{}", ran.stderr());
+    }
+}
+
+fn events(project: &TestProject, session: &str) -> Vec<Value> {
+    let path = project
+        .root()
+        .join(".agent/sessions")
+        .join(session)
+        .join("events.jsonl");
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_session_that_no_model_can_continue_says_so() {
+    let project = TestProject::new();
+    let server = ModelServer::start(Script::new().turn(Turn::text("Done.")));
+    served(&project, &server, "");
+    let first = agent(&project, &["run", "--output", "json", "Begin."])
+        .finish()
+        .expect_code(0);
+    let session = first.json()["session_id"].as_str().unwrap().to_owned();
+
+    project.write_home(
+        "config.toml",
+        "[model]\ndefault = \"openai/gpt-5.4\"\nfallbacks = [\"nowhere/m\"]\n",
+    );
+    let ran = agent(&project, &["run", "--session", &session, "Go on."])
+        .finish()
+        .expect_code(2);
+    assert!(
+        ran.stderr().contains("set OPENAI_API_KEY"),
+        "{}",
+        ran.stderr()
+    );
+    let events = events(&project, &session);
+    let candidates = events
+        .iter()
+        .rfind(|event| event["type"] == "routing.candidates.resolved")
+        .unwrap();
+    assert_eq!(candidates["payload"]["count"], 2);
+    let not_possible = events
+        .iter()
+        .rfind(|event| event["type"] == "routing.not_possible")
+        .unwrap();
+    let missing = not_possible["payload"]["missing"].to_string();
+    assert!(
+        missing.contains("missing key: OPENAI_API_KEY is not set"),
+        "{missing}"
+    );
+    assert!(missing.contains("nowhere/m: unknown provider"), "{missing}");
+    let audit = agent(&project, &["audit", &session]).finish();
+    assert_eq!(audit.code(), 0, "{}", audit.stdout());
+
+    // A session that would begin with it is not begun.
+    let before = std::fs::read_dir(project.root().join(".agent/sessions"))
+        .unwrap()
+        .count();
+    agent(&project, &["run", "Begin."]).finish().expect_code(2);
+    let after = std::fs::read_dir(project.root().join(".agent/sessions"))
+        .unwrap()
+        .count();
+    assert_eq!(before, after);
+}
+
+/// Two servers, the second a fallback of the first, which answers with `failing`.
+fn with_fallback(failing: Turn, more: &str) -> (Vec<Value>, usize, i32) {
+    let project = TestProject::new();
+    let first = ModelServer::start(Script::new().turns(9, &failing));
+    let second = ModelServer::start(Script::new().turn(Turn::text("Done.")));
+    project.write_home(
+        "config.toml",
+        format!(
+            "[model]\ndefault = \"one/m\"\nfallbacks = [\"two/n\"]\n\
+             [providers.one]\nbase_url = \"{}\"\nmax_attempts = 1\n\
+             [providers.two]\nbase_url = \"{}\"\n{more}",
+            first.openai_url(),
+            second.openai_url()
+        ),
+    );
+    let ran = agent(&project, &["run", "--output", "stream-json", "Begin."]).finish();
+    let events = ran
+        .stdout()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let audit = agent(&project, &["audit", "last"]).finish();
+    assert_eq!(audit.code(), 0, "{}", audit.stdout());
+    (events, second.requests().len(), ran.code())
+}
+
+/// A failure another model could do without moves on to it, and the log says so.
+#[test]
+fn a_fallback_takes_over_and_the_log_says_why() {
+    let larger = "[providers.one.models.m]\ncontext_window = 100000\n[providers.two.models.n]\ncontext_window = 200000\n";
+    for (failing, more, limit_state) in [
+        (Turn::error(500, "down"), "", "ok"),
+        (Turn::error(401, "wrong key"), "", "ok"),
+        (Turn::error(404, "The model `m` does not exist"), "", "ok"),
+        (Turn::error(400, "m is not a valid model ID"), "", "ok"),
+        (Turn::error(400, "prompt is too long"), larger, "ok"),
+        (
+            Turn::error(429, "slow down").header("retry-after", "9999"),
+            "",
+            "limited",
+        ),
+    ] {
+        let what = failing.text.clone();
+        let (events, asked, code) = with_fallback(failing, more);
+        assert_eq!((code, asked), (0, 1), "{what}");
+        let payloads = |kind: &str| -> Vec<&Value> {
+            let of_kind = events.iter().filter(|event| event["type"] == kind);
+            of_kind.map(|event| &event["payload"]).collect()
+        };
+        let applied = payloads("routing.fallback.applied");
+        assert_eq!(applied[0]["to"], json!({"provider": "two", "model": "n"}));
+        let reason = applied[0]["reason"].as_str().unwrap();
+        assert!(reason.contains(&what), "{reason}");
+        let decided = payloads("routing.decided");
+        assert_eq!(decided.len(), 2, "{what}");
+        let expected = json!({
+            "requested": {"provider": "one", "model": "m"},
+            "selected": {"provider": "two", "model": "n"},
+            "reason": "fallback",
+            "source": "fallback",
+            "candidate_count": 2,
+            "fallback_chain": [],
+            "limit_state": limit_state,
+        });
+        assert_eq!(decided[1], &expected, "{what}");
+        if limit_state == "limited" {
+            let hit = payloads("rate_limit.hit");
+            assert_eq!(hit[0]["retry_after_ms"], 9_999_000);
+        }
+    }
+}
+
+/// A request that no model would take is not sent to the next one.
+#[test]
+fn our_own_mistakes_are_not_repeated_elsewhere() {
+    for failing in [
+        Turn::error(400, "tools[0] is malformed"),
+        Turn::error(400, "prompt is too long"),
+    ] {
+        let (events, asked, code) = with_fallback(failing, "");
+        assert_eq!((code, asked), (1, 0));
+        // There was nothing to shorten, so the same was not asked again either.
+        let requested = events
+            .iter()
+            .filter(|event| event["type"] == "model.requested");
+        assert_eq!(requested.count(), 1);
+    }
+}
+
+#[test]
+fn a_refusal_is_what_the_run_says() {
+    let project = TestProject::new();
+    let refusal = Turn {
+        refusal: "I will not help with that.".to_owned(),
+        ..Turn::default()
+    };
+    let server = ModelServer::start(Script::new().turn(refusal));
+    served(&project, &server, "");
+    let ran = agent(&project, &["run", "Begin."]).finish();
+    assert_eq!(ran.code(), 1, "{}", ran.stderr());
+    assert!(ran.stdout().contains("I will not help with that."));
+    assert!(ran.stderr().contains("refusal"), "{}", ran.stderr());
+}
+
+/// An answer cut inside a call is asked for once more, with more room, as far as the model has it.
+#[test]
+fn a_call_that_was_cut_gets_a_larger_limit_once() {
+    let cut = || Turn::call("read", json!("{\"path\": \"a")).stopping("max_tokens");
+    let model = "[providers.mine.models.tiny]\nmax_output_tokens = 20000\n";
+    let project = TestProject::new();
+    let server = ModelServer::start(Script::new().turn(cut()).turn(Turn::text("Done.")));
+    served(&project, &server, model);
+    let ran = agent(&project, &["run", "--output", "stream-json", "Begin."]).finish();
+    assert_eq!(ran.code(), 0, "{}", ran.stderr());
+    let limits: Vec<Value> = server
+        .bodies()
+        .iter()
+        .map(|body| body["max_tokens"].clone())
+        .collect();
+    assert_eq!(limits, [json!(16_384), json!(20_000)]);
+    assert!(!ran.stdout().contains("\"type\":\"tool.intent\""));
+    assert!(ran.stdout().contains("\"phase\":\"retrying\""));
+
+    let project = TestProject::new();
+    let server = ModelServer::start(Script::new().turn(cut()).turn(cut()).turn(cut()));
+    served(&project, &server, model);
+    let ran = agent(&project, &["run", "Begin."]).finish();
+    assert_eq!((ran.code(), server.requests().len()), (1, 2));
+}
+
+#[test]
+fn the_small_model_writes_summaries() {
+    let project = TestProject::new();
+    project.write(
+        "long.txt",
+        "a line of text that fills the window\n".repeat(400),
+    );
+    let read = |offset: u64| {
+        Turn::call(
+            "read",
+            json!({"path": "long.txt", "offset": offset, "limit": 50}),
+        )
+    };
+    let reads = (0..10).map(|number| read(1 + number * 30));
+    let main = reads.fold(Script::new(), Script::turn);
+    let main = ModelServer::start(main.turn(Turn::text("Done.")));
+    let summary = || Turn::text("They read a long file.");
+    let summaries = (0..10).fold(Script::new(), |script, _| script.turn(summary()));
+    let small = ModelServer::start(summaries);
+    project.write_home(
+        "config.toml",
+        format!(
+            "[model]\ndefault = \"big/m\"\nsmall = \"little/s\"\nmax_output_tokens = 1000\n\
+             [providers.big]\nbase_url = \"{}\"\n[providers.big.models.m]\ncontext_window = 3000\n\
+             [providers.little]\nbase_url = \"{}\"\n[providers.little.models.s]\ncontext_window = 200000\n\
+             [context]\ncompact_at = 0.5\n",
+            main.openai_url(),
+            small.openai_url()
+        ),
+    );
+    let ran = agent(&project, &["run", "--output", "json", "Read it all."]).finish();
+    assert_eq!(ran.code(), 0, "{}{}", ran.stdout(), ran.stderr());
+    let session = ran.json()["session_id"].as_str().unwrap().to_owned();
+    let events = events(&project, &session);
+    let completed = events
+        .iter()
+        .find(|event| event["type"] == "context.compaction.completed")
+        .unwrap_or_else(|| {
+            panic!(
+                "nothing was compacted: {:?}",
+                events
+                    .iter()
+                    .map(|event| &event["type"])
+                    .collect::<Vec<_>>()
+            )
+        });
+    assert_eq!(completed["payload"]["summarised_by_model"], true);
+    assert_eq!(
+        completed["payload"]["summary_preview"],
+        "They read a long file."
+    );
+    let routed = events
+        .iter()
+        .find(|event| {
+            event["type"] == "routing.decided" && event["payload"]["source"] == "model.small"
+        })
+        .unwrap();
+    assert_eq!(
+        routed["payload"]["selected"],
+        json!({"provider": "little", "model": "s"})
+    );
+    let asked = small.requests();
+    assert!(!asked.is_empty());
+    let body: Value = serde_json::from_slice(&asked[0].body).unwrap();
+    assert_eq!(body["model"], "s");
+    // What the side job took is counted like any other request.
+    let of_kind = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+    assert_eq!(of_kind("cost.recorded"), of_kind("model.completed"));
+}

@@ -4,8 +4,10 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
+use agent_test_support::model_server::{ModelServer, Script, Turn, Wire};
 use agent_test_support::project::TestProject;
-use agent_test_support::run::Ran;
+use agent_test_support::run::{Ran, Run};
+use serde_json::json;
 
 use crate::{agent, assert_schema};
 
@@ -94,10 +96,15 @@ fn the_project_can_be_written_and_the_rest_cannot() {
     let project = TestProject::new();
     let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let file = outside.path().join("file");
-    let text = format!("echo in > inside; echo out > '{}'", file.display());
+    // The second place is there inside wherever this runs; the first may be hidden with its directory.
+    let text = format!(
+        "echo in > inside; echo out > '{}'; echo out > /usr/written-from-inside",
+        file.display()
+    );
     let ran = script(&project, &[], &text);
     assert_ne!(ran.code(), 0);
     assert!(!file.exists());
+    assert!(!Path::new("/usr/written-from-inside").exists());
     assert_eq!(project.read("inside"), "in\n");
     let told = ran.stderr();
     assert!(
@@ -160,4 +167,193 @@ fn what_is_put_at_a_protected_name_is_moved_and_kept() {
     let told = ran.stderr();
     assert!(told.contains("is protected"), "{told}");
     assert_eq!(leftovers(&project.home()).len(), 1, "{told}");
+}
+
+#[test]
+fn what_a_command_does_to_its_temporary_directory_leaves_nothing_behind() {
+    let project = TestProject::new();
+    let text = "mkdir -p $TMPDIR/a/b $HOME/c && touch $TMPDIR/a/b/f && chmod 000 $TMPDIR/a/b && chmod 555 $TMPDIR/a $HOME $TMPDIR";
+    let _ = script(&project, &[], text).expect_code(0);
+    let input = json!({"command": text, "description": "Make a mess"}).to_string();
+    let _ = agent(&project, &["call", "--mode", "full", "bash", &input])
+        .finish()
+        .expect_code(0);
+    let left = fs::read_dir(project.home().join("state/tmp")).unwrap();
+    assert_eq!(left.count(), 0);
+}
+
+/// Whoever was killed could not clean up; the next one does.
+#[test]
+fn what_a_killed_agent_left_is_removed_by_the_next() {
+    let project = TestProject::new();
+    let left = project.home().join("state/tmp/ses_killed/command-x");
+    fs::create_dir_all(&left).unwrap();
+    // It is done beside the command, which may be over first; then the one after does it.
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while left.exists() && std::time::Instant::now() < limit {
+        let _ = script(&project, &[], "true").expect_code(0);
+    }
+    assert!(!left.exists());
+    assert!(!project.home().join("state/tmp/ses_killed").exists());
+}
+
+/// A repository's configuration names programs, and git runs them even to tell whether files changed.
+#[test]
+fn asking_git_about_the_tree_runs_nothing_outside_the_sandbox() {
+    let project = TestProject::new();
+    let ran = project.home().join("ran");
+    fs::create_dir_all(project.home()).unwrap();
+    let prepare = format!(
+        "git init -q . && echo a > file && git add . && git -c user.name=a -c user.email=a@b commit -qm x && \
+         git config filter.x.clean 'touch {0}; cat' && git config core.fsmonitor 'touch {0}' && \
+         echo '* filter=x' > .git/info/attributes && echo b > file && touch -d @1 file",
+        ran.display()
+    );
+    let prepared = std::process::Command::new("sh")
+        .args(["-c", &prepare])
+        .current_dir(project.root())
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .status();
+    assert!(prepared.unwrap().success());
+    let _ = fs::remove_file(&ran);
+    let input = json!({"command": "git checkout -- .", "description": "Take back"}).to_string();
+    let explained = agent(
+        &project,
+        &[
+            "permissions",
+            "explain",
+            "--tool",
+            "bash",
+            "--input",
+            &input,
+        ],
+    );
+    let explained = explained.finish().stdout();
+    let words: Vec<&str> = explained.split_whitespace().collect();
+    assert!(
+        words
+            .join(" ")
+            .contains("the tree holds changes that are in no commit"),
+        "{explained}"
+    );
+    let _ = agent(&project, &["call", "--mode", "full", "bash", &input])
+        .finish()
+        .expect_code(3);
+    assert!(!ran.exists());
+}
+
+/// A program that takes kernel features away from itself and then becomes another: user namespaces
+/// with the word `namespaces`, Landlock with the word `landlock`, separated by a comma.
+const WITHOUT: &str = r#"
+import ctypes, os, platform, struct, sys
+missing = sys.argv[1].split(",")
+intel = platform.machine() == "x86_64"
+clone, unshare = (56, 272) if intel else (220, 97)
+refuse, absent, allow = 0x00050001, 0x00050026, 0x7fff0000
+steps = [(0x20, 0, 0, 0)]
+if "landlock" in missing:
+    steps += [(0x15, 0, 1, 444), (0x06, 0, 0, absent)]
+if "namespaces" in missing:
+    steps += [(0x15, 0, 1, unshare), (0x06, 0, 0, refuse)]
+    steps += [(0x15, 0, 1, 435), (0x06, 0, 0, absent)]
+    steps += [(0x15, 0, 3, clone), (0x20, 0, 0, 16), (0x45, 0, 1, 0x10000000), (0x06, 0, 0, refuse)]
+steps += [(0x06, 0, 0, allow)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+program = Program(len(steps), ctypes.addressof(code))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0, ctypes.get_errno()
+os.execv(sys.argv[2], sys.argv[2:])
+"#;
+
+/// `agent` on a machine that lacks something.
+fn without(project: &TestProject, missing: &str, arguments: &[&str]) -> Run {
+    Run::new("python3", project)
+        .args(["-c", WITHOUT, missing, env!("CARGO_BIN_EXE_agent")])
+        .args(arguments)
+}
+
+#[test]
+fn with_nothing_to_confine_by_nothing_is_run() {
+    let project = TestProject::new();
+    let lacking = "namespaces,landlock";
+    let check = without(&project, lacking, &["sandbox", "check", "--json"]).finish();
+    let report = check.expect_code(6).json();
+    assert_eq!(
+        (&report["level"], &report["commands"]),
+        (&"none".into(), &"refused".into())
+    );
+    let run = ["sandbox", "run", "--", "sh", "-c", "echo ran > ran"];
+    let ran = without(&project, lacking, &run).finish().expect_code(6);
+    assert!(ran.stderr().contains("nothing was run"), "{}", ran.stderr());
+    assert!(!project.root().join("ran").exists());
+}
+
+#[test]
+fn a_model_that_wants_a_command_is_refused_it_and_told_why() {
+    let project = TestProject::new();
+    let server = ModelServer::start(
+        Script::new()
+            .turn(Turn::call(
+                "bash",
+                json!({"command": "echo ran > ran", "description": "Run"}),
+            ))
+            .turn(Turn::text("I could not run it.")),
+    );
+    let base = server.base_url(Wire::Chat);
+    project.write_home(
+        "config.toml",
+        format!("model = \"local/test-model\"\n[permissions]\nmode = \"full\"\n[providers.local]\ndialect = \"openai-chat\"\nbase_url = \"{base}\"\n"),
+    );
+    let ran = without(&project, "namespaces,landlock", &["run", "Run it."]).finish();
+    assert!(!project.root().join("ran").exists());
+    assert_eq!(ran.code(), 6, "{}{}", ran.stdout(), ran.stderr());
+    let asked = server.requests();
+    let told = String::from_utf8_lossy(&asked.last().unwrap().body).into_owned();
+    assert!(told.contains("sandbox"), "{told}");
+}
+
+#[test]
+fn without_namespaces_it_says_partly_and_protected_names_are_compared() {
+    let project = TestProject::new();
+    project.write(".git/config", "[core]\n");
+    let check = without(&project, "namespaces", &["sandbox", "check", "--json"]).finish();
+    let report = check.expect_code(0).json();
+    assert_eq!(
+        (&report["level"], &report["commands"]),
+        (&"partial".into(), &"asked".into())
+    );
+    let text =
+        "mkdir .agent; echo 'x = 1' > .agent/config.toml; echo '[alias] x = !sh' >> .git/config";
+    let run = ["sandbox", "run", "--", "sh", "-c", text];
+    let ran = without(&project, "namespaces", &run).finish();
+    let told = ran.stderr();
+    assert!(told.contains("partly confined"), "{told}");
+    assert!(told.contains("is protected"), "{told}");
+    assert!(told.contains(".git was changed"), "{told}");
+    assert!(!project.root().join(".agent/config.toml").exists());
+}
+
+#[test]
+fn without_landlock_the_rest_holds_and_is_said() {
+    let project = TestProject::new();
+    let check = without(&project, "landlock", &["sandbox", "check", "--json"]).finish();
+    let report = check.expect_code(0).json();
+    assert_eq!(
+        (&report["level"], &report["commands"]),
+        (&"no_landlock".into(), &"confined".into())
+    );
+    let run = [
+        "sandbox",
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "echo in > inside; echo out > /usr/outside",
+    ];
+    let ran = without(&project, "landlock", &run).finish();
+    assert_ne!(ran.code(), 0);
+    assert_eq!(project.read("inside"), "in\n");
 }

@@ -228,6 +228,56 @@ fn prune_asks_what_and_needs_a_yes() {
 }
 
 #[test]
+fn one_session_that_cannot_be_pruned_does_not_keep_the_others() {
+    let project = TestProject::new();
+    let idle = sample::session(&project, 1, "idle");
+    let writer = sample::begin(&project, 2, "busy");
+    sample::turn(&writer);
+    project.write(".agent/sessions/ses_01m7kcvcx50000001cphvm9aaa/lease", "");
+    let prune = ["sessions", "prune", "--max-size", "1B", "--yes", "--json"];
+    let report = agent(&project, &prune).finish().expect_code(1).json();
+    assert_schema("sessions-prune", &report);
+    assert_eq!(report["sessions"][0]["session_id"], idle.as_str());
+    assert_eq!(
+        report["failed"][0]["session_id"],
+        writer.session_id().as_str()
+    );
+    assert_eq!(report["failed"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_session_without_a_title_is_listed_by_its_first_words() {
+    let project = TestProject::new();
+    project.write("notes.txt", "hello\n");
+    agent(&project, &["call", "read", "{\"path\":\"notes.txt\"}"])
+        .finish()
+        .expect_code(0);
+    let id = list(&project)["sessions"][0]["session_id"].clone();
+    assert_eq!(
+        list(&project)["sessions"][0]["first_input"],
+        "agent call read"
+    );
+    agent(&project, &["fork", "last"]).finish().expect_code(0);
+    let listed = agent(&project, &["sessions", "--json"])
+        .finish()
+        .expect_code(0)
+        .json();
+    assert_eq!(listed["sessions"][0]["parent"], id);
+    let text = agent(&project, &["sessions"])
+        .finish()
+        .expect_code(0)
+        .stdout();
+    assert!(
+        text.contains("agent call read") && text.contains("(branch of ses_"),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
 fn prune_follows_the_settings_and_leaves_young_sessions() {
     let project = TestProject::new();
     sample::session(&project, 1, "young");

@@ -1,6 +1,9 @@
-//! The shell parser and the gate: no script panics or hangs them, and what is allowed by proof is
-//! made of as many simple commands as an independent splitter finds.
+//! The shell parser and the gate: no script panics or hangs them, and what is allowed by proof is,
+//! by an independent splitter and by bash's own parser, made of simple commands of the table only.
 #![no_main]
+
+#[path = "../../../crates/tool-runtime/tests/splitter/mod.rs"]
+mod splitter;
 
 use std::path::Path;
 
@@ -34,5 +37,8 @@ fuzz_target!(init: drop(std::panic::take_hook()), |data: &[u8]| {
         let parse = judged.parse.expect("a command is parsed");
         assert!(parse.ok && parse.read_only, "{script:?}");
         assert!(count_commands(script).is_some_and(|count| count <= parse.commands.len()), "{script:?}");
+        if let Err(problem) = splitter::confirm(script) {
+            panic!("{problem}");
+        }
     }
 });

@@ -1,0 +1,198 @@
+//! `agent import`: another program's session, replayed, explained, audited and counted as far as its
+//! facts go, and unknown beyond.
+
+use std::path::PathBuf;
+
+use agent_test_support::project::TestProject;
+use serde_json::Value;
+
+use crate::{agent, assert_schema};
+
+fn fixture(name: &str) -> String {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let file = root.join("fixtures/imports").join(name);
+    file.display().to_string()
+}
+
+/// Imports a fixture and gives what was printed and the session replayed.
+fn imported(name: &str) -> (TestProject, Value, Value) {
+    let project = TestProject::new();
+    let run = agent(&project, &["import", &fixture(name), "--json"]);
+    let output = run.finish().expect_code(0).json();
+    assert_schema("import", &output);
+    let replay = agent(&project, &["replay", "last", "--format", "json"]);
+    let replay = replay.finish().expect_code(0).json();
+    assert_schema("replay", &replay);
+    (project, output, replay)
+}
+
+fn calls(replay: &Value) -> Vec<(String, String, Value)> {
+    let calls = replay["calls"].as_array().unwrap().iter();
+    calls
+        .map(|call| {
+            let text = |name: &str| call[name].as_str().unwrap().to_owned();
+            (text("tool_name"), text("status"), call["decision"].clone())
+        })
+        .collect()
+}
+
+#[test]
+fn a_claude_code_session_keeps_its_facts() {
+    let (project, output, replay) = imported("claude-code.jsonl");
+    assert_eq!(output["program"], "claude-code");
+    assert_eq!(output["version"], "2.0.61");
+    assert_eq!((&output["turns"], &output["calls"]), (&1.into(), &3.into()));
+    assert_eq!(output["left_out"]["subagent messages"], 1);
+    assert_eq!(output["left_out"]["`file-history-snapshot` records"], 1);
+
+    let session = &replay["session"];
+    assert_eq!(session["imported_from"], "claude-code");
+    assert_eq!(session["title"], "Fix the sum");
+    assert_eq!(session["created_at"], "2025-11-03T10:00:00.000Z");
+    assert_eq!(
+        session["mode"],
+        Value::Null,
+        "another program's modes are not ours"
+    );
+    assert_eq!(session["model"], "claude-sonnet-4-5-20250929");
+    let expected = [("Bash", "failed"), ("Edit", "ok"), ("Bash", "denied")];
+    for (call, (tool, status)) in calls(&replay).iter().zip(expected) {
+        assert_eq!((call.0.as_str(), call.1.as_str()), (tool, status));
+        assert_eq!(call.2, Value::Null, "who decided is unknown");
+    }
+    // A message of three lines is counted once.
+    let usage = &replay["summary"]["usage"];
+    assert_eq!(
+        usage["input"],
+        10 + 500 + 1000 + 12 + 100 + 1500 + 5 + 1600 + 6 + 1700
+    );
+    assert_eq!(usage["output"], 40 + 60 + 20 + 15);
+    assert_eq!(
+        replay["summary"]["files_changed"][0]["path"],
+        "/home/someone/sum/src/sum.sh"
+    );
+    assert_eq!(replay["turns"][0]["verification"]["status"], "unverified");
+
+    // Audit says what it is, and finds nothing wrong with the record itself.
+    let audit = agent(&project, &["audit", "last", "--json"]).finish();
+    let audit = audit.expect_code(0).json();
+    let codes: Vec<&str> = audit["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| finding["code"].as_str().unwrap())
+        .collect();
+    assert_eq!(codes, ["imported"]);
+
+    // The card answers what is known and says unknown for the rest.
+    let card = agent(
+        &project,
+        &["replay", "last", "--call", "1", "--format", "json"],
+    );
+    let card = card.finish().expect_code(0).json();
+    assert_schema("replay-card", &card);
+    let known = |key: &str| {
+        let answers = card["answers"].as_array().unwrap().iter();
+        let all: Vec<_> = answers.chain(card["more"].as_array().unwrap()).collect();
+        let answer = all.iter().find(|answer| answer["key"] == key).unwrap();
+        answer["known"].as_bool().unwrap()
+    };
+    for key in [
+        "exists",
+        "rules",
+        "cwd",
+        "sandbox",
+        "timeout",
+        "proposed_by",
+        "confirmed",
+    ] {
+        assert!(!known(key), "{key}");
+    }
+    for key in ["outcome", "user_view", "audit_view", "replay"] {
+        assert!(known(key), "{key}");
+    }
+    let call = replay["calls"][0]["tool_call_id"].as_str().unwrap();
+    agent(&project, &["why", "last", call])
+        .finish()
+        .expect_code(0);
+    let text = agent(&project, &["replay", "last"]).finish().expect_code(0);
+    assert!(
+        text.stdout().contains("imported from claude-code"),
+        "{}",
+        text.stdout()
+    );
+    assert!(
+        text.stdout().contains("+    echo $(($1 + $2))"),
+        "the diff is there"
+    );
+}
+
+#[test]
+fn a_codex_rollout_keeps_its_facts() {
+    let (_project, output, replay) = imported("codex.jsonl");
+    assert_eq!(output["program"], "codex");
+    assert_eq!(output["version"], "0.46.0");
+    assert_eq!((&output["turns"], &output["calls"]), (&1.into(), &2.into()));
+    assert_eq!(output["left_out"]["`compacted` records"], 1);
+    let found = calls(&replay);
+    assert_eq!(
+        (found[0].0.as_str(), found[0].1.as_str()),
+        ("shell", "failed")
+    );
+    assert_eq!(
+        (found[1].0.as_str(), found[1].1.as_str()),
+        ("apply_patch", "ok")
+    );
+    assert_eq!(replay["turns"][0]["input"], "fix the failing test");
+    assert_eq!(replay["summary"]["usage"]["input"], 6200);
+    assert_eq!(replay["summary"]["usage"]["output"], 120);
+    assert_eq!(replay["summary"]["files_changed"][0]["path"], "src/sum.sh");
+    assert_eq!(replay["session"]["model"], "gpt-5-codex");
+}
+
+#[test]
+fn the_older_codex_form_is_read_too() {
+    let (_project, output, replay) = imported("codex-old.jsonl");
+    assert_eq!((&output["turns"], &output["calls"]), (&1.into(), &1.into()));
+    assert_eq!(calls(&replay)[0].1, "ok");
+    assert_eq!(replay["turns"][0]["input"], "what does the test say?");
+}
+
+#[test]
+fn what_is_no_session_is_refused_and_nothing_is_made() {
+    let project = TestProject::new();
+    for (name, content) in [
+        ("empty", ""),
+        ("text", "hello\n"),
+        ("other", "{\"type\":\"user\",\"text\":\"x\"}\n"),
+        ("ours", "{\"type\":\"session.created\",\"sequence\":0}\n"),
+    ] {
+        project.write(name, content);
+        let run = agent(&project, &["import", name]).finish().expect_code(2);
+        assert!(
+            run.stderr().contains("neither a Claude Code"),
+            "{}",
+            run.stderr()
+        );
+    }
+    agent(&project, &["import", "missing"])
+        .finish()
+        .expect_code(2);
+    assert!(!project.root().join(".agent").exists());
+}
+
+/// Secrets in the other program's record do not come over.
+#[test]
+fn secrets_are_masked_on_the_way_in() {
+    let project = TestProject::new();
+    let secret = format!("ghp_{}", "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3gH6");
+    let line = format!(
+        r#"{{"type":"user","sessionId":"s","timestamp":"2025-11-03T10:00:00Z","message":{{"role":"user","content":"my token is {secret}"}}}}"#
+    );
+    project.write("session.jsonl", line);
+    agent(&project, &["import", "session.jsonl"])
+        .finish()
+        .expect_code(0);
+    let text = agent(&project, &["export", "last"]).finish().expect_code(0);
+    assert!(!text.stdout().contains(&secret));
+}

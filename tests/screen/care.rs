@@ -1,0 +1,330 @@
+//! Care for the terminal: it is drawn on without a trace of what others wrote, left alone when nothing
+//! happens, and given back on every way out.
+
+use agent_protocol::Payload;
+use agent_test_support::model_server::{Fault, Script, Turn};
+use nix::sys::signal::Signal;
+
+use super::terminal::Terminal;
+use super::{READY, USUAL, bash, events, leave, project_with, with_setting};
+use crate::agent;
+
+#[test]
+fn esc_interrupts_a_command() {
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(bash("echo begun; sleep 600; echo never"))
+            .turn(Turn::text("After.")),
+    );
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("go\r");
+    terminal.wait_for("│ begun").keys("\x1b");
+    terminal.wait_for("interrupted").wait_for(READY);
+    leave(&mut terminal);
+    let events = events(&project, ".");
+    let failed = events.iter().find_map(|event| match &event.payload {
+        Payload::TurnFailed(failed) => Some(failed.code.clone()),
+        _ => None,
+    });
+    assert_eq!(failed.as_deref(), Some("interrupted"));
+    agent(&project, &["audit", "last"]).finish().expect_code(0);
+}
+
+#[test]
+fn a_resize_while_output_streams_in_breaks_nothing() {
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(bash(
+                "n=0; until [ -e stop ]; do n=$((n+1)); echo line $n; sleep 0.01; done",
+            ))
+            .turn(Turn::text("Well done.")),
+    );
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("go\r");
+    terminal.question("until [ -e stop ]").keys("a");
+    terminal.wait_for("│ line");
+    // Lower is left out: the emulator drops rows then that a terminal would keep.
+    for (columns, rows) in [(120, 24), (100, 30), (84, 40), (120, 40)] {
+        let seen = terminal.raw().len();
+        terminal.resize(columns, rows);
+        // Two counts of lines on a screen of the new size: it was drawn, and goes on.
+        let count = |screen: &vt100::Screen| -> Option<u64> {
+            let text = screen.contents();
+            let (_, after) = text.rsplit_once("│ line ")?;
+            after.split_whitespace().next()?.parse().ok()
+        };
+        terminal.wait_until("a line after the resize", |screen| count(screen).is_some());
+        assert!(terminal.raw().len() >= seen);
+        let now = std::cell::Cell::new(0);
+        terminal.wait_until("two further lines", |screen| {
+            let Some(count) = count(screen) else {
+                return false;
+            };
+            if now.get() == 0 {
+                now.set(count);
+            }
+            count > now.get()
+        });
+    }
+    project.write("stop", "");
+    terminal.wait_for("Well done.").wait_for(READY);
+    let lines = terminal.everything();
+    let count = |part: &str| lines.iter().filter(|line| line.contains(part)).count();
+    assert_eq!(count("› go"), 1, "{}", lines.join("\n"));
+    assert_eq!(count("• Well done."), 1, "{}", lines.join("\n"));
+    assert_eq!(count(READY), 1, "{}", lines.join("\n"));
+    leave(&mut terminal);
+}
+
+#[test]
+fn signals_give_the_terminal_back() {
+    for (signal, code) in [
+        (Signal::SIGTERM, 143),
+        (Signal::SIGHUP, 143),
+        (Signal::SIGINT, 130),
+    ] {
+        let (project, _server) = project_with(
+            Script::new()
+                .turn(bash("echo begun; sleep 600"))
+                .turn(Turn::text("After.")),
+        );
+        let mut terminal = Terminal::start(&project, &[], USUAL);
+        terminal.wait_for(READY).keys("go\r");
+        terminal.wait_for("│ begun");
+        assert!(terminal.is_raw());
+        terminal.signal(signal);
+        assert_eq!(terminal.exit_code(), code, "{signal}");
+        terminal.assert_given_back();
+        let ended = events(&project, ".")
+            .iter()
+            .any(|event| matches!(event.payload, Payload::TurnFailed(_)));
+        assert!(ended, "the turn's end is in the log");
+    }
+}
+
+/// What a hostile command or model can say to a terminal, all at once.
+const ATTACK: &[&str] = &[
+    "\x1b]0;owned-title\x07",
+    "\x1b]52;c;b3duZWQ=\x07",
+    "\x1b]8;;http://owned.example\x1b\\link\x1b]8;;\x1b\\",
+    "\x1b[2J\x1b[H",
+    "\x1b[?1049h",
+    "\x1b[31;5mowned-color",
+    "\x1bP1$qm\x1b\\",
+    "\x1b_owned-apc\x1b\\",
+    "\u{9b}31m\u{9d}0;owned-c1\u{9c}",
+    "\u{202e}owned-bidi\u{2066}",
+    "\rowned-return\x08\x08\x7f",
+];
+
+#[test]
+fn no_escape_sequence_of_a_tool_or_model_reaches_the_terminal() {
+    let attack = ATTACK.concat();
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(bash("cat attack.txt").and_text(&format!("text {attack} text")))
+            .turn(Turn::text(&format!("the end {attack}"))),
+    );
+    project.write("attack.txt", format!("first {attack} last\n"));
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("go\r");
+    terminal.wait_for("the end").wait_for(READY);
+    terminal.keys("\x14").wait_for("transcript").keys("a");
+    terminal.wait_for("b3duZWQ").keys("q");
+    let raw = String::from_utf8(terminal.raw()).unwrap();
+    for part in [
+        "\x1b]0;",
+        "\x1b]52",
+        "\x1b]8",
+        "\x1bP",
+        "\x1b_",
+        "\u{9b}",
+        "\u{9d}",
+        "\u{202e}",
+        "\u{2066}",
+        "\x1b[31;5m",
+        "\x08",
+        "\x7f",
+    ] {
+        assert!(!raw.contains(part), "{part:?} got through");
+    }
+    // The title is ours alone.
+    let titles = raw.split("\x1b]2;").skip(1);
+    for title in titles {
+        assert!(!title.split('\x07').next().unwrap().contains("owned"));
+    }
+    leave(&mut terminal);
+}
+
+/// The server's answer is an error: the screen says it in words and stays.
+#[test]
+fn a_failing_model_is_told_and_the_screen_stays() {
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(Turn::error(401, "this key is not known"))
+            .turn(Turn::text("Better now.").fault(Fault::Comments)),
+    );
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("go\r");
+    terminal.wait_for("this key is not known").wait_for(READY);
+    terminal.keys("again\r").wait_for("Better now.");
+    leave(&mut terminal);
+}
+
+/// Nothing moves: no frame, no wake-up, no processor time.
+#[test]
+fn an_idle_screen_does_not_wake_up() {
+    let (project, _server) = project_with(Script::new().turn(Turn::text("Well.")));
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("go\r");
+    terminal.wait_for("Well.").wait_for(READY);
+    // The screen is at rest once two counts in a row are equal; a screen that wakes up by itself
+    // never is. How long a count takes is the machine's affair: each reads every thread's file.
+    let mut counts = vec![wake_ups(terminal.pid())];
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < std::time::Duration::from_secs(20) {
+        counts.push(wake_ups(terminal.pid()));
+        let rest = counts
+            .iter()
+            .rev()
+            .take_while(|count| **count == counts[counts.len() - 1]);
+        if rest.count() > 20_000 {
+            break;
+        }
+    }
+    let last = counts[counts.len() - 1];
+    let rest = counts
+        .iter()
+        .rev()
+        .take_while(|count| **count == last)
+        .count();
+    assert!(
+        rest > 2_000,
+        "it woke up after {rest} of {} looks",
+        counts.len()
+    );
+    leave(&mut terminal);
+}
+
+/// How often the threads of a process went to sleep of their own accord so far.
+fn wake_ups(pid: i32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
+        .filter_map(|status| {
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+            line.trim().parse::<u64>().ok()
+        })
+        .sum()
+}
+
+/// Somebody who looks elsewhere is told that a question waits and that a turn is over; somebody who
+/// looks is not.
+#[test]
+fn a_terminal_nobody_looks_at_is_rung() {
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(bash("touch one"))
+            .turn(Turn::text("First over."))
+            .turn(bash("touch two"))
+            .turn(Turn::text("Second over.")),
+    );
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("go\r");
+    terminal.question("$ touch one").keys("d");
+    terminal.wait_for("First over.").wait_for(READY);
+    let rung = |terminal: &Terminal| {
+        let raw = String::from_utf8_lossy(&terminal.raw()).into_owned();
+        let parts = raw.split("\x1b]9;").skip(1);
+        let texts = parts.map(|part| part.split("\x07\x07").next().unwrap().to_owned());
+        texts.collect::<Vec<_>>()
+    };
+    assert_eq!(rung(&terminal), Vec::<String>::new());
+    // The terminal says that it lost the focus.
+    terminal.keys("\x1b[Oagain\r");
+    terminal.question("$ touch two").keys("d");
+    terminal.wait_for("Second over.").wait_for(READY);
+    assert_eq!(
+        rung(&terminal),
+        ["agent asks: bash touch two", "agent: the turn is over"]
+    );
+    let raw = String::from_utf8_lossy(&terminal.raw()).into_owned();
+    assert!(
+        raw.contains("\x1b]2;? agent "),
+        "the title says that it asks"
+    );
+    assert!(
+        raw.contains("\x1b]2;… agent "),
+        "the title says that it works"
+    );
+    leave(&mut terminal);
+}
+
+/// For a screen reader: lines of words, no drawing over, a letter and Enter for an answer.
+#[test]
+fn plain_mode_is_lines_of_words() {
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(bash("touch made"))
+            .turn(Turn::text("All is well.")),
+    );
+    let mut terminal = Terminal::start(&project, &["--plain"], (100, 40));
+    terminal.wait_for("Type a message").keys("go\r");
+    terminal.wait_for("Question: Run this command?");
+    terminal.wait_for("Answer with one letter");
+    // What comes within a third of a second is not taken; it says so, and one answers again.
+    while !terminal.screen().contains("All is well.") {
+        let again = |raw: &[u8]| {
+            String::from_utf8_lossy(raw)
+                .matches("please answer again")
+                .count()
+        };
+        let asked = again(&terminal.raw());
+        terminal.keys("d\r");
+        terminal.wait_until_raw("an answer that was taken", |raw| {
+            again(raw) > asked || String::from_utf8_lossy(raw).contains("All is well.")
+        });
+    }
+    assert!(!project.root().join("made").exists());
+    let raw = String::from_utf8(terminal.raw()).unwrap();
+    assert!(!raw.contains('\x1b'), "{raw:?}");
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.exit_code(), 0);
+}
+
+/// A panic of the screen itself, in the middle of a turn, on the usual screen and on the whole one.
+#[test]
+fn a_panic_gives_the_terminal_back() {
+    if !cfg!(debug_assertions) {
+        println!("skipped: only a build with debug assertions can be told to panic");
+        return;
+    }
+    for full_screen in [false, true] {
+        let (project, _server) = project_with(
+            Script::new()
+                .turn(bash("echo begun; sleep 600"))
+                .turn(Turn::text("After.")),
+        );
+        with_setting(&project, &format!("[ui]\nfull_screen = {full_screen}"));
+        let mut terminal = Terminal::start(&project, &[], USUAL);
+        terminal.wait_for(READY).keys("go\r");
+        terminal.wait_for("│ begun");
+        assert!(terminal.is_raw());
+        terminal.wait_until("the right screen", |screen| {
+            screen.alternate_screen() == full_screen
+        });
+        terminal.keys("/panic\r");
+        assert_eq!(terminal.exit_code(), 1);
+        terminal.assert_given_back();
+        let left = terminal.screen();
+        assert!(left.contains("the screen was told to panic"), "{left}");
+        // What runs ends with it, and the record says so.
+        let ended = events(&project, ".")
+            .iter()
+            .any(|event| matches!(event.payload, Payload::TurnFailed(_)));
+        assert!(ended, "the turn's end is in the log");
+        agent(&project, &["audit", "last"]).finish().expect_code(0);
+    }
+}
