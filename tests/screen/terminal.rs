@@ -41,7 +41,12 @@ struct Glass {
 struct Shown {
     parser: vt100::Parser,
     raw: Vec<u8>,
+    /// A frame whose end has not arrived yet: a terminal shows it whole or not at all.
+    held: Vec<u8>,
 }
+
+const FRAME_BEGINS: &[u8] = b"\x1b[?2026h";
+const FRAME_ENDS: &[u8] = b"\x1b[?2026l";
 
 impl Terminal {
     /// `agent` with these arguments on a terminal of this size.
@@ -98,6 +103,7 @@ impl Terminal {
             shown: Mutex::new(Shown {
                 parser: vt100::Parser::new(height, width, 20_000),
                 raw: Vec::new(),
+                held: Vec::new(),
             }),
             changed: Condvar::new(),
         });
@@ -106,11 +112,11 @@ impl Terminal {
         let reader = thread::spawn(move || {
             let mut piece = [0; 16 * 1024];
             while let Ok(count @ 1..) = master.read(&mut piece) {
-                let mut shown = behind.lock();
-                shown.parser.process(&piece[..count]);
-                shown.raw.extend_from_slice(&piece[..count]);
+                behind.lock().take(&piece[..count]);
                 behind.changed.notify_all();
             }
+            behind.lock().show_all();
+            behind.changed.notify_all();
         });
         Self {
             pid: Pid::from_raw(i32::try_from(child.id()).unwrap()),
@@ -328,6 +334,39 @@ impl Drop for Terminal {
             let _ = child.wait();
         }
     }
+}
+
+impl Shown {
+    /// Takes what the program wrote, and shows the frames in it that are whole.
+    fn take(&mut self, bytes: &[u8]) {
+        self.raw.extend_from_slice(bytes);
+        self.held.extend_from_slice(bytes);
+        let begun = last_of(&self.held, FRAME_BEGINS);
+        let ended = last_of(&self.held, FRAME_ENDS);
+        let whole = match begun {
+            Some(begun) if ended.is_none_or(|ended| ended < begun) => begun,
+            // The mark itself may be cut in two.
+            _ => {
+                self.held.len()
+                    - (1..FRAME_BEGINS.len())
+                        .rev()
+                        .find(|&length| self.held.ends_with(&FRAME_BEGINS[..length]))
+                        .unwrap_or(0)
+            }
+        };
+        let rest = self.held.split_off(whole);
+        self.show_all();
+        self.held = rest;
+    }
+
+    fn show_all(&mut self) {
+        let bytes = std::mem::take(&mut self.held);
+        self.parser.process(&bytes);
+    }
+}
+
+fn last_of(bytes: &[u8], mark: &[u8]) -> Option<usize> {
+    bytes.windows(mark.len()).rposition(|window| window == mark)
 }
 
 impl Glass {
