@@ -88,10 +88,12 @@ impl Ui {
                 return (true, Vec::new());
             }
             KeyCode::Enter => {
-                if let Some(selected) = transcript.selected
-                    && !transcript.unfolded.remove(&selected)
-                {
-                    transcript.unfolded.insert(selected);
+                if let Some(selected) = transcript.selected {
+                    if !transcript.unfolded.remove(&selected) {
+                        transcript.unfolded.insert(selected);
+                    }
+                    // What was asked for is in view, wherever the last drawing left the window.
+                    (transcript.top, transcript.above, transcript.follow) = (selected, 0, false);
                 }
                 return (true, Vec::new());
             }
