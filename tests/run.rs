@@ -433,3 +433,76 @@ fn input_from_a_pipe_file_or_socket_is_context() {
         );
     }
 }
+
+#[test]
+fn looking_around_without_a_word_is_no_success() {
+    let project = sum_project();
+    let script = Script::new()
+        .turn(Turn::call("read", json!({"path": "README.md"})))
+        .turn(Turn::text("").thinking("What now?"));
+    let server = ModelServer::start(script);
+    let arguments = ["--output", "json", "What is this?"];
+    let ran = run(&project, &server, Wire::Chat, &arguments).finish();
+    assert_eq!(ran.code(), 1, "{}", ran.stdout());
+    assert_eq!(ran.json()["stop_reason"], "empty_answer");
+    assert_audit_is_clean(&project);
+}
+
+#[test]
+fn work_that_was_done_without_a_word_is_done() {
+    let project = sum_project();
+    let command = json!({"command": "sh test.sh", "description": "Test"});
+    let edit =
+        json!({"path": "src/sum.sh", "edits": [{"old_string": "$2 + 1", "new_string": "$2"}]});
+    let script = Script::new()
+        .turn(Turn::call("read", json!({"path": "src/sum.sh"})))
+        .turn(Turn::call("edit", edit))
+        .turn(Turn::call("bash", command))
+        .turn(Turn::text(""));
+    let server = ModelServer::start(script);
+    let arguments = ["--output", "json", "Fix it."];
+    let ran = run(&project, &server, Wire::Chat, &arguments).finish();
+    assert_eq!(ran.code(), 0, "{}", ran.stdout());
+    assert_eq!(ran.json()["verification"]["status"], "passed");
+}
+
+#[test]
+fn a_verbose_run_tells_each_step_and_what_decided_it() {
+    let project = sum_project();
+    let server = ModelServer::start(six_rounds());
+    let ran = run(&project, &server, Wire::Chat, &["-v", PROMPT]).finish();
+    assert_eq!(ran.code(), 0, "{}", ran.stderr());
+    let told = ran.stderr();
+    for piece in [
+        "note: project: ",
+        "note: settings (user): ~/config.toml",
+        "note: log: .agent/sessions/",
+        "· turn: local/test-model in mode ask",
+        "· request 1, attempt 1: ",
+        "· answer: tool_use after ",
+        "100 tokens in, 10 out",
+        "· allow: ",
+        "· sandbox: ",
+        "· verification: `sh test.sh` failed",
+        "· verification: `sh test.sh` passed",
+        "· turn completed: verification passed, ",
+        "cost unknown",
+    ] {
+        assert!(told.contains(piece), "{piece}\n{told}");
+    }
+    let words = "Fixed: `sum` added one too many. `sh test.sh` passes.\n";
+    assert_eq!(ran.stdout(), words, "the answer alone");
+
+    let quiet = run(&project, &server, Wire::Chat, &["-q", "-v", PROMPT]).finish();
+    assert_eq!(quiet.code(), 2, "{}", quiet.stderr());
+}
+
+#[test]
+fn without_a_terminal_a_run_tells_its_answer_alone() {
+    for flag in ["-q", "--color=never"] {
+        let project = sum_project();
+        let server = ModelServer::start(six_rounds());
+        let ran = run(&project, &server, Wire::Chat, &[flag, PROMPT]).finish();
+        assert_eq!((ran.code(), ran.stderr().as_str()), (0, ""), "{flag}");
+    }
+}

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use agent_test_support::model_server::{ModelServer, Script, Turn, Wire};
 use agent_test_support::project::TestProject;
 use agent_test_support::run::Run;
 use serde_json::Value;
@@ -31,6 +32,11 @@ type Seen = (String, String);
 /// A server that speaks TLS and offers HTTP/2 alone. Its certificate is for `localhost` and
 /// `model.test`, by an authority no system knows.
 fn tls_server() -> (u16, Receiver<Seen>) {
+    tls_server_with("server")
+}
+
+/// The same with a certificate by its name among the fixtures.
+fn tls_server_with(certificate: &'static str) -> (u16, Receiver<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (sender, seen) = channel();
@@ -39,14 +45,15 @@ fn tls_server() -> (u16, Receiver<Seen>) {
             .enable_all()
             .build()
             .unwrap();
-        runtime.block_on(serve(listener, sender));
+        runtime.block_on(serve(listener, sender, certificate));
     });
     (port, seen)
 }
 
-async fn serve(listener: TcpListener, seen: Sender<Seen>) {
-    let certificate = CertificateDer::from(std::fs::read(fixture("server.der")).unwrap());
-    let key = std::fs::read(fixture("server-key.der")).unwrap();
+async fn serve(listener: TcpListener, seen: Sender<Seen>, name: &str) {
+    let certificate = std::fs::read(fixture(&format!("{name}.der"))).unwrap();
+    let certificate = CertificateDer::from(certificate);
+    let key = std::fs::read(fixture(&format!("{name}-key.der"))).unwrap();
     let key = PrivateKeyDer::Pkcs8(key.into());
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -234,4 +241,69 @@ fn tls_goes_through_the_tunnel_of_a_proxy() {
     assert_eq!(ran.code(), 0, "{}{}", ran.stdout(), ran.stderr());
     assert_eq!(asked.try_recv().unwrap(), "CONNECT model.test:443 HTTP/1.1");
     assert_eq!(seen.try_recv().unwrap().0, "h2");
+}
+
+/// What `openssl req -x509` makes is an authority, which no server may be; naming it does not help,
+/// and the user is told what does.
+#[test]
+fn a_certificate_that_signs_itself_as_an_authority_is_told_apart() {
+    let project = TestProject::new();
+    let (port, seen) = tls_server_with("self-signed");
+    let ran = run(&project, &format!("https://localhost:{port}/v1"))
+        .env("SSL_CERT_FILE", fixture("self-signed.pem"))
+        .finish();
+    assert_eq!(ran.code(), 1, "{}{}", ran.stdout(), ran.stderr());
+    assert!(seen.try_recv().is_err(), "nothing was sent");
+    let report = ran.json();
+    let error = report["error"].as_str().unwrap();
+    assert!(
+        error.contains("CA:TRUE") && error.contains("-addext basicConstraints=critical,CA:FALSE"),
+        "{error}"
+    );
+}
+
+#[test]
+fn where_a_redirect_leads_is_told_without_what_may_be_secret() {
+    let project = TestProject::new();
+    let moved = Turn::error(307, "").header("location", "https://me:pw@new.test/v1?token=hidden");
+    let server = ModelServer::start(Script::new().turn(moved));
+    let ran = run(&project, &server.openai_url()).finish();
+    assert_eq!(ran.code(), 1, "{}{}", ran.stdout(), ran.stderr());
+    let report = ran.json();
+    let error = report["error"].as_str().unwrap();
+    assert!(
+        error.contains("points to https://new.test/v1;") && error.contains("`base_url`"),
+        "{error}"
+    );
+    assert_eq!(server.requests().len(), 1, "nothing went after it");
+}
+
+#[test]
+fn a_server_that_wants_to_be_left_alone_says_for_how_long() {
+    let project = TestProject::new();
+    let limited = Turn::error(429, "slow down").header("retry-after", "5400");
+    let server = ModelServer::start(Script::new().turn(limited));
+    let ran = run(&project, &server.openai_url()).finish();
+    assert_eq!(ran.code(), 1, "{}{}", ran.stdout(), ran.stderr());
+    let report = ran.json();
+    let error = report["error"].as_str().unwrap();
+    assert!(error.contains("wait 90 minutes, as it asks"), "{error}");
+}
+
+/// A server that never ends fills neither memory nor disk.
+#[test]
+fn an_answer_without_an_end_is_cut_off() {
+    for wire in Wire::ALL {
+        let project = TestProject::new();
+        let endless = Turn::text(&"and so on ".repeat(2 << 20)).in_deltas_of(1 << 20);
+        let server = ModelServer::start(Script::new().turn(endless));
+        let ran = crate::run::run(&project, &server, wire, &["--output", "json", "Go on."]);
+        let ran = ran.finish();
+        assert_eq!(ran.code(), 1, "{}", ran.stderr());
+        let report = ran.json();
+        assert_eq!(report["stop_reason"], "malformed", "{wire:?}");
+        let error = report["error"].as_str().unwrap();
+        assert!(error.contains("larger than 16777216 bytes"), "{error}");
+        assert_eq!(server.requests().len(), 1, "the same would come again");
+    }
 }

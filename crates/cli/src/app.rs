@@ -9,7 +9,7 @@ use agent_session::{
 use anyhow::Context as _;
 
 use crate::arguments::GlobalArgs;
-use crate::config::{self, Config, Setting, SettingArgs};
+use crate::config::{self, Config, FileState, Setting, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::host::Host;
@@ -33,7 +33,7 @@ impl App {
         let host = Host::read(global.cwd.as_deref()).or_usage()?;
         Ok(Self {
             project: Project::discover(&host.cwd),
-            output: Output::new(global.color, global.quiet, &host.environment),
+            output: Output::new(global.color, global.volume(), &host.environment),
             host,
             keys: Arc::default(),
         })
@@ -166,7 +166,14 @@ impl App {
 
     /// Says once per file what its settings were not followed for.
     pub(crate) fn note_ignored_settings(&self, config: &Config) {
+        let root = self.short_or_root(self.project.root());
+        self.output.detail(&format!("project: {root}"));
         for file in config.files.iter().rev() {
+            if file.state != FileState::Absent {
+                let path = self.short(&file.path);
+                self.output
+                    .detail(&format!("settings ({}): {path}", file.layer.as_str()));
+            }
             let ignored = |until_trusted: bool| -> Vec<&str> {
                 let notes = config.notes.iter().filter(|note| {
                     note.until_trusted == until_trusted

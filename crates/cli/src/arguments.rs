@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::output::Volume;
 use crate::{commands, exit};
 
 /// A local coding agent that governs each tool call and records every step.
@@ -42,6 +43,20 @@ pub(crate) struct GlobalArgs {
     /// Say only what was asked for: no notes
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
+    /// Say more: where settings come from, each step of a run and what decided it
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+}
+
+impl GlobalArgs {
+    /// How much is said beside what was asked for.
+    pub(crate) fn volume(&self) -> Volume {
+        match (self.quiet, self.verbose) {
+            (true, _) => Volume::Quiet,
+            (false, true) => Volume::Verbose,
+            (false, false) => Volume::Usual,
+        }
+    }
 }
 
 /// When to use colours.

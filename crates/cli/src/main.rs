@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
     };
-    let errors = output::Errors::new(arguments.global.color, arguments.global.quiet);
+    let errors = output::Errors::new(arguments.global.color, arguments.global.volume());
     let ended = App::new(&arguments.global).and_then(|app| match arguments.command {
         Some(command) => commands::run(command, &app),
         None => commands::interactive::run(&arguments.interactive, arguments.prompt, &app)

@@ -17,6 +17,9 @@ use crate::prompt::Preamble;
 /// Bytes per token until a provider has counted.
 const BYTES_PER_TOKEN: f64 = 4.0;
 
+/// The part of a window that a conversation may take however much else there is.
+const LEAST_CONVERSATION: f64 = 0.125;
+
 /// Settings of a request that do not change during a turn.
 #[derive(Clone, Debug, Default)]
 pub struct RequestSettings {
@@ -254,16 +257,19 @@ impl ContextPolicy {
         &self,
         conversation: &Conversation,
         preamble: &Preamble,
+        tools: &[ToolSpec],
         settings: &RequestSettings,
         compact_at: f64,
     ) -> bool {
         let Some(window) = settings.window else {
             return false;
         };
-        let items = self.conversation_bytes(conversation);
-        let estimated = self.estimate(items + preamble_bytes(preamble))
+        let window = window as f64;
+        let fixed = self.estimate(preamble_bytes(preamble) + tool_bytes(tools))
             + u64::from(settings.max_output_tokens.unwrap_or(0));
-        estimated as f64 > window as f64 * compact_at
+        // Where the rest leaves hardly any room, a summary before every request would not help.
+        let room = (window * compact_at - fixed as f64).max(window * LEAST_CONVERSATION);
+        self.conversation_tokens(conversation) as f64 > room
     }
 }
 
@@ -306,4 +312,47 @@ fn entry_bytes(entry: &Entry) -> u64 {
         }
     };
     bytes as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Whether a conversation of so many tokens is too long for a window of 1,000 with a catalogue
+    /// of so many.
+    fn check(conversation: u64, tools: usize, expected: bool) {
+        let policy = ContextPolicy {
+            reported_bytes: conversation * 4,
+            ..ContextPolicy::default()
+        };
+        let tools = [ToolSpec {
+            name: "t".to_owned(),
+            description: "x".repeat(tools * 4),
+            schema: json!({}),
+        }];
+        let settings = RequestSettings {
+            window: Some(1_000),
+            ..RequestSettings::default()
+        };
+        let must = policy.must_compact(
+            &Conversation::default(),
+            &Preamble::default(),
+            &tools,
+            &settings,
+            0.8,
+        );
+        assert_eq!(must, expected, "{conversation} with {}", tools.len());
+    }
+
+    #[test]
+    fn what_goes_with_the_conversation_counts_against_the_window_too() {
+        check(700, 10, false);
+        check(700, 200, true);
+        check(900, 0, true);
+        // With next to no room a short conversation is left alone.
+        check(100, 900, false);
+        check(200, 900, true);
+    }
 }

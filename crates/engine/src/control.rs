@@ -128,9 +128,7 @@ impl Control {
         let turn_id: TurnId = self.journal.ids().mint();
         let scope = self.scope(&turn_id);
         let (text, input_ref) = self.text_or_artifact(&scope, submit.text)?;
-        if let Some(key) = &submit.idempotency_key {
-            inner.keys.insert(key.clone(), turn_id.clone());
-        }
+        let key = submit.idempotency_key.clone();
         let submitted = TurnSubmitted {
             text,
             input_ref,
@@ -144,6 +142,10 @@ impl Control {
             idempotency_key: submit.idempotency_key,
         };
         self.append(&scope, submitted)?;
+        // What is not in the log was not submitted, so its key may come again.
+        if let Some(key) = key {
+            inner.keys.insert(key, turn_id.clone());
+        }
         if busy {
             inner.queue.push(Queued {
                 turn_id: turn_id.clone(),

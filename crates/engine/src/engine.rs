@@ -362,6 +362,7 @@ impl Engine {
         self.policy.must_compact(
             &self.parts.state.conversation,
             &self.parts.preamble,
+            &self.tools,
             settings,
             self.parts.settings.compact_at,
         )

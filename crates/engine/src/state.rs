@@ -356,6 +356,16 @@ impl TurnFacts {
         self.pending.clone()
     }
 
+    /// Whether anything came of the turn that an answer without words could leave unsaid: a change,
+    /// a command, or a refusal, which has an ending of its own. Looking around is nothing.
+    #[must_use]
+    pub fn did_something(&self) -> bool {
+        !self.changed_by.is_empty()
+            || !self.commands.is_empty()
+            || self.refused > 0
+            || self.sandbox_missing
+    }
+
     /// Files that differ from what they were when the turn began, by path.
     #[must_use]
     pub fn files_changed(&self) -> Vec<SideEffect> {

@@ -275,7 +275,7 @@ impl Engine {
             larger_output = false;
             if answer.tool_call_ids.is_empty() {
                 let text = answer.response.text_or_refusal();
-                if text.trim().is_empty() && self.state().turn.calls == 0 {
+                if text.trim().is_empty() && !self.state().turn.did_something() {
                     return Ok(End::Nothing);
                 }
                 return Ok(End::Said {

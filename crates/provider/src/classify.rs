@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use crate::error::{ErrorKind, MESSAGE_CAP, ModelError, escape_bounded};
 
+/// The most characters of a web page's words that are kept.
+const PAGE_CAP: usize = 200;
+
 /// Reads an error answer: `status` is absent for an error inside a running stream.
 pub fn classify(status: Option<u16>, body: &[u8]) -> ModelError {
     // Gateways that had begun to stream send their error as an event, whatever the status.
@@ -20,9 +23,49 @@ pub fn classify(status: Option<u16>, body: &[u8]) -> ModelError {
     let parsed: Option<Value> = serde_json::from_slice(event.unwrap_or(body)).ok();
     let said = match &parsed {
         Some(value) => Said::from_json(value),
-        None => Said::from_text(body),
+        None => match web_page(body) {
+            Some(message) => Said {
+                message,
+                ..Said::default()
+            },
+            None => Said::from_text(body),
+        },
     };
     classify_said(status, said)
+}
+
+/// What a web page says, in words: what stands between us and the model server writes such pages.
+fn web_page(body: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(&body[..body.len().min(16 * MESSAGE_CAP)]);
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    let is_page = ["<!doctype html", "<html"].iter().any(|start| {
+        text.get(..start.len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(start))
+    });
+    if !is_page {
+        return None;
+    }
+    let mut words = String::new();
+    let mut rest = text;
+    while let Some((before, tag)) = rest.split_once('<') {
+        words.push_str(before);
+        words.push(' ');
+        // What these two hold is for programs, and ends with their own end only.
+        let hidden = ["style", "script"].into_iter().find(|name| {
+            tag.get(..name.len())
+                .is_some_and(|head| head.eq_ignore_ascii_case(name))
+        });
+        let inside = hidden.map_or(tag, |name| {
+            let end = format!("</{name}");
+            let at = tag.to_ascii_lowercase().find(&end);
+            at.map_or("", |at| &tag[at..])
+        });
+        rest = inside.split_once('>').map_or("", |(_, after)| after);
+    }
+    words.push_str(rest);
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words: String = words.chars().take(PAGE_CAP).collect();
+    Some(format!("a web page came in place of an answer: {words}"))
 }
 
 /// Like [`classify`], for an error object that was already parsed out of a stream.
@@ -378,12 +421,13 @@ mod tests {
             ErrorKind::BadRequest,
             "field required",
         );
-        check(
-            502,
-            "<html>bad gateway</html>",
-            ErrorKind::ServerError,
-            "bad gateway",
+        let page = "<!DOCTYPE html>\n<html><head><title>502</title><STYLE>p > a {color: red}</STYLE></head><body class=\"<x\"><h1>Bad  gateway</h1><script>if (1<2) go()</script></body></html>";
+        let error = check(502, page, ErrorKind::ServerError, "Bad gateway");
+        assert_eq!(
+            error.message,
+            "a web page came in place of an answer: 502 Bad gateway"
         );
+        check(503, "<html", ErrorKind::Overloaded, "a web page");
         check(500, "", ErrorKind::ServerError, "status 500");
         let event = "data: {\"error\": {\"message\": \"Error at start\", \"code\": \"500\"}}\n\ndata: [DONE]\n\n";
         let error = check(500, event, ErrorKind::ServerError, "Error at start");

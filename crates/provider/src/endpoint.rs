@@ -179,7 +179,8 @@ impl Endpoint {
 /// A URL without its user, password and query: any of them can be as secret as a key.
 pub fn without_secrets(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
+        let path = url.split(['?', '#']).next();
+        return path.unwrap_or_default().to_owned();
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -321,6 +322,7 @@ mod tests {
                 "https://api.example/v1",
             ),
             ("https://a:b@c@host", "https://host"),
+            ("/login?key=secret#secret", "/login"),
         ] {
             assert_eq!(without_secrets(url), shown);
             let printed = format!("{:?}", endpoint(Dialect::OpenAiChat, url));

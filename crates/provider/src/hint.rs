@@ -1,6 +1,7 @@
 //! What the user can do about a failure, naming the exact variable or line.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, ModelError};
@@ -23,7 +24,8 @@ pub fn hint(error: &ModelError, endpoint: &Endpoint, model: &str) -> Option<Stri
             "the account at {name} has nothing left: add credit there, or set another `model`"
         ),
         ErrorKind::RateLimit => format!(
-            "{name} limits how much may be sent: wait, or list a second model under `fallbacks`"
+            "{name} limits how much may be sent: wait{}, or list a second model under `fallbacks`",
+            waiting(error.retry_after)
         ),
         ErrorKind::Overloaded | ErrorKind::ServerError => format!(
             "{name} is in trouble itself: try again later, or list a second model under `fallbacks`"
@@ -68,6 +70,18 @@ pub fn hint(error: &ModelError, endpoint: &Endpoint, model: &str) -> Option<Stri
     })
 }
 
+/// How long the server wants to be left alone, where it said so and that can be felt.
+fn waiting(time: Option<Duration>) -> String {
+    let Some(seconds) = time.map(|time| time.as_secs()).filter(|time| *time > 0) else {
+        return String::new();
+    };
+    match seconds {
+        0..120 => format!(" {seconds} seconds, as it asks"),
+        120..7_200 => format!(" {} minutes, as it asks", seconds.div_ceil(60)),
+        _ => format!(" {} hours, as it asks", seconds.div_ceil(3_600)),
+    }
+}
+
 fn auth(endpoint: &Endpoint, section: &str) -> String {
     let name = &endpoint.name;
     match (endpoint.key.is_some(), endpoint.key_variable.as_deref()) {
@@ -104,7 +118,9 @@ fn tls(error: &ModelError, url: &str) -> String {
         "the certificate of {url} is not trusted here: a proxy that looks into TLS needs its certificate in the system's store (or SSL_CERT_FILE)"
     );
     if error.message.contains("CaUsedAsEndEntity") {
-        hint.push_str("; a server of your own needs a certificate that is not itself an authority");
+        hint.push_str(
+            "; a certificate that is an authority (CA:TRUE) is not taken from a server, also when it is named there: make one with `openssl req -x509 … -addext basicConstraints=critical,CA:FALSE`",
+        );
     }
     hint
 }
@@ -153,7 +169,17 @@ mod tests {
         let plain = hint("invalid peer certificate: UnknownIssuer");
         let authority = hint("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))");
         assert!(plain.contains("SSL_CERT_FILE") && !plain.contains("authority"));
-        assert!(authority.starts_with(&plain) && authority.contains("not itself an authority"));
+        assert!(authority.starts_with(&plain) && authority.contains("CA:FALSE"));
+    }
+
+    #[test]
+    fn a_wait_is_told_in_units_people_use() {
+        let told = |seconds| waiting(Some(Duration::from_secs(seconds)));
+        assert_eq!(waiting(None), "");
+        assert_eq!(told(0), "");
+        assert_eq!(told(30), " 30 seconds, as it asks");
+        assert_eq!(told(601), " 11 minutes, as it asks");
+        assert_eq!(told(86_400), " 24 hours, as it asks");
     }
 
     #[test]

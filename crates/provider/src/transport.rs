@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::conversation::ModelRequest;
 use crate::dialect::{Decoder, Dialect, encode};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, without_secrets};
 use crate::error::{ErrorKind, ModelError, classify, escape_bounded};
 use crate::event::ModelEvent;
 use crate::hint::{NOT_CONNECTED, NOT_UNDERSTOOD, hint, is_loopback};
@@ -309,7 +309,9 @@ impl HttpProvider {
         let body = read_bounded(response.bytes_stream(), self.endpoint.timeouts.idle).await;
         let mut error = classify(Some(status), &body);
         if let Some(location) = location.filter(|_| (300..400).contains(&status)) {
-            error.message = escape_bounded(&format!("the server points to {location}"));
+            // What follows the path is the server's own affair and may let its finder in.
+            let target = without_secrets(&location);
+            error.message = escape_bounded(&format!("the server points to {target}"));
         }
         error
     }

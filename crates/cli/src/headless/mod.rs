@@ -60,11 +60,10 @@ pub(crate) fn run(
     task: Task,
 ) -> Result<Exit, Failure> {
     let session_id = bench.writer.session_id().clone();
-    match task.form {
-        OutputForm::StreamJson => stream_events(&bench, task.include_transient)?,
-        OutputForm::Text | OutputForm::Json => progress::show(app, &bench.writer),
-        OutputForm::Quiet => {}
+    if task.form == OutputForm::StreamJson {
+        stream_events(&bench, task.include_transient)?;
     }
+    progress::show(app, &bench.writer, task.form);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

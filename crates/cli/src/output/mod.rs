@@ -34,7 +34,15 @@ pub(crate) struct Output {
 #[derive(Clone, Copy)]
 pub(crate) struct Errors {
     color: bool,
-    quiet: bool,
+    volume: Volume,
+}
+
+/// How much is said beside what was asked for. Errors are always said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Volume {
+    Quiet,
+    Usual,
+    Verbose,
 }
 
 /// The few styles we use. None of them says anything the words do not say.
@@ -61,7 +69,7 @@ impl Tone {
 }
 
 impl Output {
-    pub(crate) fn new(choice: ColorChoice, quiet: bool, environment: &Environment) -> Self {
+    pub(crate) fn new(choice: ColorChoice, volume: Volume, environment: &Environment) -> Self {
         let terminal_width = || {
             let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
             Some(usize::from(size.ws_col)).filter(|width| *width > 0)
@@ -73,7 +81,7 @@ impl Output {
                 .or_else(terminal_width)
                 .unwrap_or(DEFAULT_WIDTH)
                 .max(40),
-            errors: Errors::new(choice, quiet),
+            errors: Errors::new(choice, volume),
         }
     }
 
@@ -143,7 +151,12 @@ impl Output {
 
     /// Whether only what was asked for is said.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.errors.quiet
+        self.errors.volume == Volume::Quiet
+    }
+
+    /// Whether more is said than was asked for.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.errors.volume == Volume::Verbose
     }
 
     /// What went wrong with a run that otherwise ended in order.
@@ -155,18 +168,25 @@ impl Output {
     pub(crate) fn note(&self, text: &str) {
         self.errors.note(text);
     }
+
+    /// Something only those want to know who asked to be told more.
+    pub(crate) fn detail(&self, text: &str) {
+        if self.is_verbose() {
+            self.errors.note(text);
+        }
+    }
 }
 
 impl Errors {
-    pub(crate) fn new(choice: ColorChoice, quiet: bool) -> Self {
+    pub(crate) fn new(choice: ColorChoice, volume: Volume) -> Self {
         Self {
             color: wants_color(choice, io::stderr().is_terminal()),
-            quiet,
+            volume,
         }
     }
 
     fn note(self, text: &str) {
-        if !self.quiet {
+        if self.volume != Volume::Quiet {
             self.line("note", Tone::Faint, text);
         }
     }

@@ -7,6 +7,10 @@ use crate::error::{ErrorKind, ModelError};
 use crate::event::{ModelEvent, StopReason, Usage};
 use crate::text::Number;
 
+/// The most bytes of text and thinking one response may have: many times what any model can say. A
+/// server that never ends fills neither memory nor disk.
+const SAID_CAP: usize = 16 * 1024 * 1024;
+
 /// A response that is being read.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
@@ -18,6 +22,8 @@ pub(crate) struct Reply {
     refused: bool,
     /// Kinds of content that were passed over, so that each is named once.
     skipped: Vec<String>,
+    /// Bytes of text and thinking so far, also of beginnings that are void.
+    said: usize,
     /// The connection has ended and what is still taken in may be cut.
     pub(crate) at_end: bool,
 }
@@ -47,19 +53,22 @@ impl Reply {
 
     /// The server began again: what it said so far is void.
     pub(crate) fn restart(&mut self) {
-        *self = Self::default();
+        *self = Self {
+            said: self.said,
+            ..Self::default()
+        };
     }
 
-    pub(crate) fn text(&self, text: &str, events: &mut Vec<ModelEvent>) {
-        if !text.is_empty() {
+    pub(crate) fn text(&mut self, text: &str, events: &mut Vec<ModelEvent>) {
+        if self.has_room_for(text, events) {
             events.push(ModelEvent::TextDelta {
                 text: text.to_owned(),
             });
         }
     }
 
-    pub(crate) fn reasoning(&self, text: &str, events: &mut Vec<ModelEvent>) {
-        if !text.is_empty() {
+    pub(crate) fn reasoning(&mut self, text: &str, events: &mut Vec<ModelEvent>) {
+        if self.has_room_for(text, events) {
             events.push(ModelEvent::ReasoningDelta {
                 text: text.to_owned(),
             });
@@ -67,12 +76,29 @@ impl Reply {
     }
 
     pub(crate) fn refusal(&mut self, text: &str, events: &mut Vec<ModelEvent>) {
-        if !text.is_empty() {
+        if self.has_room_for(text, events) {
             self.refused = true;
             events.push(ModelEvent::Refusal {
                 text: text.to_owned(),
             });
         }
+    }
+
+    /// Whether there is text and it can be held; more than can be ends the response.
+    fn has_room_for(&mut self, text: &str, events: &mut Vec<ModelEvent>) -> bool {
+        self.said = self.said.saturating_add(text.len());
+        if self.said > SAID_CAP {
+            // The same would come again.
+            let error = ModelError {
+                retryable: false,
+                ..ModelError::new(
+                    ErrorKind::Malformed,
+                    format!("the response is larger than {SAID_CAP} bytes and was cut off"),
+                )
+            };
+            self.fail(error, events);
+        }
+        !text.is_empty() && !self.done
     }
 
     pub(crate) fn skip(&mut self, kind: &str, events: &mut Vec<ModelEvent>) {
