@@ -483,29 +483,38 @@ impl Engine {
     }
 
     /// Takes a call up again that waited for an answer.
-    pub(crate) fn continue_call(
+    pub(crate) async fn continue_call(
         &mut self,
         open: OpenCall,
         cancel: &Cancel,
     ) -> Result<BatchReport, EngineError> {
         self.scope.step_id.clone_from(&open.scope.step_id);
-        let tools = self.parts.tools.clone();
-        let report = tokio::task::block_in_place(|| tools.continue_call(cancel, open))?;
+        let (tools, cancel) = (self.parts.tools.clone(), cancel.clone());
+        let report = aside(move || tools.continue_call(&cancel, open)).await?;
         self.catch_up();
         Ok(report)
     }
 
-    /// Runs calls through the tool runtime. Tools are threads of their own; this one waits.
-    pub(crate) fn run_batch(
+    /// Runs calls through the tool runtime.
+    pub(crate) async fn run_batch(
         &mut self,
         intents: Vec<ToolIntent>,
         cancel: &Cancel,
     ) -> Result<BatchReport, EngineError> {
         let scope = self.scope.clone();
-        let tools = self.parts.tools.clone();
-        let report = tokio::task::block_in_place(|| tools.run(scope, cancel, intents))?;
+        let (tools, cancel) = (self.parts.tools.clone(), cancel.clone());
+        let report = aside(move || tools.run(scope, &cancel, intents)).await?;
         self.catch_up();
         Ok(report)
+    }
+}
+
+/// Tools wait for files and processes, so they get a thread of their own; signals, timers and the
+/// connection go on meanwhile, also where the runtime has one thread only.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 

@@ -96,7 +96,7 @@ impl Engine {
         let is_own =
             !waiting.is_empty() && waiting.iter().all(|call| call.model_request_id.is_none());
         for call in waiting {
-            let report = self.continue_call(call, interrupt.cancel())?;
+            let report = self.continue_call(call, interrupt.cancel()).await?;
             self.record_verifications()?;
             let end = if report.aborted {
                 Some(End::Aborted)
@@ -135,7 +135,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::run_turn`].
-    pub fn run_call(
+    pub async fn run_call(
         &mut self,
         text: String,
         intent: ToolIntent,
@@ -144,13 +144,13 @@ impl Engine {
         let turn_id: TurnId = self.mint();
         self.begin(&turn_id, interrupt);
         let limits = Limits::new(Budget::default(), self.patience());
-        let end = self.own_call(text, intent, interrupt);
+        let end = self.own_call(text, intent, interrupt).await;
         let finished = end.and_then(|end| self.finish(end, &limits, interrupt));
         self.ended();
         finished
     }
 
-    fn own_call(
+    async fn own_call(
         &mut self,
         text: String,
         intent: ToolIntent,
@@ -174,7 +174,7 @@ impl Engine {
         self.thread_status(Status::Running, None)?;
         self.new_step();
         self.resolve_catalog()?;
-        let report = self.run_batch(vec![intent], interrupt.cancel())?;
+        let report = self.run_batch(vec![intent], interrupt.cancel()).await?;
         self.record_verifications()?;
         Ok(if interrupt.reason().is_some() {
             End::Interrupted
@@ -283,14 +283,14 @@ impl Engine {
                     stop: answer.response.stop,
                 });
             }
-            if let Some(end) = self.call_tools(&answer, limits, interrupt)? {
+            if let Some(end) = self.call_tools(&answer, limits, interrupt).await? {
                 return Ok(end);
             }
         }
     }
 
     /// Runs the calls of an answer through the tool runtime and takes stock.
-    fn call_tools(
+    async fn call_tools(
         &mut self,
         answer: &Answer,
         limits: &mut Limits,
@@ -313,7 +313,7 @@ impl Engine {
             .iter()
             .map(|intent| intent.arguments.clone())
             .collect();
-        let report = self.run_batch(intents, interrupt.cancel())?;
+        let report = self.run_batch(intents, interrupt.cancel()).await?;
         self.record_verifications()?;
         if report.aborted {
             return Ok(Some(End::Aborted));

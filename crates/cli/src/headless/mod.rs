@@ -64,8 +64,9 @@ pub(crate) fn run(
         stream_events(&bench, task.include_transient)?;
     }
     progress::show(app, &bench.writer, task.form);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    // One thread: the connection and the engine hand each piece of an answer over without waking
+    // anybody. Tools have threads of their own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .or_fail()?;

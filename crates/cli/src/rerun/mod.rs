@@ -76,8 +76,9 @@ pub(crate) fn play(
     // The thread ends with the writer, when the session is closed.
     std::thread::spawn(move || answers.serve(&events));
     let closer = bench.closer();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    // One thread: the connection and the engine hand each piece of an answer over without waking
+    // anybody. Tools have threads of their own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .or_fail()?;

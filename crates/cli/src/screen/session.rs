@@ -230,7 +230,7 @@ impl Worker {
                     let promoted = self.engine.control().promote_queued(&turn_id);
                     promoted.map(|_| ()).map_err(EngineError::from)
                 }
-                Work::Own(command) => self.own(&command),
+                Work::Own(command) => self.own(&command).await,
                 Work::Models(models) => {
                     self.engine.set_models(models);
                     Ok(())
@@ -299,7 +299,7 @@ impl Worker {
     }
 
     /// A command the user typed: judged, confined and recorded like any other.
-    fn own(&mut self, command: &str) -> Result<(), EngineError> {
+    async fn own(&mut self, command: &str) -> Result<(), EngineError> {
         let input = serde_json::json!({
             "command": command,
             "description": "typed by the user",
@@ -308,7 +308,8 @@ impl Worker {
         let intent = ToolIntent::new("bash", &input);
         let ran = self
             .engine
-            .run_call(format!("!{command}"), intent, &Interrupt::new());
+            .run_call(format!("!{command}"), intent, &Interrupt::new())
+            .await;
         self.authority.set_typed(false);
         self.settle(&ran?);
         Ok(())
