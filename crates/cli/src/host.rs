@@ -153,9 +153,11 @@ impl Host {
     fn kept(&self, file: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String> {
         match fs::read_to_string(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // It is not waited for until it is on disk, so a power cut may leave nothing in it.
+            Ok(text) if text.is_empty() => fs::remove_file(file)?,
             other => return other,
         }
-        private::write_once(file, format!("{}\n", make()?).as_bytes())?;
+        private::draft_once(file, format!("{}\n", make()?).as_bytes())?;
         // Another process may have been first; what is in the file counts.
         fs::read_to_string(file)
     }

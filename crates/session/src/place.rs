@@ -50,6 +50,19 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// The same directory once more.
+    pub(crate) fn try_clone(&self) -> Result<Self, PlaceError> {
+        let directory = self.directory.try_clone();
+        Ok(Self {
+            directory: directory.map_err(|source| PlaceError::Io {
+                operation: "open",
+                path: self.path.clone(),
+                source,
+            })?,
+            path: self.path.clone(),
+        })
+    }
+
     /// Opens the directory `path`. What leads to it belongs to the user and may hold links; the
     /// directory itself may not be one.
     pub(crate) fn open(path: &Path) -> Result<Self, PlaceError> {

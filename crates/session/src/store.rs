@@ -105,10 +105,14 @@ impl SessionStore {
         let sessions = self.prepare()?;
         let session_id: SessionId = rim.mint.mint();
         let place = sessions.create_child(session_id.as_str())?;
-        let begun = match sessions.sync() {
-            Ok(()) => open::create(&place, session_id.clone(), created, rim),
-            Err(error) => Err(error.into()),
-        };
+        let handles = sessions
+            .try_clone()
+            .and_then(|sessions| Ok((sessions, place.try_clone()?)));
+        let begun = handles
+            .map_err(OpenError::from)
+            .and_then(|(sessions, place)| {
+                open::create(sessions, place, session_id.clone(), created, rim)
+            });
         begun.inspect_err(|_| {
             // A directory without a log would only be in the way. What cannot be removed stays.
             let _ = open::abandon(&place);

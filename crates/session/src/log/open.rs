@@ -25,7 +25,7 @@ use crate::log::writer::{Parts, SessionWriter};
 use crate::place::{Place, PlaceError};
 use crate::redact::Redactor;
 
-/// The log's name until its first event is on disk.
+/// The log's name until its first event is in it.
 const STAGED_LOG: &str = "events.jsonl.new";
 
 /// What a library may not find by itself, handed in by the binary or a test.
@@ -70,8 +70,6 @@ pub enum OpenError {
     },
     #[error("cannot continue session {session_id}: its log holds no whole event")]
     Empty { session_id: SessionId },
-    #[error("cannot begin the log `{path}`; nothing was recorded")]
-    Begin { path: PathBuf, source: io::Error },
     #[error("cannot cut the torn end off `{path}`; nothing was changed")]
     Cut { path: PathBuf, source: io::Error },
     #[error("cannot record the opening of session {session_id}")]
@@ -136,23 +134,31 @@ pub struct Repairs {
     pub closing_events: usize,
 }
 
-/// Makes the log of a new session, with its first event on disk.
+/// Makes the log of a new session in `place`, a new name in `sessions`. The first sync makes both,
+/// and the first event, safe from a power cut.
 pub(crate) fn create(
-    place: &Place,
+    sessions: Place,
+    place: Place,
     session_id: SessionId,
     created: SessionCreated,
     rim: Rim,
 ) -> Result<SessionWriter, OpenError> {
-    let (lease, _) = take_lease(place, &session_id, &rim)?;
+    let made = begin(&place, &session_id, created, rim)?;
+    made.directories_are_new([place, sessions]);
+    Ok(made)
+}
+
+fn begin(
+    place: &Place,
+    session_id: &SessionId,
+    created: SessionCreated,
+    rim: Rim,
+) -> Result<SessionWriter, OpenError> {
+    let (lease, _) = take_lease(place, session_id, &rim)?;
     let artifacts = ArtifactStore::new(place.child_or_create(ARTIFACTS)?);
     let file = place.create_new(STAGED_LOG)?;
     lock_log(place, &file)?;
-    let head = Head::start(&session_id);
-    let begin = |source| OpenError::Begin {
-        path: place.path().join(STAGED_LOG),
-        source,
-    };
-    let staged = file.try_clone().map_err(begin)?;
+    let head = Head::start(session_id);
     let writer = assemble(place, session_id.clone(), rim, lease, artifacts, file, head);
     writer
         .append(&Scope::default(), created, Refs::default())
@@ -161,12 +167,7 @@ pub(crate) fn create(
             source,
         })?;
     // Whoever dies before this point leaves no log at all, never one without its first event.
-    staged.sync_data().map_err(begin)?;
     place.rename(STAGED_LOG, LOG)?;
-    place.sync()?;
-    writer
-        .sync()
-        .map_err(|source| OpenError::Sync { session_id, source })?;
     Ok(writer)
 }
 

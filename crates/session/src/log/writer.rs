@@ -30,6 +30,7 @@ use crate::log::lease::Lease;
 use crate::log::reader::Head;
 use crate::log::spill;
 use crate::log::tail::{MOST_GATHERED, Tail};
+use crate::place::Place;
 use crate::redact::{Redacted, Redactor};
 use crate::subscribe::{Appended, Listeners};
 
@@ -85,6 +86,8 @@ pub(super) struct Shared {
     /// Events before this one are in the kernel's hands, and may be told.
     written: AtomicU64,
     commit: GroupCommit,
+    /// Directories with names that the next sync has to make safe: those of a new session.
+    new_names: Mutex<Vec<Place>>,
     listeners: Listeners,
     /// Held for its lock, which ends with the last handle.
     _lease: Lease,
@@ -126,6 +129,7 @@ impl SessionWriter {
                     closed: None,
                     anchor_failed: false,
                 }),
+                new_names: Mutex::default(),
                 listeners: Listeners::default(),
                 _lease: parts.lease,
             }),
@@ -193,7 +197,25 @@ impl SessionWriter {
                 path: path(),
                 source,
             }
-        })
+        })?;
+        let mut new_names = self.new_names();
+        while let Some(place) = new_names.last() {
+            place.sync()?;
+            new_names.pop();
+        }
+        Ok(())
+    }
+
+    /// The next sync is to make the names in these directories safe too, the last one first.
+    pub(super) fn directories_are_new(&self, places: impl IntoIterator<Item = Place>) {
+        self.new_names().extend(places);
+        // The log has got its name since it was looked at.
+        self.lock().tail.synced();
+    }
+
+    fn new_names(&self) -> MutexGuard<'_, Vec<Place>> {
+        let new_names = &self.shared.new_names;
+        new_names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now until the result is dropped, appended events are gathered in memory and written

@@ -10,6 +10,7 @@ mod shapes;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use agent_protocol::payload::tool::RedactionTarget;
@@ -97,7 +98,48 @@ enum Search {
     /// writes as it is cannot be searched for in a line.
     Everything,
     /// One of these texts has to occur.
-    Hints(AhoCorasick),
+    Hints(Box<Hints>),
+}
+
+/// Many texts searched for at once. Short sessions are searched with what is quick to build, long
+/// ones with what is quick to search: one step per byte, whatever the number of texts.
+struct Hints {
+    texts: Vec<String>,
+    first: AhoCorasick,
+    searched: AtomicUsize,
+    fast: OnceLock<Option<AhoCorasick>>,
+}
+
+impl Hints {
+    /// So many bytes pay for building the other one.
+    const WORTH_BUILDING: usize = 256 * 1024;
+
+    fn new(texts: Vec<String>) -> Option<Self> {
+        let first = AhoCorasick::builder()
+            .kind(Some(AhoCorasickKind::NoncontiguousNFA))
+            .build(&texts)
+            .ok()?;
+        Some(Self {
+            texts,
+            first,
+            searched: AtomicUsize::new(0),
+            fast: OnceLock::new(),
+        })
+    }
+
+    fn occur_in(&self, text: &[u8]) -> bool {
+        let searched = self.searched.fetch_add(text.len(), Ordering::Relaxed);
+        if searched < Self::WORTH_BUILDING {
+            return self.first.is_match(text);
+        }
+        let fast = self.fast.get_or_init(|| {
+            AhoCorasick::builder()
+                .kind(Some(AhoCorasickKind::DFA))
+                .build(&self.texts)
+                .ok()
+        });
+        fast.as_ref().unwrap_or(&self.first).is_match(text)
+    }
 }
 
 impl Search {
@@ -105,7 +147,7 @@ impl Search {
         match self {
             Self::Off => false,
             Self::Everything => true,
-            Self::Hints(hints) => hints.is_match(text),
+            Self::Hints(hints) => hints.occur_in(text),
         }
     }
 }
@@ -184,14 +226,10 @@ impl Redactor {
         let has_unsearchable = stretches.len() < values.len();
         let hints = SHAPES
             .iter()
-            .flat_map(|shape| shape.hints.iter().copied())
-            .chain(stretches.iter().map(String::as_str));
-        // Every line goes through this: one step per byte, whatever the number of texts.
-        let hints = AhoCorasick::builder()
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(hints);
-        let search = match hints {
-            Ok(hints) if !has_configured && !has_unsearchable => Search::Hints(hints),
+            .flat_map(|shape| shape.hints.iter().map(|hint| (*hint).to_owned()))
+            .chain(stretches.iter().cloned());
+        let search = match Hints::new(hints.collect()) {
+            Some(hints) if !has_configured && !has_unsearchable => Search::Hints(Box::new(hints)),
             _ => Search::Everything,
         };
         Ok(Self {
