@@ -180,18 +180,51 @@ fn of_calls_that_end_in_every_phase() {
 #[test]
 fn of_a_run_that_was_killed_and_went_on() {
     let project = scripted(&[
-        calls("Slowly.", &[command("sleep 60")]),
+        calls("Slowly.", &[command("echo made > made.txt; sleep 60")]),
         calls("Done.", &[]),
     ]);
     let mut child = crate::kill::start(&project);
     wait_for(&project, &mut child, "process.started");
+    assert_told_as(&project, "running", false);
     child.kill().unwrap();
     child.wait().unwrap();
     // Nobody is there any more, so nothing is running.
-    let show = show(&project);
-    assert_eq!(show["status"], "lost");
-    assert_eq!(show["turns"][0]["status"], "lost");
-    assert_eq!(show["calls"][0]["status"], "lost");
+    assert_told_as(&project, "lost", true);
+    let report = json_of(&project, "report", &["report", "last", "--json"]);
+    assert_eq!(report["status"], "lost");
+    let stops = "the log stops before the turn ends, and nobody writes it now";
+    assert_eq!(report["reason"], stops);
+    let text = agent(&project, &["replay", "last"]).finish().expect_code(0);
+    assert!(!text.stdout().contains("running"), "{}", text.stdout());
+    let why = agent(&project, &["why", "last", "1"])
+        .finish()
+        .expect_code(0);
+    assert!(why.stdout().contains("bash lost"), "{}", why.stdout());
+    assert!(
+        why.stdout().contains("the log stops, and nobody writes it"),
+        "{}",
+        why.stdout()
+    );
+    let cut = "the session ended while `bash` ran; what it changed was not recorded";
+    for command in ["undo", "diff"] {
+        let arguments = [
+            command,
+            "--json",
+            if command == "undo" {
+                "--dry-run"
+            } else {
+                "last"
+            },
+        ];
+        let told = json_of(&project, command, &arguments);
+        assert_eq!(told["gaps"][0]["reason"], cut, "{told:#}");
+    }
+    // What was known at an event does not depend on who is there now.
+    let last = show(&project)["events"].as_u64().unwrap() - 1;
+    let to = last.to_string();
+    let arguments = ["replay", "last", "--format", "json", "--to", &to];
+    let then = json_of(&project, "replay", &arguments);
+    assert_eq!(then["calls"][0]["status"], "running");
     agent(&project, &["run", "--session", "last", "Go on."])
         .finish()
         .expect_code(0);
@@ -203,6 +236,38 @@ fn of_a_run_that_was_killed_and_went_on() {
         .map(|event| event["type"].as_str().unwrap())
         .collect();
     assert_eq!(classes, ["tool.failed", "tool.observation", "turn.failed"]);
+}
+
+/// The commands that tell of a session say the same of work that has not ended.
+#[track_caller]
+fn assert_told_as(project: &TestProject, word: &str, is_left: bool) {
+    let show = show(project);
+    let replay = json_of(project, "replay", &["replay", "last", "--format", "json"]);
+    let report = json_of(project, "report", &["report", "last", "--json"]);
+    let why = json_of(project, "why", &["why", "last", "1", "--json"]);
+    let told = [
+        &show["status"],
+        &show["turns"][0]["status"],
+        &show["calls"][0]["status"],
+        &replay["session"]["status"],
+        &replay["turns"][0]["status"],
+        &replay["calls"][0]["status"],
+        &report["turns"][0]["status"],
+        &report["tool_calls"][0]["status"],
+        &why["status"],
+    ];
+    assert_eq!(told, [word; 9]);
+    let open = json!({
+        "turns": 1, "calls": 1, "actions": 0, "requests": 0, "processes": 1, "left": is_left
+    });
+    assert_eq!(replay["summary"]["open"], open);
+    assert_eq!(why["is_left"], is_left);
+}
+
+fn json_of(project: &TestProject, schema: &str, arguments: &[&str]) -> Value {
+    let told = agent(project, arguments).finish().expect_code(0).json();
+    crate::assert_schema(schema, &told);
+    told
 }
 
 /// What is shown of the session written last.

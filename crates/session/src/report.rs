@@ -94,6 +94,11 @@ impl Report {
             return ("waiting", "a question waits for an answer".into());
         }
         match (last.status.as_str(), &last.code) {
+            // No event says so: nobody writes the session any more.
+            ("lost", None) => (
+                "lost",
+                "the log stops before the turn ends, and nobody writes it now".into(),
+            ),
             ("completed", _) => {
                 let outcome = last.outcome.map_or("completed", |outcome| outcome.as_str());
                 let reason = last.stop_reason.clone().unwrap_or_else(|| "unknown".into());
@@ -115,6 +120,10 @@ impl Report {
                 };
                 (word, code.clone().unwrap_or_else(|| "unknown".into()))
             }
+            ("blocked", _) => (
+                "waiting",
+                "a question was answered, and nobody has gone on since".into(),
+            ),
             _ => ("open", "the last turn has not ended".into()),
         }
     }

@@ -8,7 +8,7 @@ use agent_protocol::payload::process::SandboxApplied;
 use agent_protocol::payload::tool::{ToolFailed, ToolIntent, ToolResult, ToolValidation};
 use agent_protocol::{ActionHappened, Code, Event, Payload, Timestamp};
 use agent_session::SessionDirectory;
-use agent_session::fold::{Call, Calls, Fold as _};
+use agent_session::fold::{Call, CallStatus, Calls, Fold as _};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
@@ -55,6 +55,8 @@ pub(crate) struct WhyOutput {
     answer: Option<ActionResolved>,
     /// The facts in the order of the log.
     chain: Vec<Link>,
+    /// The log stops before the call ends, and nobody writes it: what became of it is unknown.
+    is_left: bool,
 }
 
 /// One fact of the chain.
@@ -94,12 +96,17 @@ impl WhyOutput {
     fn read(session: &SessionDirectory, asked: &str) -> Result<Self, Failure> {
         let doing = || format!("cannot read session {}", session.id());
         let mut calls = Calls::all();
+        let was_held = session.holder().is_some();
         for item in session.reader().with_context(doing).or_usage()? {
             if let Some(event) = item.with_context(doing).or_usage()?.event {
                 calls.fold(&event);
             }
         }
+        if !was_held && session.holder().is_none() {
+            calls.nobody_writes();
+        }
         let call = find(&calls, asked, session)?;
+        let is_left = call.status == CallStatus::Lost && call.end.is_none();
         let mut why = Self {
             session_id: session.id().clone(),
             tool_call_id: call.tool_call_id.clone(),
@@ -109,6 +116,7 @@ impl WhyOutput {
             decision: None,
             answer: None,
             chain: Vec::new(),
+            is_left,
         };
         // Which call is meant is known only at the end of the log, so its events are read again.
         for item in session.reader().with_context(doing).or_usage()? {
@@ -372,6 +380,11 @@ fn as_text(why: &WhyOutput, output: &Output) -> String {
             text.push_str(&format!("{step} {said}\n"));
             step = " ".repeat(11);
         }
+    }
+    if why.is_left {
+        let step = output.paint(Tone::Faint, &format!("{:<11}", "then"));
+        let said = "the log stops, and nobody writes it now; what became of the call is unknown";
+        text.push_str(&format!("{step} {}\n", output.wrap(said, 12)));
     }
     text
 }

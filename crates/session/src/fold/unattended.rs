@@ -7,30 +7,14 @@ use agent_protocol::id::TurnId;
 use agent_protocol::payload::permission::ActionDecision;
 use agent_protocol::status::Status;
 
-use super::{Call, CallStatus, Fact, ProcessState, ReadModels};
+use super::{Call, CallStatus, Calls, Fact, ProcessState, ReadModels};
 
 impl ReadModels {
     /// Puts right what looks as if it were going on, for a session nobody writes. Open questions
     /// stay open, and what waits for one, or was answered since, goes on when the session does; the
     /// rest is lost.
     pub fn nobody_writes(&mut self) {
-        let mut paused: HashSet<TurnId> = HashSet::new();
-        for call in self.calls.open_mut() {
-            if !waits_for_an_answer(call) {
-                call.status = CallStatus::Lost;
-                continue;
-            }
-            paused.extend(call.turn_id.clone());
-            match call.action.as_ref().and_then(|action| action.decision) {
-                Some(ActionDecision::AllowOnce | ActionDecision::AllowSession) => {
-                    call.status = CallStatus::Allowed;
-                }
-                Some(ActionDecision::Deny | ActionDecision::Abort) => {
-                    call.status = CallStatus::Denied;
-                }
-                Some(ActionDecision::Answer) | None => {}
-            }
-        }
+        let paused = self.calls.nobody_writes();
         let pending = &self.permission_sandbox.pending;
         let state_of = |turn_id: Option<&TurnId>| {
             let is_asked = pending
@@ -59,6 +43,30 @@ impl ReadModels {
         for process in self.execution_environment.active.values_mut() {
             process.state = ProcessState::Unknown;
         }
+    }
+}
+
+impl Calls {
+    /// The same for calls alone; gives the turns that go on when the session does.
+    pub fn nobody_writes(&mut self) -> HashSet<TurnId> {
+        let mut paused = HashSet::new();
+        for call in self.open_mut() {
+            if !waits_for_an_answer(call) {
+                call.status = CallStatus::Lost;
+                continue;
+            }
+            paused.extend(call.turn_id.clone());
+            match call.action.as_ref().and_then(|action| action.decision) {
+                Some(ActionDecision::AllowOnce | ActionDecision::AllowSession) => {
+                    call.status = CallStatus::Allowed;
+                }
+                Some(ActionDecision::Deny | ActionDecision::Abort) => {
+                    call.status = CallStatus::Denied;
+                }
+                Some(ActionDecision::Answer) | None => {}
+            }
+        }
+        paused
     }
 }
 

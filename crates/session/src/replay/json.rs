@@ -138,6 +138,7 @@ pub(crate) fn summary_json(summary: &Summary) -> Value {
             "actions": open.actions,
             "requests": open.requests,
             "processes": open.processes,
+            "left": open.is_left && !open.is_nothing(),
         },
     })
 }
@@ -243,7 +244,12 @@ pub fn schema() -> Value {
                 ("files_changed", &json!({ "type": "array" })), ("verification", &maybe_object),
                 ("conflicts", &number), ("requests", &number),
                 ("usage", &json!({ "type": "object" })), ("cost", &json!({ "type": "object" })),
-                ("open", &json!({ "type": "object" })),
+                ("open", &object(&["turns", "calls", "actions", "requests", "processes", "left"], &[
+                    ("turns", &number), ("calls", &number), ("actions", &number),
+                    ("requests", &number), ("processes", &number),
+                    ("left", &json!({ "type": "boolean", "description":
+                        "Nobody writes the session, so that this does not go on; how it ended is unknown." })),
+                ])),
             ]),
             "turns": { "type": "array", "items": object(&["number", "turn_id", "status"], &[
                 ("number", &number), ("turn_id", &text), ("status", &text), ("input", &text),

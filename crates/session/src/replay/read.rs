@@ -31,7 +31,7 @@ pub enum ReplayError {
 }
 
 /// Which part of a session is shown. What is said about calls, turns and the session is what is
-/// known at the last event of it.
+/// known at the last event of it; of the whole log also whether somebody still writes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Range {
     /// The first event that is shown.
@@ -177,6 +177,8 @@ pub fn replay_each(
         Some(anchors) => anchors.read(session.id())?,
         None => None,
     };
+    // Asked before and after reading: work that ended meanwhile, or began, was nobody's fault.
+    let was_held = session.holder().is_some();
     let mut reader = session.reader()?;
     let artifacts = session.artifacts().ok();
     let mut timeline = Timeline::default();
@@ -230,6 +232,9 @@ pub fn replay_each(
             }
             each(entry, event);
         }
+    }
+    if range.to.is_none() && !was_held && session.holder().is_none() {
+        timeline.nobody_writes();
     }
     let integrity = Integrity {
         lines,

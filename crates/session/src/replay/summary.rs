@@ -1,5 +1,6 @@
 //! What the events so far amount to: the end of every form of replay, and the head of a report.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use agent_protocol::Timestamp;
@@ -55,18 +56,26 @@ pub struct OpenWork {
     pub actions: u64,
     pub requests: u64,
     pub processes: u64,
+    /// Nobody writes the session, so that none of this goes on; how it ended is unknown.
+    pub is_left: bool,
 }
 
 impl OpenWork {
     #[must_use]
     pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
+        self.turns + self.calls + self.actions + self.requests + self.processes == 0
     }
 }
 
 impl Summary {
     pub(super) fn of(timeline: &Timeline) -> Self {
         let models = timeline.models();
+        let open_turns = models.threads.turns().into_iter();
+        let open_turns = open_turns.filter(|turn| !turn.status.is_terminal()).count();
+        let mut models = Cow::Borrowed(models);
+        if timeline.left().is_some() {
+            models.to_mut().nobody_writes();
+        }
         let session = &models.session_snapshot;
         let turns: Vec<TurnBrief> = models.threads.turns().into_iter().cloned().collect();
         let mut calls: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -76,14 +85,12 @@ impl Summary {
             open_calls += u64::from(!call.status.is_terminal());
         }
         let open = OpenWork {
-            turns: turns
-                .iter()
-                .filter(|turn| !turn.status.is_terminal())
-                .count() as u64,
-            calls: open_calls,
+            turns: open_turns as u64,
+            calls: timeline.left().unwrap_or(open_calls),
             actions: models.permission_sandbox.pending.len() as u64,
             requests: timeline.open_requests(),
             processes: models.execution_environment.active.len() as u64,
+            is_left: timeline.left().is_some(),
         };
         Self {
             session_id: session.session_id.clone(),

@@ -337,16 +337,13 @@ pub(super) fn facts(summary: &Summary, integrity: &Integrity) -> Vec<(&'static s
     ));
     facts.push(("verified", verification(summary)));
     if summary.conflicts > 0 {
-        facts.push((
-            "conflicts",
-            format!("{} claims the facts contradict", summary.conflicts),
-        ));
+        facts.push(("conflicts", conflicts(summary)));
     }
     facts.push(("tokens", tokens(summary)));
     facts.push(("cost", cost(summary)));
     facts.push(("open", open(summary)));
     if summary.missing_events > 0 {
-        facts.push(("missing", format!("{} events", summary.missing_events)));
+        facts.push(("missing", counted(summary.missing_events, "event")));
     }
     facts.push(("integrity", integrity.in_words()));
     facts
@@ -395,9 +392,20 @@ pub(crate) fn verification(summary: &Summary) -> String {
     }
 }
 
+/// `1 event`, `2 events`.
+pub(super) fn counted(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
+pub(super) fn conflicts(summary: &Summary) -> String {
+    let claims = counted(summary.conflicts, "claim");
+    format!("{claims} the facts contradict")
+}
+
 pub(crate) fn tokens(summary: &Summary) -> String {
     let usage = &summary.usage;
-    if summary.requests == 0 && usage.input + usage.output == 0 {
+    if summary.requests == 0 && usage.input == 0 && usage.output == 0 {
         if summary.imported_from.is_some() {
             return "unknown".into();
         }
@@ -409,8 +417,8 @@ pub(crate) fn tokens(summary: &Summary) -> String {
     }
     if usage.uncounted_requests > 0 {
         says.push_str(&format!(
-            "; {} requests uncounted",
-            usage.uncounted_requests
+            "; {} uncounted",
+            counted(usage.uncounted_requests, "request")
         ));
     }
     says
@@ -423,11 +431,12 @@ pub(crate) fn cost(summary: &Summary) -> String {
         (false, 0) if summary.imported_from.is_some() => "unknown".into(),
         (false, 0) if summary.requests == 0 => "none: no model was asked".into(),
         (false, 0) => "unknown".into(),
-        (false, count) => format!("unknown for {count} requests"),
+        (false, count) => format!("unknown for {}", counted(count, "request")),
         (true, 0) => format!("{:.4} {currency}", cost.amount),
         (true, count) => format!(
-            "{:.4} {currency}, and unknown for {count} requests",
-            cost.amount
+            "{:.4} {currency}, and unknown for {}",
+            cost.amount,
+            counted(count, "request")
         ),
     }
 }
@@ -445,11 +454,12 @@ pub(super) fn open(summary: &Summary) -> String {
         (open.processes, "command"),
     ];
     let each = parts.iter().filter(|(count, _)| *count > 0);
-    let each = each.map(|(count, noun)| {
-        let ending = if *count == 1 { "" } else { "s" };
-        format!("{count} {noun}{ending}")
-    });
-    each.collect::<Vec<_>>().join(", ")
+    let each = each.map(|(count, noun)| counted(*count, noun));
+    let each = each.collect::<Vec<_>>().join(", ");
+    if open.is_left {
+        return format!("{each}: the log stops there, and nobody writes it now");
+    }
+    each
 }
 
 /// The audit card as text.

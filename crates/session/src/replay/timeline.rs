@@ -28,6 +28,8 @@ pub struct Timeline {
     /// What open requests have said so far.
     streaming: Vec<(ModelRequestId, String)>,
     imported_from: Option<String>,
+    /// How many calls were open when the log stopped, if nobody writes the session any more.
+    left: Option<u64>,
 }
 
 /// Numbers things in the order they are first met, from 1.
@@ -54,6 +56,7 @@ impl Default for Timeline {
             call_numbers: Numbers(HashMap::new()),
             streaming: Vec::new(),
             imported_from: None,
+            left: None,
         }
     }
 }
@@ -173,6 +176,20 @@ impl Timeline {
                 found
             }
         }
+    }
+
+    /// Says of open work that nobody goes on with it. The events do not tell: whether somebody
+    /// holds the session does. The read models stay what the events make them.
+    pub(super) fn nobody_writes(&mut self) {
+        if self.left.is_none() {
+            self.left = Some(self.calls.open().count() as u64);
+            self.calls.nobody_writes();
+        }
+    }
+
+    /// How many calls were open when the log stopped, if nobody writes the session any more.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.left
     }
 
     /// The program whose record this was, if the session was imported.

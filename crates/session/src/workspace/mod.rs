@@ -14,7 +14,7 @@ use std::sync::Arc;
 use agent_protocol::id::{ArtifactId, ProcessId, ToolCallId, TurnId};
 use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::conversation::ArtifactKind;
-use agent_protocol::payload::tool::{ToolData, ToolFailed};
+use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{ActionHappened, Code, Event, Payload, RefTarget};
 
 use crate::artifact::ArtifactStore;
@@ -132,14 +132,37 @@ pub struct PathAt {
     pub changes: usize,
 }
 
+/// What is said of a call, by its tool, that was cut off or has not ended.
+const CUT_OFF: &str = "the session ended while `{}` ran; what it changed was not recorded";
+const GOING_ON: &str = "`{}` has not ended; what it changes is not recorded yet";
+
 /// A call that has begun.
 #[derive(Clone, Debug, Default)]
 struct Running {
     tool: String,
-    started: bool,
+    /// Where it began, if it can change anything.
+    started: Option<Origin>,
     paths: Vec<String>,
     before: Option<ArtifactId>,
     after: Option<ArtifactId>,
+}
+
+/// The event that a change or a gap is known from.
+#[derive(Clone, Debug, Default)]
+struct Origin {
+    sequence: u64,
+    turn_id: Option<TurnId>,
+    tool_call_id: Option<ToolCallId>,
+}
+
+impl Origin {
+    fn of(event: &Event) -> Self {
+        Self {
+            sequence: event.sequence,
+            turn_id: event.scope.turn_id.clone(),
+            tool_call_id: event.scope.tool_call_id.clone(),
+        }
+    }
 }
 
 /// Reads a list that did not fit into its line.
@@ -166,7 +189,7 @@ impl Workspace {
             let sequence = line.number - 1;
             let text = line.text().unwrap_or_default();
             if !text.is_empty() && !quick_type(text).is_none_or(matters) {
-                workspace.next_sequence = workspace.next_sequence.max(sequence + 1);
+                workspace.next_sequence = workspace.next_sequence.max(sequence.saturating_add(1));
                 continue;
             }
             match Event::from_line(text) {
@@ -174,12 +197,13 @@ impl Workspace {
                 Err(_) => workspace.gap_at(sequence, "this line of the log cannot be read"),
             }
         }
+        workspace.take_open(session.holder().is_some());
         Ok(workspace)
     }
 
     /// Takes the next event; `list` reads lists that were too long for their line.
     pub fn apply(&mut self, event: &Event, list: &ListReader<'_>) {
-        self.next_sequence = self.next_sequence.max(event.sequence + 1);
+        self.next_sequence = self.next_sequence.max(event.sequence.saturating_add(1));
         self.note_turn(event);
         let call_id = event.scope.tool_call_id.as_ref();
         match &event.payload {
@@ -196,7 +220,7 @@ impl Workspace {
             Payload::ToolStarted(started) => {
                 if let Some(running) = self.running_mut(call_id) {
                     running.tool.clone_from(&started.tool_name);
-                    running.started = true;
+                    running.started = (!started.flags.is_read_only).then(|| Origin::of(event));
                 }
             }
             Payload::ArtifactChanged(changed) => {
@@ -228,7 +252,8 @@ impl Workspace {
                 let effects = whole(&failed.side_effects, event, "side_effects", list);
                 self.take_effects(event, &effects, &ChangedBy::Tool(running.tool.clone()));
                 if effects.is_empty() && failed.action_happened != ActionHappened::No {
-                    self.take_lost(event, running, failed);
+                    let reason = (failed.code == Code::Lost).then_some(CUT_OFF);
+                    self.take_lost(&Origin::of(event), running, reason);
                 }
             }
             // A background command tells what it changed when it ends.
@@ -401,7 +426,8 @@ impl Workspace {
     fn take_effects(&mut self, event: &Event, effects: &[SideEffect], by: &ChangedBy) {
         for effect in effects {
             let (before, after) = state::sides(effect);
-            self.push(event, &effect.path, before, after, by.clone(), true);
+            let origin = Origin::of(event);
+            self.push(&origin, &effect.path, before, after, by.clone(), true);
         }
     }
 
@@ -421,9 +447,22 @@ impl Workspace {
         }
     }
 
+    /// The calls that have begun and not ended where the log stops.
+    fn take_open(&mut self, is_held: bool) {
+        let reason = if is_held { GOING_ON } else { CUT_OFF };
+        let mut open: Vec<Running> = self.running.values().cloned().collect();
+        open.retain(|running| running.started.is_some());
+        open.sort_by_key(|running| running.started.as_ref().map(|origin| origin.sequence));
+        for running in open {
+            if let Some(origin) = running.started.clone() {
+                self.take_lost(&origin, running, Some(reason));
+            }
+        }
+    }
+
     /// A call that began and never said what it did. An edit kept both images before it touched the
     /// file, so the file is one of the two; what a command did nobody knows.
-    fn take_lost(&mut self, event: &Event, running: Running, failed: &ToolFailed) {
+    fn take_lost(&mut self, origin: &Origin, running: Running, reason: Option<&str>) {
         let image = |id: &ArtifactId| Content {
             sha256: Some(id.hex().to_owned()),
             image: Some(id.clone()),
@@ -440,22 +479,20 @@ impl Workspace {
                 let after = PathState::File(image(after));
                 let path = path.clone();
                 let by = ChangedBy::Tool(running.tool);
-                self.push(event, &path, before, after, by, false);
+                self.push(origin, &path, before, after, by, false);
             }
-            _ if running.started && failed.code == Code::Lost => {
-                let reason = format!(
-                    "the session ended while `{}` ran; what it changed was not recorded",
-                    running.tool
-                );
-                self.gap(event, reason);
+            _ => {
+                if let (Some(_), Some(reason)) = (&running.started, reason) {
+                    let reason = reason.replace("{}", &running.tool);
+                    self.gap_from(origin, reason);
+                }
             }
-            _ => {}
         }
     }
 
     fn push(
         &mut self,
-        event: &Event,
+        origin: &Origin,
         path: &str,
         before: PathState,
         after: PathState,
@@ -472,26 +509,30 @@ impl Workspace {
             path,
             before,
             after,
-            sequence: event.sequence,
-            turn_id: event.scope.turn_id.clone(),
-            tool_call_id: event.scope.tool_call_id.clone(),
+            sequence: origin.sequence,
+            turn_id: origin.turn_id.clone(),
+            tool_call_id: origin.tool_call_id.clone(),
             by,
             is_certain,
         });
     }
 
     fn gap(&mut self, event: &Event, reason: String) {
+        self.gap_from(&Origin::of(event), reason);
+    }
+
+    fn gap_from(&mut self, origin: &Origin, reason: String) {
         self.gaps.push(Gap {
-            sequence: event.sequence,
-            tool_call_id: event.scope.tool_call_id.clone(),
-            turn_id: event.scope.turn_id.clone(),
+            sequence: origin.sequence,
+            tool_call_id: origin.tool_call_id.clone(),
+            turn_id: origin.turn_id.clone(),
             process_id: None,
             reason,
         });
     }
 
     fn gap_at(&mut self, sequence: u64, reason: &str) {
-        self.next_sequence = self.next_sequence.max(sequence + 1);
+        self.next_sequence = self.next_sequence.max(sequence.saturating_add(1));
         self.gaps.push(Gap {
             sequence,
             tool_call_id: None,

@@ -192,6 +192,8 @@ impl SessionShow {
             ..ReadModels::default()
         };
         let (mut events, mut damaged_lines) = (0, 0);
+        // Asked before and after reading, so that work which ends meanwhile is not called lost.
+        let was_held = session.holder().is_some();
         for item in session.reader().with_context(doing).or_usage()? {
             let item = item.with_context(doing).or_usage()?;
             damaged_lines += u64::from(item.damage.is_some());
@@ -200,7 +202,7 @@ impl SessionShow {
                 models.fold(&event);
             }
         }
-        if session.holder().is_none() {
+        if !was_held && session.holder().is_none() {
             models.nobody_writes();
         }
         Ok(Self::of(session, models, events, damaged_lines))

@@ -363,15 +363,20 @@ impl Cards {
     }
 
     pub(super) fn replay_view(&self) -> Answer {
-        let says = self.observation.as_ref().map(|observation| {
-            (
+        let says = match (&self.observation, self.events.last()) {
+            (Some(observation), _) => Some((
                 format!(
                     "the observation of event {} is shown again; nothing is run",
                     observation.sequence
                 ),
                 vec![observation.sequence],
-            )
-        });
+            )),
+            (None, Some((last, _))) => Some((
+                "its events are told; nothing is run, and no observation is recorded".into(),
+                vec![*last],
+            )),
+            (None, None) => None,
+        };
         answer("replay", "What does replay do with it?", says)
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::super::entry::Tone;
 use super::super::summary::Summary;
-use super::super::text::{clock, cost, decisions, open, tokens, verification};
+use super::super::text::{clock, conflicts, cost, counted, decisions, open, tokens, verification};
 use super::markup::escaped;
 use super::{Page, span};
 use crate::audit::{AuditReport, Severity};
@@ -106,11 +106,10 @@ pub(super) fn head(html: &mut String, page: &Page<'_>, summary: &Summary, title:
         );
     }
     if summary.conflicts > 0 {
-        let says = format!("{} claims the facts contradict", summary.conflicts);
-        fact("Conflicts", &says, Tone::Bad);
+        fact("Conflicts", &conflicts(summary), Tone::Bad);
     }
     if !summary.open.is_nothing() {
-        fact("Still open", &open(summary), Tone::Warn);
+        fact("Open", &open(summary), Tone::Warn);
     }
     html.push_str("</dl>\n");
     files(html, page, summary);
@@ -212,9 +211,4 @@ fn files(html: &mut String, page: &Page<'_>, summary: &Summary) {
         html.push_str("</li>\n");
     }
     html.push_str("</ul></details>\n");
-}
-
-fn counted(count: u64, noun: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{ending}")
 }
