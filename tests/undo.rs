@@ -124,6 +124,57 @@ fn what_somebody_else_changed_is_kept_restored_or_put_beside() {
     }
 }
 
+/// What an undo put beside a file is the user's: a second undo leaves it, and taking the first one
+/// back gives it its own name again.
+#[test]
+fn what_was_put_beside_is_not_taken_away() {
+    let project = project();
+    calls(&project, &[read("a.txt"), edit("a.txt", "two", "2")]);
+    project.write("a.txt", "mine\n");
+    let before = last_event(&project).to_string();
+    let run = agent(&project, &["undo", "--yes", "--on-conflict", "orig"]);
+    let run = run.finish().expect_code(0);
+    assert!(
+        run.stdout().contains("1 path taken back\nkept a.txt.orig:"),
+        "{}",
+        run.stdout()
+    );
+    let printed = undo(&project, &["--yes", "--on-conflict", "restore"], 0);
+    assert_eq!(printed["carried_out"], false);
+    assert_eq!(file(&printed, "a.txt.orig")["status"], "kept");
+    assert_eq!(project.read("a.txt.orig"), "mine\n");
+    undo(&project, &["--yes", "--to", &before], 0);
+    assert_eq!(project.read("a.txt"), "mine\n");
+    assert!(!project.root().join("a.txt.orig").exists());
+    agent(&project, &["audit", "last"]).finish().expect_code(0);
+}
+
+/// A kill in the middle of an edit: nobody has gone on with the session, and its file is known.
+#[test]
+fn an_edit_that_was_cut_off_is_taken_back() {
+    for is_written in [true, false] {
+        let project = project();
+        let start = project.read("a.txt");
+        calls(&project, &[read("a.txt"), edit("a.txt", "two", "2")]);
+        let log = session(&project).log_path();
+        let text = fs::read_to_string(&log).unwrap();
+        let end = text.rfind("{\"type\":\"tool.result\"").unwrap();
+        fs::write(&log, &text[..end]).unwrap();
+        fs::remove_dir_all(project.home().join("state/anchors")).unwrap();
+        if !is_written {
+            project.write("a.txt", &start);
+        }
+        let printed = undo(&project, &["--yes"], 0);
+        let status = if is_written {
+            "restored"
+        } else {
+            "already_restored"
+        };
+        assert_eq!(file(&printed, "a.txt")["status"], status);
+        assert_eq!(project.read("a.txt"), start);
+    }
+}
+
 #[test]
 fn one_turn_one_event_one_file() {
     let project = project();

@@ -122,6 +122,8 @@ enum FileStatus {
     Planned,
     Restored,
     AlreadyRestored,
+    /// An undo made it to keep what somebody else had written; it stays.
+    Kept,
     /// Somebody else changed it.
     Conflict,
     /// It was not or cannot be put back.
@@ -317,7 +319,7 @@ fn ask(
     let wants_it = |entry: &&Entry| match &entry.verdict {
         Verdict::Restore => true,
         Verdict::Done => entry.was_in_hand,
-        Verdict::Impossible(_) => false,
+        Verdict::Beside(_) | Verdict::Impossible(_) => false,
         Verdict::Conflict(_) => {
             let given = answers.iter().find(|(name, _)| *name == entry.name);
             let given = given.map(|(_, answer)| *answer).or(on_conflict);
@@ -349,7 +351,7 @@ fn question_answer(question: &str) -> Result<Option<String>, Failure> {
 fn action(entry: &Entry) -> Action {
     let (now, target) = (&entry.found.state, &entry.target);
     let bytes = |state: &PathState| state.content().and_then(|content| content.sha256.clone());
-    if entry.verdict == Verdict::Done {
+    if matches!(entry.verdict, Verdict::Done | Verdict::Beside(_)) {
         return Action::None;
     }
     match (now.exists(), target.exists()) {
@@ -389,6 +391,7 @@ fn as_text(plan: &Plan, app: &App) -> String {
                 Some("put back by an undo that was cut off"),
             ),
             Verdict::Done => (Tone::Faint, "done", Some("it is as it was")),
+            Verdict::Beside(why) => (Tone::Faint, "keep", Some(why.as_str())),
             Verdict::Conflict(why) => (Tone::Warn, "conflict", Some(why.as_str())),
             Verdict::Impossible(why) => (Tone::Bad, "cannot", Some(why.as_str())),
             Verdict::Restore => match action(entry) {
@@ -422,7 +425,10 @@ fn summary(plan: &Plan) -> String {
     let conflicts = plan.count(|verdict| matches!(verdict, Verdict::Conflict(_)));
     let impossible = plan.count(|verdict| matches!(verdict, Verdict::Impossible(_)));
     if restore + conflicts + impossible == 0 {
-        return "nothing to take back\n".to_owned();
+        return match plan.gaps.is_empty() {
+            true => "nothing to take back\n".to_owned(),
+            false => "nothing that is recorded to take back\n".to_owned(),
+        };
     }
     let mut text = format!("{} to take back", counted(restore as u64, "path"));
     if conflicts > 0 {
@@ -436,11 +442,13 @@ fn summary(plan: &Plan) -> String {
 }
 
 fn outcome_text(outcome: &Outcome, session: &SessionDirectory, app: &App) -> String {
-    let done = format!(
-        "{} taken back",
-        counted(outcome.restored.len() as u64, "path")
-    );
+    let done = format!("{} taken back", counted(outcome.paths, "path"));
     let mut text = format!("{}\n", app.output.paint(Tone::Good, &done));
+    for beside in &outcome.beside {
+        let word = app.output.paint(Tone::Warn, "kept");
+        let path = visible(beside);
+        text.push_str(&format!("{word} {path}: what was there before the undo\n"));
+    }
     for refused in &outcome.refused {
         let word = app.output.paint(Tone::Warn, "left");
         let (path, reason) = (visible(&refused.path), visible(&refused.reason));
@@ -492,6 +500,7 @@ impl UndoFile {
             (_, Some(refused)) => (FileStatus::Refused, Some(refused.reason.clone())),
             _ if restored => (FileStatus::Restored, None),
             (Verdict::Done, None) => (FileStatus::AlreadyRestored, None),
+            (Verdict::Beside(why), None) => (FileStatus::Kept, Some(why.clone())),
             (Verdict::Restore, None) => (FileStatus::Planned, None),
             (Verdict::Conflict(why), None) => (FileStatus::Conflict, Some(why.clone())),
             (Verdict::Impossible(why), None) => (FileStatus::Refused, Some(why.clone())),

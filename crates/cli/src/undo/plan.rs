@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use agent_protocol::id::SessionId;
 use agent_session::SessionDirectory;
-use agent_session::workspace::{Gap, Images, NetChange, PathState, Workspace};
+use agent_session::workspace::{ChangedBy, Gap, Images, NetChange, PathState, Workspace};
 
 use super::extent::{Chosen, Extent, Span};
 use super::tree::{self, Seen, Tree};
@@ -43,6 +43,8 @@ pub(crate) enum Verdict {
     Restore,
     /// It is as it was already.
     Done,
+    /// An undo made it to keep what somebody else had written, and nothing else holds that.
+    Beside(String),
     /// Somebody else changed it; why we think so.
     Conflict(String),
     /// It cannot be put back at all.
@@ -89,6 +91,7 @@ impl Plan {
             entries,
             gaps: Vec::new(),
         };
+        plan.check_kept(&workspace);
         plan.check_directories(&tree);
         if chosen.is_all() {
             let inside = |gap: &&Gap| {
@@ -119,6 +122,31 @@ impl Plan {
             matches!(entry.verdict, Verdict::Restore | Verdict::Conflict(_))
                 || (entry.verdict == Verdict::Done && entry.was_in_hand)
         })
+    }
+
+    /// What an undo kept beside a file is somebody else's work. It goes only where that work comes
+    /// back to its own name.
+    fn check_kept(&mut self, workspace: &Workspace) {
+        let bytes = |state: &PathState| state.content().and_then(|content| content.sha256.clone());
+        let comes_back: HashSet<(String, String)> = self
+            .entries
+            .iter()
+            .filter(|entry| matches!(entry.verdict, Verdict::Restore | Verdict::Done))
+            .filter_map(|entry| Some((entry.name.clone(), bytes(&entry.target)?)))
+            .collect();
+        for entry in &mut self.entries {
+            if entry.verdict != Verdict::Restore || entry.target != PathState::Missing {
+                continue;
+            }
+            let (Some(of), Some(held)) = (kept_of(workspace, &entry.name), bytes(&entry.recorded))
+            else {
+                continue;
+            };
+            if !comes_back.contains(&(of.to_owned(), held)) {
+                entry.verdict =
+                    Verdict::Beside(format!("it holds what somebody else had made of `{of}`"));
+            }
+        }
     }
 
     /// A directory goes only when all that is in it goes.
@@ -168,6 +196,26 @@ pub(super) fn in_words(error: &io::Error) -> String {
         Some(Errno::LOOP | Errno::XDEV) => "a symbolic link is in the way".to_owned(),
         _ => error.to_string(),
     }
+}
+
+/// The path whose content an undo kept under `name`, if the last change of `name` is that.
+fn kept_of<'a>(workspace: &Workspace, name: &'a str) -> Option<&'a str> {
+    let made = workspace.changes_of(name).next_back()?;
+    if made.by != ChangedBy::Undo || made.before != PathState::Missing {
+        return None;
+    }
+    let (of, number) = name.rsplit_once(".orig")?;
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !number.is_empty() && !number.strip_prefix('.').is_some_and(is_number) {
+        return None;
+    }
+    let bytes = |state: &PathState| state.content().and_then(|content| content.sha256.clone());
+    let mut same_undo = workspace
+        .changes_of(of)
+        .filter(|change| change.sequence == made.sequence);
+    same_undo
+        .any(|change| bytes(&change.before) == bytes(&made.after))
+        .then_some(of)
 }
 
 /// Whether a path can be taken back, given what is there now.

@@ -35,6 +35,10 @@ pub(crate) enum OnConflict {
 
 /// What was done.
 pub(crate) struct Outcome {
+    /// How many paths are as they were again.
+    pub(crate) paths: u64,
+    /// The files that keep what somebody else had written.
+    pub(crate) beside: Vec<String>,
     pub(crate) restored: Vec<SideEffect>,
     pub(crate) refused: Vec<RefusedFile>,
     /// The last event before the undo: `--to` this takes the undo back.
@@ -54,6 +58,7 @@ pub(crate) fn carry_out(
     let mut refused = Vec::new();
     let mut work = Vec::new();
     let mut restored = Vec::new();
+    let (mut paths, mut kept) = (0, Vec::new());
     for entry in &plan.entries {
         let keep_beside = match &entry.verdict {
             Verdict::Restore => false,
@@ -61,9 +66,10 @@ pub(crate) fn carry_out(
             Verdict::Done if entry.was_in_hand => {
                 tree.sweep(Path::new(&entry.name));
                 restored.extend(effects(entry, &entry.recorded, None));
+                paths += 1;
                 continue;
             }
-            Verdict::Done => continue,
+            Verdict::Done | Verdict::Beside(_) => continue,
             Verdict::Impossible(why) => {
                 refused.push(refusal(&entry.name, why.clone()));
                 continue;
@@ -108,7 +114,12 @@ pub(crate) fn carry_out(
                     &job.entry.found.state,
                     job.image.as_ref(),
                 ));
-                restored.extend(beside.map(|path| created_beside(job, &path)));
+                paths += 1;
+                if let Some(beside) = beside {
+                    let made = created_beside(job, &beside);
+                    kept.push(made.path.clone());
+                    restored.push(made);
+                }
             }
             Err(why) => refused.push(refusal(&job.entry.name, why)),
         }
@@ -131,6 +142,8 @@ pub(crate) fn carry_out(
         .context(doing)?;
     writer.sync().context(doing)?;
     Ok(Outcome {
+        paths,
+        beside: kept,
         restored,
         refused,
         before,
@@ -151,7 +164,7 @@ pub(crate) fn restore_without_record(
         match &entry.verdict {
             Verdict::Done => {}
             Verdict::Impossible(why) => refused.push(refusal(&entry.name, why.clone())),
-            Verdict::Restore | Verdict::Conflict(_) => work.push(Job {
+            Verdict::Restore | Verdict::Beside(_) | Verdict::Conflict(_) => work.push(Job {
                 entry,
                 path: PathBuf::from(&entry.name),
                 keep_beside: false,
