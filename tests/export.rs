@@ -97,3 +97,82 @@ fn a_damaged_log_is_not_exported_silently() {
         run.stderr()
     );
 }
+
+/// A log that cannot be read is a session that cannot be used: 2, as for every other command.
+#[test]
+fn an_unreadable_log_is_not_exported() {
+    for format in ["jsonl", "portable", "evidence", "review"] {
+        let project = TestProject::new();
+        let id = sample::session(&project, 1, "sample");
+        let log = project
+            .root()
+            .join(format!(".agent/sessions/{id}/events.jsonl"));
+        fs::rename(&log, project.root().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(project.root().join("elsewhere"), &log).unwrap();
+        project.write("out", "old");
+        let arguments = ["export", id.as_str(), "--format", format, "-o", "out"];
+        let run = agent(&project, &arguments).finish().expect_code(2);
+        assert!(run.stderr().contains("symbolic link"), "{}", run.stderr());
+        assert_eq!(project.read("out"), "old");
+        agent(&project, &["audit", id.as_str()])
+            .finish()
+            .expect_code(2);
+    }
+}
+
+/// The instruction in a pack works where there is no `agent`: with a shell, tar, zstd and sha256sum.
+#[test]
+fn a_pack_is_checked_with_what_every_system_has() {
+    let project = TestProject::new();
+    project.write("a.txt", "one\n");
+    let input = r#"{"command":"seq 20000; echo two >> a.txt","description":"Much output"}"#;
+    agent(&project, &["call", "--mode", "full", "bash", input])
+        .finish()
+        .expect_code(0);
+    let pack = ["export", "last", "--format", "evidence", "-o", "pack"];
+    agent(&project, &pack).finish().expect_code(0);
+    let unpacked = tempfile::tempdir().unwrap();
+    let sh = |script: &str, place: &Path| {
+        let mut shell = std::process::Command::new("sh");
+        let ran = shell.args(["-c", script]).current_dir(place).output();
+        let ran = ran.unwrap();
+        (ran.status.success(), String::from_utf8(ran.stdout).unwrap())
+    };
+    let pack = project.root().join("pack");
+    let extract = format!("zstd -dcq {} | tar -xf -", pack.display());
+    assert!(sh(&extract, unpacked.path()).0);
+    let entry = fs::read_dir(unpacked.path()).unwrap().next().unwrap();
+    let place = entry.unwrap().path();
+    let readme = fs::read_to_string(place.join("README.txt")).unwrap();
+    let begin = readme.find("  hash() {").unwrap();
+    let script = &readme[begin..];
+    let script = &script[..script.find("\n\n").unwrap()];
+    assert!(sh("sha256sum -c --quiet SHA256SUMS", &place).0);
+    let (ok, said) = sh(script, &place);
+    assert!(ok, "{said}");
+    let log = fs::read(place.join("events.jsonl")).unwrap();
+    let mut lines = log[..log.len() - 1].rsplit(|byte| *byte == b'\n');
+    let hash = sha256(lines.next().unwrap());
+    assert_eq!(said, format!("chain whole, last line sha256:{hash}\n"));
+
+    // Damage is found by the same means.
+    let artifact = fs::read_dir(place.join("artifacts")).unwrap().next();
+    let artifact = artifact.unwrap().unwrap().path();
+    let whole = fs::read(&artifact).unwrap();
+    fs::write(&artifact, [&whole[..], b"x"].concat()).unwrap();
+    assert!(!sh(script, &place).0);
+    assert!(!sh("sha256sum -c --quiet SHA256SUMS", &place).0);
+    fs::write(&artifact, whole).unwrap();
+    let text = String::from_utf8(log).unwrap();
+    let changed = text.replacen("\"exit_code\":0", "\"exit_code\":1", 1);
+    assert_ne!(changed, text);
+    fs::write(place.join("events.jsonl"), changed).unwrap();
+    let (ok, said) = sh(script, &place);
+    assert!(!ok && said.starts_with("broken: {"), "{said}");
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest as _;
+    let digest = sha2::Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -32,8 +32,9 @@ const EXAMPLES: &str = "Examples:
 /// `jsonl` is the log byte by byte. `portable` is what readers of the published Agent Runtime event
 /// schema understand: camelCase, its classes only. `evidence` packs log, artifacts, report, audit,
 /// hashes and how to check them; the same session gives the same bytes. `review` is Markdown in
-/// which every fact names its event. Exit code 1 means that some lines of the log are not events
-/// and could not be exported.
+/// which every fact names its event. Exit code 1 means that not everything could be exported: some
+/// lines of the log are not events, artifacts are missing, or the output could not be written. Exit
+/// code 2 means that the log cannot be read.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExportArgs {
@@ -147,9 +148,17 @@ impl Export<'_> {
     ) -> Result<Vec<String>, Failure> {
         let session = self.session;
         let exported = to_file_or_stdout(self.file, |out| {
-            export(session, out)
-                .with_context(|| format!("cannot export session {}", session.id()))
-                .or_fail()
+            export(session, out).map_err(|error| {
+                // A log that cannot be read is what `audit` calls unreadable; nothing was written
+                // that could be taken for an export.
+                let exit = match &error {
+                    ExportError::Write(_) => Exit::Failed,
+                    ExportError::Read(_) | ExportError::Place(_) => Exit::Usage,
+                };
+                let failure = anyhow::Error::from(error)
+                    .context(format!("cannot export session {}", session.id()));
+                Failure::from(failure).exit(exit)
+            })
         })?;
         if exported.unreadable > 0 {
             let lines = counted(exported.unreadable, "line");

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
 
-use agent_protocol::Payload;
 use agent_protocol::id::ArtifactId;
 use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::{Event, Payload};
 use sha2::{Digest as _, Sha256};
 
 use super::archive::{self, Content, Member};
@@ -221,6 +221,26 @@ fn chosen(
             _ => {}
         }
     }
+    // A fork also has what its history names, as far as it came along.
+    if let Ok(store) = session.artifacts() {
+        let mut share = |event: &Event| {
+            let Payload::ArtifactChanged(artifact) = &event.payload else {
+                return;
+            };
+            let id = &artifact.artifact_id;
+            if artifact.kind == ArtifactKind::ModelInput || store.open(id).is_err() {
+                return;
+            }
+            let is_image = matches!(artifact.kind, ArtifactKind::Before | ArtifactKind::After);
+            let place = match is_image && !with_images {
+                true => &mut images,
+                false => &mut kept,
+            };
+            place.insert(id.clone());
+        };
+        // What cannot be told is a finding of the audit, which is in the pack.
+        let _ = crate::fork::inherited(session, &mut share);
+    }
     // The same bytes may be an image and something that is shown.
     let left_out = images.difference(&kept).cloned().collect();
     Ok((kept, left_out))
@@ -250,11 +270,23 @@ fn readme(id: &str, head: u64, packed: &Packed) -> String {
          \x20 sha256sum -c SHA256SUMS      nothing was changed since the pack was made\n\
          \x20 agent audit ./               the chain holds, and calls and turns make sense\n\
          \x20 agent replay ./              the story\n\n\
-         from inside this directory, which has to keep its name. By hand: the `prev` of each\n\
-         line is `sha256:` and the SHA-256 of the line before, without its newline; the first\n\
-         line's is that of the session id.\n\n\
-         What this proves: no line and no artifact was changed, removed or moved after it was\n\
-         written. What it does not: that whoever controls the account did not write another\n\
-         log; compare the last line's hash with one that was kept elsewhere.\n"
+         from inside this directory, which has to keep its name. Without `agent`: the `prev` of\n\
+         each line is the SHA-256 of the line before, the first line's that of the session id,\n\
+         and an artifact's name is its own.\n\n\
+         {BY_HAND}\n\
+         What this shows: the lines follow from each other, and the artifacts are those they\n\
+         name. What it does not show: that nobody wrote the log anew from some line on, or cut\n\
+         its end, before the pack was made. For that, compare the hash of the last line with\n\
+         one that was kept elsewhere.\n"
     )
 }
+
+/// Follows the chain with what every system has; nothing else is needed to believe the pack.
+const BY_HAND: &str = r#"  hash() { sha256sum | cut -c1-64; }
+  prev=$(basename "$PWD" | tr -d '\n' | hash)
+  while IFS= read -r line; do
+    case $line in *"\"prev\":\"sha256:$prev\"}") ;; *) echo "broken: $line"; exit 1 ;; esac
+    prev=$(printf %s "$line" | hash)
+  done < events.jsonl && echo "chain whole, last line sha256:$prev"
+  (cd artifacts && for file in *; do echo "$file  $file"; done | sha256sum -c --quiet)
+"#;
