@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use agent_test_support::project::TestProject;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{agent, assert_schema};
 
@@ -195,4 +195,68 @@ fn secrets_are_masked_on_the_way_in() {
         .expect_code(0);
     let text = agent(&project, &["export", "last"]).finish().expect_code(0);
     assert!(!text.stdout().contains(&secret));
+}
+
+/// Numbers at the end of their range, a call that is named twice, results of no call, a path out of
+/// the project, images, broken lines: all is taken as far as it goes, and the rest is counted.
+#[test]
+fn a_hostile_record_is_taken_as_far_as_it_goes() {
+    let most = u64::MAX;
+    let own = |kind: &str, message: Value, second: u32| {
+        json!({
+            "type": kind, "sessionId": "s", "version": "2.1.0", "message": message,
+            "timestamp": format!("2026-01-02T03:04:{second:02}.000Z"),
+            "toolUseResult": {"filePath": "../../etc/passwd", "type": "create"},
+        })
+        .to_string()
+    };
+    let said = |content: Value| {
+        json!({
+            "role": "assistant", "model": "m", "content": content,
+            "usage": {"input_tokens": most, "cache_read_input_tokens": most, "output_tokens": most},
+        })
+    };
+    let user = |content: Value| json!({"role": "user", "content": content});
+    let call = json!([
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "tool_use", "id": "t", "name": "Write", "input": {"file_path": "../../etc/passwd"}},
+    ]);
+    let result =
+        |id: &str| json!([{"type": "tool_result", "tool_use_id": id, "content": "\u{1b}[31mok"}]);
+    let image = json!([{"type": "image", "source": {}}]);
+    let lines = [
+        own("user", user("go".into()), 1),
+        own("assistant", said(call.clone()), 2),
+        own("user", user(result("t")), 3),
+        own("assistant", said(call), 2),
+        own("user", user(result("other")), 5),
+        own("user", user(image), 6),
+        "{\"type\":\"user\", broken".to_owned(),
+        "\0".to_owned(),
+    ];
+    let project = TestProject::new();
+    project.write("record.jsonl", lines.join("\n"));
+    let run = agent(&project, &["import", "record.jsonl", "--json"]);
+    let output = run.finish().expect_code(0).json();
+    assert_schema("import", &output);
+    let left_out = &output["left_out"];
+    assert_eq!(left_out["`redacted_thinking` blocks"], 2);
+    assert_eq!(left_out["`image` blocks"], 1);
+    assert_eq!(left_out["lines that are no JSON"], 2);
+    let replay = agent(&project, &["replay", "last", "--format", "json"]);
+    let replay = replay.finish().expect_code(0).json();
+    assert_eq!(replay["summary"]["usage"]["input"], most);
+    for arguments in [
+        &["audit", "last"][..],
+        &["replay", "last", "--all"],
+        &["replay", "last", "--format", "html"],
+        &["why", "last", "1"],
+        &["report", "last"],
+        &["diff", "last"],
+        &["undo", "last", "--dry-run"],
+    ] {
+        let run = agent(&project, arguments).finish();
+        assert!(run.code() <= 1, "{arguments:?}: {}", run.stderr());
+        assert!(!run.stdout().contains('\u{1b}'), "{}", run.stdout());
+    }
 }

@@ -65,7 +65,7 @@ impl InputCheck {
         match &event.payload {
             Payload::SessionCreated(created) => {
                 let parent = created.parent.as_ref();
-                self.base = parent.map_or(0, |parent| parent.sequence + 1);
+                self.base = parent.map_or(0, |parent| parent.sequence.saturating_add(1));
             }
             Payload::TurnSubmitted(submitted) => {
                 let said = text(submitted.text.as_ref(), submitted.input_ref.as_ref());
@@ -107,7 +107,7 @@ impl InputCheck {
                 // What the summary stands for is not sent again.
                 let base = self.base;
                 self.pending
-                    .retain(|part| base + part.sequence > compaction.up_to_sequence);
+                    .retain(|part| base.saturating_add(part.sequence) > compaction.up_to_sequence);
             }
             Payload::ToolCatalogResolved(catalog) => {
                 check_catalog(event, catalog, artifacts, report);

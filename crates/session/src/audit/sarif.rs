@@ -58,7 +58,7 @@ fn result(report: &AuditReport, finding: &Finding, path: &str) -> Value {
     let mut location = json!({ "artifactLocation": { "uri": uri(path) } });
     if let Some(sequence) = finding.sequence {
         // A log that is whole has event N on line N + 1; in one that is not, it is near there.
-        location["region"] = json!({ "startLine": sequence + 1 });
+        location["region"] = json!({ "startLine": sequence.saturating_add(1) });
     }
     json!({
         "ruleId": finding.code,

@@ -208,7 +208,7 @@ fn is_final(last: &LastAnswer, completed: &TurnCompleted) -> bool {
 fn add(total: &mut Usage, more: &Usage) {
     let sum = |total: &mut Option<u64>, more: Option<u64>| {
         if let Some(more) = more {
-            *total = Some(total.unwrap_or(0) + more);
+            *total = Some(total.unwrap_or(0).saturating_add(more));
         }
     };
     sum(&mut total.input, more.input);

@@ -42,10 +42,14 @@ pub(super) fn read(lines: &[&Value]) -> Record {
             ("summary", _) => record.title = text_at(line, &["summary"]).map(str::to_owned),
             ("user" | "assistant", _) if is_side => left_out("subagent messages"),
             ("user", _) if is_meta => left_out("notes of the program"),
-            ("user", Some(time)) => user(line, time, &mut record.said),
+            ("user", Some(time)) => {
+                let other = user(line, time, &mut record.said);
+                other.iter().for_each(|kind| left_out(kind));
+            }
             ("assistant", Some(time)) => {
                 let own = &mut record.said;
-                assistant(line, time, own, &mut counted);
+                let other = assistant(line, time, own, &mut counted);
+                other.iter().for_each(|kind| left_out(kind));
             }
             (other, _) => left_out(&format!("`{other}` records")),
         }
@@ -53,7 +57,9 @@ pub(super) fn read(lines: &[&Value]) -> Record {
     record
 }
 
-fn user(line: &Value, time: Timestamp, said: &mut Vec<(Timestamp, Said)>) {
+/// Takes a message of the user, and gives the kinds of blocks in it that are not told.
+fn user(line: &Value, time: Timestamp, said: &mut Vec<(Timestamp, Said)>) -> Vec<String> {
+    let mut other = Vec::new();
     let content = line.pointer("/message/content").unwrap_or(&Value::Null);
     let mut words = Vec::new();
     if let Value::String(text) = content {
@@ -63,13 +69,18 @@ fn user(line: &Value, time: Timestamp, said: &mut Vec<(Timestamp, Said)>) {
         match text_at(block, &["type"]) {
             Some("text") => words.extend(text_at(block, &["text"]).map(str::to_owned)),
             Some("tool_result") => said.push((time, result(block, line.get("toolUseResult")))),
-            _ => {}
+            kind => other.push(blocks_of(kind)),
         }
     }
     let prompt = words.join("\n");
     if !prompt.trim().is_empty() {
         said.push((time, Said::Prompt(prompt)));
     }
+    other
+}
+
+fn blocks_of(kind: Option<&str>) -> String {
+    format!("`{}` blocks", kind.unwrap_or("unnamed"))
 }
 
 fn result(block: &Value, facts: Option<&Value>) -> Said {
@@ -143,14 +154,16 @@ fn unified(path: &str, patch: &Value) -> Option<String> {
     (!hunks.is_empty()).then_some(diff)
 }
 
+/// Takes a message of the model, and gives the kinds of blocks in it that are not told.
 fn assistant(
     line: &Value,
     time: Timestamp,
     said: &mut Vec<(Timestamp, Said)>,
     counted: &mut HashSet<String>,
-) {
+) -> Vec<String> {
+    let mut other = Vec::new();
     let Some(message) = line.get("message") else {
-        return;
+        return other;
     };
     let content = message.get("content").unwrap_or(&Value::Null);
     let blocks: Vec<Value> = match content {
@@ -182,7 +195,7 @@ fn assistant(
                     input: block.get("input").cloned().unwrap_or(Value::Null),
                 },
             )),
-            _ => {}
+            kind => other.push(blocks_of(kind)),
         }
     }
     // A message is written once per block, each time with the usage of the whole.
@@ -199,7 +212,11 @@ fn assistant(
             Said::Counted(Usage {
                 model: text_at(message, &["model"]).map(str::to_owned),
                 // What was sent is what was new, what was read from the cache and what was put there.
-                input: fresh.map(|fresh| fresh + cached.unwrap_or(0) + written.unwrap_or(0)),
+                input: fresh.map(|fresh| {
+                    fresh
+                        .saturating_add(cached.unwrap_or(0))
+                        .saturating_add(written.unwrap_or(0))
+                }),
                 output: number("output_tokens"),
                 cached_input: cached,
                 cache_write: written,
@@ -207,4 +224,5 @@ fn assistant(
             }),
         ));
     }
+    other
 }

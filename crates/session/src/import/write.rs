@@ -499,7 +499,7 @@ fn usages(said: &[(Timestamp, Said)]) -> HashMap<usize, Usage> {
 fn add(total: &mut Usage, more: &Usage) {
     let sum = |total: &mut Option<u64>, more: Option<u64>| {
         if let Some(more) = more {
-            *total = Some(total.unwrap_or(0) + more);
+            *total = Some(total.unwrap_or(0).saturating_add(more));
         }
     };
     sum(&mut total.input, more.input);

@@ -345,7 +345,7 @@ fn check(
             return Err(damaged(damage));
         }
         if let Some(anchor) = anchor
-            && chain.head().next_sequence == anchor.sequence + 1
+            && chain.head().next_sequence == anchor.sequence.saturating_add(1)
         {
             anchor_found = chain.head().hash == anchor.hash;
         }

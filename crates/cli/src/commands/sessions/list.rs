@@ -105,7 +105,9 @@ impl SessionEntry {
                 .map(|parent| parent.session_id),
             created_at: glance.created_at,
             last_event_at: glance.last_event_at,
-            events: glance.last_sequence.map(|sequence| sequence + 1),
+            events: glance
+                .last_sequence
+                .map(|sequence| sequence.saturating_add(1)),
             log_bytes: session.log_bytes().unwrap_or(0),
             writer: session.holder().map(|holder| Writer {
                 pid: holder.pid,
