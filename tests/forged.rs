@@ -411,3 +411,147 @@ fn what_was_rewritten_contradicts_the_rest() {
     }
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
+
+/// Numbers at the end of their range break no command that reads a log.
+#[test]
+fn numbers_without_measure_are_survived() {
+    let (project, session) = recorded();
+    let id = session.file_name().unwrap().to_str().unwrap();
+    let log = read(&session);
+    let most = json!(u64::MAX);
+    for at in [0, log.len() / 2, log.len() - 1] {
+        let mut log = log.clone();
+        log[at]["sequence"] = most.clone();
+        for event in &mut log {
+            let payload = &mut event["payload"];
+            if payload.get("usage").is_some_and(Value::is_object) {
+                payload["usage"] = json!({"input": most, "output": most, "total": most});
+            }
+            if payload.get("project_root_hash").is_some() {
+                payload["parent"] = json!({"session_id": id, "sequence": most});
+            }
+        }
+        let mut prev = sha256(id);
+        let mut text = String::new();
+        for mut event in log {
+            event["prev"] = prev.into();
+            let line = event.to_string();
+            prev = sha256(&line);
+            text.push_str(&line);
+            text.push('\n');
+        }
+        fs::write(session.join("events.jsonl"), text).unwrap();
+        for arguments in [
+            &["audit", id][..],
+            &["audit", id, "--format", "sarif"],
+            &["replay", id],
+            &["replay", id, "--format", "html"],
+            &["replay", id, "--call", "1"],
+            &["report", id],
+            &["sessions", "show", id],
+            &["sessions"],
+            &["why", id, "1"],
+            &["diff", id],
+            &["undo", id, "--dry-run"],
+            &["undo", id, "--yes"],
+            &["fork", id],
+            &["export", id, "--format", "evidence", "-o", "pack"],
+        ] {
+            let run = agent(&project, arguments).finish();
+            let panicked = run.stderr().contains("panicked");
+            assert!(
+                run.code() <= 3 && !panicked,
+                "{arguments:?}: {}",
+                run.stderr()
+            );
+        }
+    }
+}
+
+/// What a fork took over is followed line by line, and so are the artifacts it shares.
+#[test]
+fn a_forged_history_of_a_fork_is_found() {
+    let (project, _) = recorded();
+    let made = agent(&project, &["fork", "last", "--json"]).finish();
+    let id = made.expect_code(0).json()["session_id"].clone();
+    let id = id.as_str().unwrap();
+    let fork = project.root().join(".agent/sessions").join(id);
+    let audit = |place: &str, code: i32| {
+        let run = agent(&project, &["audit", place, "--json"]).finish();
+        let report = run.expect_code(code).json();
+        let findings = report["findings"].as_array().unwrap().clone();
+        let errors = findings.iter().filter(|one| one["severity"] == "error");
+        let codes: Vec<String> = errors.map(|one| one["code"].to_string()).collect();
+        codes.join(" ")
+    };
+    assert_eq!(audit(id, 0), "");
+
+    // A pack of it can be checked elsewhere.
+    let pack = ["export", id, "--format", "evidence", "-o", "pack"];
+    agent(&project, &pack).finish().expect_code(0);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let unpack = format!(
+        "zstd -dcq {} | tar -xf -",
+        project.root().join("pack").display()
+    );
+    let mut shell = std::process::Command::new("sh");
+    let unpacked = shell.args(["-c", &unpack]).current_dir(&elsewhere).status();
+    assert!(unpacked.unwrap().success());
+    assert_eq!(audit(elsewhere.path().join(id).to_str().unwrap(), 0), "");
+
+    // An output it shares with the session it came from.
+    let log = read(&fork);
+    let history = log[1]["payload"]["artifact_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let file = |artifact: &str| {
+        fork.join("artifacts")
+            .join(artifact.trim_start_matches("sha256:"))
+    };
+    let lines = fs::read_to_string(file(&history)).unwrap();
+    let past: Log = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let shared = past
+        .iter()
+        .rev()
+        .find(|event| event["type"] == "artifact.changed" && event["payload"]["kind"] == "after");
+    let shared = file(shared.unwrap()["payload"]["artifact_id"].as_str().unwrap());
+    let bytes = fs::read(&shared).unwrap();
+    // Beside it, so that the other session keeps its own.
+    fs::remove_file(&shared).unwrap();
+    fs::write(&shared, [&bytes[..], b"!"].concat()).unwrap();
+    assert_eq!(audit(id, 1), "\"artifact_altered\"");
+    fs::write(&shared, bytes).unwrap();
+    assert_eq!(audit(id, 0), "");
+
+    // Another history under a name of its own, in a log that is chained anew.
+    let state = project.home().join("state/anchors");
+    fs::remove_dir_all(state).unwrap();
+    let forge = |text: &str| {
+        let name = sha256(text);
+        fs::write(file(&name), text).unwrap();
+        let mut log = log.clone();
+        log[1]["payload"]["artifact_id"] = name.clone().into();
+        log[1]["payload"]["sha256"] = name.trim_start_matches("sha256:").into();
+        log[1]["payload"]["bytes"] = text.len().into();
+        log[1]["refs"]["artifact"] = name.into();
+        write(&fork, log);
+    };
+    forge(&lines);
+    assert_eq!(audit(id, 0), "");
+    forge(&lines.replacen("Fix it, please.", "Break it, please.", 1));
+    assert_eq!(audit(id, 1), "\"history_unreadable\"");
+    let kept: Vec<&str> = lines.lines().collect();
+    forge(&format!("{}\n", kept[..kept.len() - 1].join("\n")));
+    assert_eq!(audit(id, 1), "\"history_unreadable\"");
+
+    // An artifact that nothing recorded.
+    forge(&lines);
+    let mut named = read(&fork);
+    named[0]["refs"]["other"] = sha256("nothing").into();
+    write(&fork, named);
+    assert_eq!(audit(id, 1), "\"artifact_unrecorded\"");
+}

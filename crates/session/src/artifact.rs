@@ -307,7 +307,7 @@ impl ArtifactStore {
         Ok(())
     }
 
-    fn write_error(&self, source: io::Error) -> ArtifactError {
+    pub(crate) fn write_error(&self, source: io::Error) -> ArtifactError {
         ArtifactError::Write {
             path: self.shared.place.path().to_owned(),
             source,

@@ -9,7 +9,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 
 use agent_protocol::id::{ArtifactId, SessionId};
 use agent_protocol::payload::conversation::{ArtifactKind, SessionCreated, SessionParent};
-use agent_protocol::{Event, Payload, Scope};
+use agent_protocol::{Event, Payload};
 
 use crate::artifact::{ArtifactError, ArtifactStore};
 use crate::log::line::Lines;
@@ -56,6 +56,17 @@ pub enum ForkError {
     Open(#[from] OpenError),
     #[error("cannot record where the fork came from")]
     Append(#[from] AppendError),
+    #[error("the history in {artifact_id} is damaged at {damage}")]
+    History {
+        artifact_id: ArtifactId,
+        damage: Damage,
+    },
+    #[error("the history in {artifact_id} has {found} events, and event {last} was to be its last")]
+    HistoryEnd {
+        artifact_id: ArtifactId,
+        found: u64,
+        last: u64,
+    },
 }
 
 /// Makes a session in `store` that begins where `parent` was after event `at`, or after its last
@@ -84,20 +95,21 @@ pub fn fork(
     for artifact_id in &prefix.artifacts {
         share(&shared, writer.artifacts(), artifact_id)?;
     }
-    writer.put_artifact(
-        &Scope::default(),
-        ArtifactKind::Other,
-        MEDIA_TYPE,
-        &prefix.bytes,
-        Some(ROLE.to_owned()),
-    )?;
+    let mut lines = BufReader::new(parent.open_log()?.take(prefix.bytes));
+    writer.put_lines(MEDIA_TYPE, ROLE, |line| {
+        lines.read_until(b'\n', line).map_err(|source| {
+            let path = parent.log_path();
+            ForkError::from(ReadError { path, source })
+        })
+    })?;
     writer.sync_and_anchor()?;
     Ok(writer)
 }
 
 /// The lines of a log up to an event.
 struct Prefix {
-    bytes: Vec<u8>,
+    /// How long they are together.
+    bytes: u64,
     last: u64,
     artifacts: Vec<ArtifactId>,
 }
@@ -142,14 +154,8 @@ impl Prefix {
                 last: last.map_or("none".to_owned(), |last| last.to_string()),
             });
         };
-        let mut bytes = Vec::new();
-        parent
-            .open_log()?
-            .take(head.bytes)
-            .read_to_end(&mut bytes)
-            .map_err(|source| ReadError { path, source })?;
         Ok(Self {
-            bytes,
+            bytes: head.bytes,
             last,
             artifacts,
         })
@@ -186,13 +192,14 @@ fn share(
 /// fork inherited none. The fork's own events follow in its log.
 ///
 /// # Errors
-/// When the history is missing or cannot be read.
+/// When the history is missing, cannot be read, or is not the chain of lines it should be; what was
+/// told until then was told.
 pub fn inherited(
     session: &SessionDirectory,
     tell: &mut dyn FnMut(&Event),
 ) -> Result<u64, ForkError> {
     let mut told = 0;
-    if let Some(history) = history(session)? {
+    if let Some(history) = read_history(session)? {
         let artifacts = session.artifacts()?;
         tell_history(&artifacts, &history, tell, &mut told, MOST_GENERATIONS)?;
     }
@@ -201,6 +208,16 @@ pub fn inherited(
 
 /// The artifact that holds what a fork inherited; a session that is no fork has none.
 pub(crate) fn history(session: &SessionDirectory) -> Result<Option<ArtifactId>, ForkError> {
+    Ok(read_history(session)?.map(|history| history.artifact_id))
+}
+
+/// Where a fork came from, and the artifact that holds the lines up to there.
+struct History {
+    parent: SessionParent,
+    artifact_id: ArtifactId,
+}
+
+fn read_history(session: &SessionDirectory) -> Result<Option<History>, ForkError> {
     let log = session.open_log()?;
     let found = history_of(BufReader::new(log));
     Ok(found.map_err(|source| ReadError {
@@ -211,38 +228,51 @@ pub(crate) fn history(session: &SessionDirectory) -> Result<Option<ArtifactId>, 
 
 fn tell_history(
     artifacts: &ArtifactStore,
-    history: &ArtifactId,
+    history: &History,
     tell: &mut dyn FnMut(&Event),
     told: &mut u64,
     generations: usize,
 ) -> Result<(), ForkError> {
+    let artifact_id = &history.artifact_id;
     let read_error = |source| {
         ForkError::Artifact(ArtifactError::Read {
-            artifact_id: history.clone(),
+            artifact_id: artifact_id.clone(),
             source,
         })
     };
-    artifacts.verify(history)?;
-    let earlier = history_of(BufReader::new(artifacts.open(history)?)).map_err(read_error)?;
+    artifacts.verify(artifact_id)?;
+    let earlier = history_of(BufReader::new(artifacts.open(artifact_id)?)).map_err(read_error)?;
     if let (Some(earlier), true) = (earlier, generations > 0) {
         tell_history(artifacts, &earlier, tell, told, generations - 1)?;
     }
-    let mut lines = BufReader::new(artifacts.open(history)?);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        if lines.read_until(b'\n', &mut line).map_err(read_error)? == 0 {
-            return Ok(());
+    // Its hash says that it is what the fork was given; only its own chain says that it was a log.
+    let mut lines = Lines::new(artifacts.open(artifact_id)?);
+    let mut chain = Chain::new(Head::start(&history.parent.session_id));
+    while let Some(line) = lines.next_line().map_err(read_error)? {
+        if let Some(damage) = chain.follow(&line) {
+            return Err(ForkError::History {
+                artifact_id: artifact_id.clone(),
+                damage,
+            });
         }
-        if let Ok(event) = Event::from_line(line.trim_ascii_end()) {
+        if let Some(Ok(event)) = line.text().map(Event::from_line) {
             tell(&event);
             *told += 1;
         }
     }
+    let found = chain.head().next_sequence;
+    if found.checked_sub(1) == Some(history.parent.sequence) {
+        return Ok(());
+    }
+    Err(ForkError::HistoryEnd {
+        artifact_id: artifact_id.clone(),
+        found,
+        last: history.parent.sequence,
+    })
 }
 
 /// The artifact that holds the history of a log, if it is that of a fork: the first two events say.
-fn history_of(mut log: impl io::BufRead) -> io::Result<Option<ArtifactId>> {
+fn history_of(mut log: impl io::BufRead) -> io::Result<Option<History>> {
     let mut next = || -> io::Result<Option<Payload>> {
         let mut line = Vec::new();
         // Longer than any line of ours, so that a damaged log is not read whole.
@@ -252,15 +282,21 @@ fn history_of(mut log: impl io::BufRead) -> io::Result<Option<ArtifactId>> {
         let event = Event::from_line(line.trim_ascii_end());
         Ok(event.ok().map(|event| event.payload))
     };
-    match next()? {
-        Some(Payload::SessionCreated(created)) if created.parent.is_some() => {}
-        _ => return Ok(None),
-    }
+    let Some(Payload::SessionCreated(SessionCreated {
+        parent: Some(parent),
+        ..
+    })) = next()?
+    else {
+        return Ok(None);
+    };
     Ok(match next()? {
         Some(Payload::ArtifactChanged(changed))
             if changed.producer_ref.as_deref() == Some(ROLE) =>
         {
-            Some(changed.artifact_id)
+            Some(History {
+                parent,
+                artifact_id: changed.artifact_id,
+            })
         }
         _ => None,
     })

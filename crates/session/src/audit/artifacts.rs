@@ -1,13 +1,14 @@
 //! Whether every artifact the log names was recorded, is there, and is what its name says.
 
 use std::collections::{BTreeMap, HashSet};
+use std::error::Error as _;
 
-use agent_protocol::id::ArtifactId;
+use agent_protocol::id::{ArtifactId, EventId};
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::{Event, Payload};
 
 use super::{AuditReport, Finding, Severity, counted};
-use crate::artifact::ArtifactError;
+use crate::artifact::{ArtifactError, ArtifactStore};
 use crate::export::LEFT_OUT;
 use crate::fold::{ArtifactCheckpointSummary, ArtifactState, Fold as _};
 use crate::store::SessionDirectory;
@@ -33,17 +34,8 @@ impl ArtifactCheck {
             if !is_recorded && !self.unrecorded.contains_key(&artifact_id) {
                 self.unrecorded.insert(artifact_id.clone(), event.sequence);
                 if !self.is_fork {
-                    report.add(Finding {
-                        severity: Severity::Error,
-                        code: "artifact_unrecorded".into(),
-                        sequence: Some(event.sequence),
-                        event_id: Some(event.event_id.clone()),
-                        message: format!(
-                            "event {} names artifact {artifact_id}, which no `artifact.changed` before it records",
-                            event.sequence
-                        ),
-                        artifact_id: Some(artifact_id),
-                    });
+                    let event_id = Some(event.event_id.clone());
+                    report.add(unrecorded(&artifact_id, event.sequence, event_id));
                 }
             }
         }
@@ -104,18 +96,10 @@ impl ArtifactCheck {
                 message,
             });
         }
-        let mut inherited = Vec::new();
-        if self.is_fork {
-            let told = crate::fork::inherited(session, &mut |event| {
-                if let Payload::ArtifactChanged(changed) = &event.payload {
-                    inherited.push(changed.artifact_id.clone());
-                }
-            });
-            if let Err(error) = told {
-                let message = format!("the history the fork came with cannot be read: {error}");
-                report.error("history_unreadable", None, message);
-            }
-        }
+        let inherited = match self.is_fork {
+            true => self.inherited(session, &store, &left_out, report),
+            false => HashSet::new(),
+        };
         let recorded = self.recorded.artifacts.keys();
         let known: HashSet<&ArtifactId> = recorded.chain(&inherited).collect();
         if left_out_count > 0 {
@@ -143,6 +127,85 @@ impl ArtifactCheck {
                 ),
             );
         }
+    }
+}
+
+impl ArtifactCheck {
+    /// Follows what a fork took over, and looks at the artifacts that it names; gives their ids.
+    fn inherited(
+        &self,
+        session: &SessionDirectory,
+        store: &ArtifactStore,
+        left_out: &HashSet<String>,
+        report: &mut AuditReport,
+    ) -> HashSet<ArtifactId> {
+        let mut named = ArtifactCheckpointSummary::default();
+        let mut inherited = HashSet::new();
+        let told = crate::fork::inherited(session, &mut |event| {
+            named.fold(event);
+            if let Payload::ArtifactChanged(changed) = &event.payload {
+                inherited.insert(changed.artifact_id.clone());
+            }
+        });
+        if let Err(error) = told {
+            let message = format!("the history the fork came with cannot be relied on: {error}");
+            let message = match error.source() {
+                Some(source) => format!("{message}: {source}"),
+                None => message,
+            };
+            report.error("history_unreadable", Some(1), message);
+            return inherited;
+        }
+        let mut missing = 0;
+        for (artifact_id, artifact) in &named.artifacts {
+            let own = self.recorded.artifacts.get(artifact_id);
+            let is_expired = |state: &ArtifactState| *state == ArtifactState::Expired;
+            if own.is_some()
+                || is_expired(&artifact.state)
+                // What a model was sent does not come along.
+                || artifact.kind == ArtifactKind::ModelInput
+                || left_out.contains(artifact_id.as_str())
+            {
+                continue;
+            }
+            match store.verify(artifact_id) {
+                Ok(_) => report.artifacts += 1,
+                Err(ArtifactError::Missing { .. }) => missing += 1,
+                Err(error) => report.add(Finding {
+                    severity: Severity::Error,
+                    code: "artifact_altered".into(),
+                    sequence: Some(1),
+                    event_id: None,
+                    artifact_id: Some(artifact_id.clone()),
+                    message: with_causes(&error),
+                }),
+            }
+        }
+        if missing > 0 {
+            let what = counted(missing, "artifact");
+            let message = format!("{what} of the history the fork came with not kept here");
+            report.warning("inherited_missing", Some(1), message);
+        }
+        // A fork may name what its history recorded, and nothing else that it did not record.
+        for (artifact_id, sequence) in &self.unrecorded {
+            if !inherited.contains(artifact_id) {
+                report.add(unrecorded(artifact_id, *sequence, None));
+            }
+        }
+        inherited
+    }
+}
+
+fn unrecorded(artifact_id: &ArtifactId, sequence: u64, event_id: Option<EventId>) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "artifact_unrecorded".into(),
+        sequence: Some(sequence),
+        event_id,
+        message: format!(
+            "event {sequence} names artifact {artifact_id}, which no `artifact.changed` before it records"
+        ),
+        artifact_id: Some(artifact_id.clone()),
     }
 }
 

@@ -128,7 +128,11 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "history_unreadable",
-        "What a fork took over from the session it came from cannot be read.",
+        "What a fork took over from the session it came from cannot be read, or was changed.",
+    ),
+    (
+        "inherited_missing",
+        "Outputs or images of the session it came from were pruned there before the fork, or are gone.",
     ),
     // Calls.
     ("call_missing", "An event of a call does not say of which."),

@@ -1,5 +1,7 @@
 //! Artifacts on their way into the log: stored whole first, then recorded.
 
+use std::io::Write as _;
+
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::{ArtifactChanged, ArtifactKind};
 use agent_protocol::{Refs, Scope};
@@ -53,6 +55,32 @@ impl SessionWriter {
     ) -> Result<ArtifactRef, AppendError> {
         let event = artifact_changed(stored, kind, media_type, producer_ref);
         self.append_artifact(scope, event)
+    }
+
+    /// Stores and records lines that were masked when they were written, however many there are.
+    ///
+    /// # Errors
+    /// The error of reading a line, or of storing or recording them.
+    pub(crate) fn put_lines<E: From<AppendError> + From<ArtifactError>>(
+        &self,
+        media_type: &str,
+        producer_ref: &str,
+        mut next: impl FnMut(&mut Vec<u8>) -> Result<usize, E>,
+    ) -> Result<ArtifactRef, E> {
+        let mut copy = self.artifact_writer()?;
+        let mut is_masked = false;
+        let mut line = Vec::new();
+        while next(&mut line)? > 0 {
+            is_masked = is_masked || self.shared.redactor.is_masked(&line);
+            copy.write_all(&line)
+                .map_err(|source| self.shared.artifacts.write_error(source))?;
+            line.clear();
+        }
+        let stored = copy.finish()?;
+        let producer = Some(producer_ref.to_owned());
+        let mut event = artifact_changed(&stored, ArtifactKind::Other, media_type, producer);
+        event.redacted = is_masked;
+        Ok(self.append_artifact(&Scope::default(), event)?)
     }
 
     fn append_artifact(
