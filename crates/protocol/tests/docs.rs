@@ -30,6 +30,82 @@ fn the_schema_compiles() {
         .unwrap();
 }
 
+/// Classes that exist so that other writers' logs are read, folded and exported, and that no part of
+/// this program writes yet, with the reason.
+const NOT_WRITTEN: &[(&[&str], &str)] = &[
+    (
+        &["task.", "job.", "subagent.", "channel."],
+        "there are no task engine, jobs, subagents or channels",
+    ),
+    (&["hook."], "there are no hooks"),
+    (
+        &["process.input"],
+        "commands run without standard input, so that none can wait for one",
+    ),
+    (
+        &["limit.changed"],
+        "limits hold for a turn: `turn.started` has its `budget`",
+    ),
+    (
+        &["quota.low"],
+        "there is no warning before a limit: the request that would break it is `quota.blocked`",
+    ),
+    (
+        &["runtime.error"],
+        "what ends a turn is in its `turn.failed`, with category, code and message",
+    ),
+    (
+        &["history.window.loaded"],
+        "going on with a session reads its whole log, never a part of it",
+    ),
+];
+
+fn is_not_written(class: &str) -> bool {
+    let mut names = NOT_WRITTEN.iter().flat_map(|(names, _)| names.iter());
+    names.any(|name| match name.ends_with('.') {
+        true => class.starts_with(name),
+        false => class == *name,
+    })
+}
+
+/// The page says of no class that it is not written although it is, and keeps quiet about none.
+#[test]
+fn what_is_not_written_is_said() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut source = String::new();
+    for crate_ in std::fs::read_dir(root).unwrap() {
+        let directory = crate_.unwrap().path();
+        if !directory.ends_with("protocol") && !directory.ends_with("test-support") {
+            read_sources(&directory.join("src"), &mut source);
+        }
+    }
+    let mut wrong = Vec::new();
+    for class in EventType::ALL {
+        let payload = format!("{class:?}");
+        let is_made = source.match_indices(&payload).any(|(at, _)| {
+            let before = source[..at].chars().next_back();
+            let after = &source[at + payload.len()..];
+            !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+                && (after.starts_with(" {") || after.starts_with("::"))
+        });
+        if is_made == is_not_written(class.as_str()) {
+            wrong.push(class.as_str());
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+fn read_sources(directory: &Path, source: &mut String) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_sources(&path, source);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            source.push_str(&std::fs::read_to_string(path).unwrap());
+        }
+    }
+}
+
 fn check_document(path: &str, expected: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -111,6 +187,19 @@ fn events_page(schema: &Value) -> String {
             fields.join(" ")
         )
         .unwrap();
+    }
+    page.push_str(
+        "\n## Not written by this version\n\n\
+         These classes are read, folded and exported when they stand in a log; this version writes none of them.\n\n\
+         | class | why |\n| --- | --- |\n",
+    );
+    for (names, why) in NOT_WRITTEN {
+        let names = names.iter().map(|name| match name.ends_with('.') {
+            true => format!("`{name}*`"),
+            false => format!("`{name}`"),
+        });
+        let names: Vec<String> = names.collect();
+        writeln!(page, "| {} | {why} |", names.join(" ")).unwrap();
     }
     page.push_str(
         "\n## Codes\n\n\
