@@ -405,3 +405,24 @@ fn input_nobody_would_write_by_accident_is_refused_and_the_session_goes_on() {
     assert_eq!(talk.end(), Some(1));
     assert_audit(&project);
 }
+
+#[test]
+fn a_time_limit_ends_a_call_and_is_exit_5() {
+    let project = TestProject::new();
+    let forever = json!({"command": "sleep 600", "description": "Wait"}).to_string();
+    let arguments = [
+        "call",
+        "--timeout",
+        "1s",
+        "--mode",
+        "full",
+        "bash",
+        &forever,
+    ];
+    let ran = agent(&project, &arguments).finish();
+    assert_eq!(ran.code(), 5, "{}{}", ran.stdout(), ran.stderr());
+    let shown = agent(&project, &["sessions", "show", "last", "--json"]).finish();
+    assert_eq!(shown.json()["turns"][0]["status"], "timed_out");
+    let audit = agent(&project, &["audit", "last"]).finish();
+    assert_eq!(audit.code(), 0, "{}", audit.stdout());
+}

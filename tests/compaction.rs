@@ -94,6 +94,14 @@ fn at_the_threshold_facts_stay_and_the_model_summarises_the_rest() {
     for fact in ["Read all of it.", "sh test.sh", "exited with 1"] {
         assert!(body.contains(fact), "{fact}");
     }
+    let receipt = events.iter().rev().find_map(|event| match &event.payload {
+        Payload::ContextResolved(receipt) => Some(receipt),
+        _ => None,
+    });
+    let omitted = &receipt.unwrap().omitted[0];
+    let up_to = all.last().unwrap().up_to_sequence;
+    let source = format!("the conversation up to event {up_to}");
+    assert_eq!(omitted.source, source, "the receipt says what is not in it");
     // Everything that was said is still in the log.
     let observations = events
         .iter()
@@ -158,23 +166,20 @@ fn a_server_that_finds_the_input_too_long_is_asked_again_with_less() {
     assert_inputs_can_be_rebuilt(&project, &server);
 }
 
-#[test]
-fn without_a_summary_the_fact_sheet_stands_alone() {
+/// A turn whose summary is answered by `answer`, which is none.
+fn check_without_summary(answer: Turn, reason: &str) {
     let too_long = Turn::error(400, "This model's maximum context length is 8192 tokens.");
     let mut script = Script::new();
     for part in 0..8 {
         script = script.turn(reading(part));
     }
-    let script = script
-        .turn(too_long)
-        .turn(Turn::error(400, "no summaries today"))
-        .turn(Turn::text("Read."));
+    let script = script.turn(too_long).turn(answer).turn(Turn::text("Read."));
     let server = ModelServer::start(script);
     let project = project(&server, 1_000_000);
     let ran = go(&project);
     assert_eq!(ran.code(), 0, "{}", ran.stderr());
     let events = log(&project);
-    assert!(failed(&events)[0].error.contains("no summaries today"));
+    assert!(failed(&events)[0].error.contains(reason));
     let all = completed(&events);
     assert_eq!(all.len(), 1);
     assert!(!all[0].summarised_by_model);
@@ -184,4 +189,11 @@ fn without_a_summary_the_fact_sheet_stands_alone() {
         "the file that was read is a fact"
     );
     assert_audit_is_clean(&project);
+}
+
+#[test]
+fn without_a_summary_the_fact_sheet_stands_alone() {
+    let refused = Turn::error(400, "no summaries today");
+    check_without_summary(refused, "no summaries today");
+    check_without_summary(Turn::text(" "), "the summary has no words");
 }

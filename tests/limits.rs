@@ -330,3 +330,15 @@ fn ctrl_c_twice_ends_the_process_and_the_session_can_go_on() {
     .expect_code(0);
     assert_audit_is_clean(&project);
 }
+
+#[test]
+fn an_amount_that_limits_nothing_is_bad_usage() {
+    let project = sum_project();
+    for amount in ["nan", "inf", "-1", "much"] {
+        let arguments = ["run", "--max-cost", amount, "Look."];
+        let ran = crate::agent(&project, &arguments).finish();
+        assert_eq!(ran.code(), 2, "{amount}: {}", ran.stderr());
+        let said = format!("`{amount}` is not an amount such as `0.50` or `5`");
+        assert!(ran.stderr().contains(&said), "{}", ran.stderr());
+    }
+}

@@ -24,6 +24,7 @@ mod export;
 mod files;
 mod forged;
 mod import;
+mod instructions;
 mod keys;
 mod kill;
 mod limits;

@@ -205,3 +205,31 @@ fn configured_commands_verify() {
     let report = go(&project, &["Do it."]);
     assert_eq!(report["verification"]["status"], "passed", "{report}");
 }
+
+/// Exit 4 is for work that is done and not shown to be right.
+#[test]
+fn required_verification_decides_the_exit_code() {
+    let failing = bash("sh broken-test.sh");
+    for (calls, code) in [
+        (vec![write("a"), bash("sh test.sh")], 0),
+        (vec![bash("ls")], 0),
+        (vec![write("a")], 4),
+        (vec![bash("sh test.sh"), write("a")], 4),
+        (vec![write("a"), failing], 4),
+    ] {
+        let project = project(std::slice::from_ref(&calls), "Done.");
+        let arguments = ["run", "--mode", "full", "--require-verified", "Do it."];
+        let ran = agent(&project, &arguments).finish();
+        assert_eq!(ran.code(), code, "{calls:?}: {}", ran.stderr());
+        let named = ran.stderr().contains("the work is not verified: ");
+        assert_eq!(named, code == 4, "{}", ran.stderr());
+    }
+}
+
+#[test]
+fn a_run_that_only_reads_its_tests_shows_nothing() {
+    for command in ["sh -n test.sh", "bash -o noexec test.sh"] {
+        check(&[vec![write("a"), bash(command)]], "unverified");
+    }
+    check(&[vec![write("a"), bash("sh -e test.sh")]], "passed");
+}

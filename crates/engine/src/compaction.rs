@@ -110,15 +110,14 @@ impl Engine {
         Ok(true)
     }
 
-    /// How many tokens the entries that stay may take: a part of the window, or of the conversation
-    /// where the window is unknown or was found to be smaller than believed.
+    /// How many tokens the entries that stay may take: a part of the room there is, or of the
+    /// conversation where that is unknown or was found to be smaller than believed. What is left has to
+    /// last for a while, or every step would ask for a summary.
     fn kept_allowance(&self, trigger: CompactionTrigger) -> u64 {
         let quarter = self.estimated_tokens() / 4;
-        match self.model().settings.window {
-            Some(window) if trigger == CompactionTrigger::ContextLength => {
-                quarter.min(window * 3 / 10)
-            }
-            Some(window) => window * 3 / 10,
+        match self.conversation_room() {
+            Some(room) if trigger == CompactionTrigger::ContextLength => quarter.min(room * 2 / 5),
+            Some(room) => room * 2 / 5,
             None if trigger == CompactionTrigger::ContextLength => quarter,
             None => u64::MAX,
         }
@@ -170,7 +169,12 @@ impl Engine {
         let answer = self.ask_aside(prepared, model, interrupt).await?;
         self.take_stock(model, &answer, &expected, limits)
             .map_err(journal_error)?;
-        Ok(answer.response.text())
+        let prose = answer.response.text();
+        if prose.trim().is_empty() {
+            let error = ModelError::new(ErrorKind::Malformed, "the summary has no words");
+            return Err(ExchangeError::Model(error));
+        }
+        Ok(prose)
     }
 
     /// That another model than the turn's does a side job, and why.

@@ -251,25 +251,23 @@ impl ContextPolicy {
                 .sum::<u64>()
     }
 
-    /// Whether the conversation is about to outgrow the model's window.
+    /// Tokens a conversation may take before it is about to outgrow the model's window, where that
+    /// is known.
     #[must_use]
-    pub fn must_compact(
+    pub fn conversation_room(
         &self,
-        conversation: &Conversation,
         preamble: &Preamble,
         tools: &[ToolSpec],
         settings: &RequestSettings,
         compact_at: f64,
-    ) -> bool {
-        let Some(window) = settings.window else {
-            return false;
-        };
-        let window = window as f64;
+    ) -> Option<u64> {
+        let window = settings.window? as f64;
         let fixed = self.estimate(preamble_bytes(preamble) + tool_bytes(tools))
             + u64::from(settings.max_output_tokens.unwrap_or(0));
+        let room = (window - fixed as f64) * compact_at;
         // Where the rest leaves hardly any room, a summary before every request would not help.
-        let room = (window * compact_at - fixed as f64).max(window * LEAST_CONVERSATION);
-        self.conversation_tokens(conversation) as f64 > room
+        let room = room.max(window * LEAST_CONVERSATION);
+        Some(room as u64)
     }
 }
 
@@ -320,13 +318,9 @@ mod tests {
 
     use super::*;
 
-    /// Whether a conversation of so many tokens is too long for a window of 1,000 with a catalogue
-    /// of so many.
-    fn check(conversation: u64, tools: usize, expected: bool) {
-        let policy = ContextPolicy {
-            reported_bytes: conversation * 4,
-            ..ContextPolicy::default()
-        };
+    /// The room for a conversation in a window of 1,000 tokens with a catalogue of so many.
+    fn check(tools: usize, expected: u64) {
+        let policy = ContextPolicy::default();
         let tools = [ToolSpec {
             name: "t".to_owned(),
             description: "x".repeat(tools * 4),
@@ -336,23 +330,16 @@ mod tests {
             window: Some(1_000),
             ..RequestSettings::default()
         };
-        let must = policy.must_compact(
-            &Conversation::default(),
-            &Preamble::default(),
-            &tools,
-            &settings,
-            0.8,
-        );
-        assert_eq!(must, expected, "{conversation} with {}", tools.len());
+        let room = policy.conversation_room(&Preamble::default(), &tools, &settings, 0.8);
+        assert_eq!(room, Some(expected));
     }
 
     #[test]
-    fn what_goes_with_the_conversation_counts_against_the_window_too() {
-        check(700, 10, false);
-        check(700, 200, true);
-        check(900, 0, true);
-        // With next to no room a short conversation is left alone.
-        check(100, 900, false);
-        check(200, 900, true);
+    fn what_goes_with_the_conversation_takes_of_its_room() {
+        check(0, 799);
+        check(100, 719);
+        check(600, 319);
+        // With next to no room a short conversation is left alone all the same.
+        check(900, 125);
     }
 }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use agent_protocol::id::{ArtifactId, ContextId, Id, ModelRequestId, StepId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::ArtifactKind;
-use agent_protocol::payload::model::{CompactionTrigger, CostEstimated, ModelChoice, PolicyFacts};
+use agent_protocol::payload::model::{
+    CompactionTrigger, ContextOmission, CostEstimated, ModelChoice, PolicyFacts,
+};
 use agent_protocol::payload::tool::{CatalogEntry, CatalogPolicy};
 use agent_protocol::payload::{ArtifactRef, Usage};
 use agent_protocol::status::Mode;
@@ -18,6 +20,7 @@ use agent_tool_runtime::{
 
 use crate::context::{ContextPolicy, Facts, Resolved};
 use crate::control::Control;
+use crate::conversation::{Conversation, Entry};
 use crate::exchange::{Answer, Exchange, ExchangeError};
 use crate::interrupt::Interrupt;
 use crate::limits::{Expected, Limits, Patience};
@@ -357,13 +360,18 @@ impl Engine {
         self.parts.control.take_compact()
     }
 
+    /// Whether the conversation is about to outgrow the model's window.
     pub(crate) fn must_compact(&self) -> bool {
-        let settings = &self.parts.models[self.model].settings;
-        self.policy.must_compact(
-            &self.parts.state.conversation,
+        self.conversation_room()
+            .is_some_and(|room| self.estimated_tokens() > room)
+    }
+
+    /// Tokens the conversation may take, where the model's window is known.
+    pub(crate) fn conversation_room(&self) -> Option<u64> {
+        self.policy.conversation_room(
             &self.parts.preamble,
             &self.tools,
-            settings,
+            &self.parts.models[self.model].settings,
             self.parts.settings.compact_at,
         )
     }
@@ -402,6 +410,7 @@ impl Engine {
                 on_ask: Some(self.parts.control.desk().on_ask().as_str().to_owned()),
             },
             files: self.parts.state.take_new_files(),
+            omitted: omitted(&self.parts.preamble, &self.parts.state.conversation),
             ..Facts::default()
         };
         let settings = &self.parts.models[self.model].settings;
@@ -539,4 +548,24 @@ fn read_artifact(journal: &dyn Journal, id: &ArtifactId) -> Option<Vec<u8>> {
         .read_to_end(&mut bytes)
         .ok()?;
     Some(bytes)
+}
+
+/// What the input leaves out of what there is.
+fn omitted(preamble: &Preamble, conversation: &Conversation) -> Vec<ContextOmission> {
+    let instructions = preamble.left_out.iter().map(|left| ContextOmission {
+        source: format!("instructions in `{}`", left.path),
+        reference: None,
+        reason: left.reason.clone(),
+    });
+    let compacted = conversation.items().first().and_then(|item| {
+        let Entry::Summary { artifact, .. } = &item.entry else {
+            return None;
+        };
+        Some(ContextOmission {
+            source: format!("the conversation up to event {}", item.sequence),
+            reference: Some(artifact.to_string()),
+            reason: "compacted: a summary stands for it".to_owned(),
+        })
+    });
+    instructions.chain(compacted).collect()
 }

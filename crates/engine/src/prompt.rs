@@ -32,6 +32,14 @@ pub struct Instruction {
 pub struct Preamble {
     pub parts: Vec<String>,
     pub instructions: Vec<Instruction>,
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Instructions that are there and that the model does not see, or not whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    pub path: String,
+    pub reason: String,
 }
 
 /// The most bytes of one instruction file that are used.
@@ -74,22 +82,24 @@ impl Preamble {
     #[must_use]
     pub fn new(
         environment: &Environment,
-        instructions: Vec<Instruction>,
-        user_text: Option<&str>,
+        mut instructions: Vec<Instruction>,
+        user: Option<Instruction>,
+        mut left_out: Vec<LeftOut>,
     ) -> Self {
         let mut parts = vec![BASE.to_owned()];
         for instruction in &instructions {
-            let text = clip(&instruction.text);
+            let text = clip(instruction, &mut left_out);
             parts.push(format!(
                 "Project instructions from `{}`:\n\n{text}",
                 instruction.path
             ));
         }
-        if let Some(text) = user_text {
+        if let Some(instruction) = user {
             parts.push(format!(
                 "Instructions of the user for all projects:\n\n{}",
-                clip(text)
+                clip(&instruction, &mut left_out)
             ));
+            instructions.push(instruction);
         }
         let git = environment.git.as_deref().unwrap_or("not a git repository");
         parts.push(format!(
@@ -104,6 +114,7 @@ impl Preamble {
         Self {
             parts,
             instructions,
+            left_out,
         }
     }
 
@@ -125,7 +136,8 @@ impl Preamble {
     }
 }
 
-fn clip(text: &str) -> String {
+fn clip(instruction: &Instruction, left_out: &mut Vec<LeftOut>) -> String {
+    let text = &instruction.text;
     if text.len() <= INSTRUCTION_LIMIT {
         return text.trim_end().to_owned();
     }
@@ -134,6 +146,10 @@ fn clip(text: &str) -> String {
         .find(|at| text.is_char_boundary(*at))
         .unwrap_or(0);
     let omitted = text.len() - end;
+    left_out.push(LeftOut {
+        path: instruction.path.clone(),
+        reason: format!("the last {omitted} of {} bytes", text.len()),
+    });
     format!("{}\n[truncated: {omitted} bytes omitted]", &text[..end])
 }
 
@@ -149,7 +165,9 @@ mod tests {
             text,
             sha256: String::new(),
         };
-        let preamble = Preamble::new(&Environment::default(), vec![instruction], None);
+        let environment = Environment::default();
+        let preamble = Preamble::new(&environment, vec![instruction], None, Vec::new());
+        assert_eq!(preamble.left_out[0].path, "AGENTS.md");
         assert!(
             preamble.parts[1].ends_with("[truncated: 32768 bytes omitted]"),
             "{}",

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, Read as _};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use agent_protocol::id::{ActionId, SessionId, StepId, ToolCallId, TurnId};
@@ -25,7 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
 use crate::commands::run::OnAskChoice;
-use crate::config::{self, SettingArgs};
+use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::workbench::{self, SessionArgs, Wanted, Workbench};
@@ -37,7 +38,7 @@ const LINE_LIMIT: u64 = 64 << 20;
 ///
 /// Prints one observation per call as soon as it is complete. Nobody can be asked, so what needs
 /// asking is refused unless a rule, the mode or --on-ask says otherwise. Exit codes: 0 all calls did
-/// what was asked, 1 one failed, 3 one was refused.
+/// what was asked, 1 one failed, 3 one was refused, 5 the time was up.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -128,16 +129,42 @@ pub(crate) fn run(arguments: &CallArgs, app: &App) -> Result<Exit, Failure> {
     let closer = bench.closer();
     let cancel = Cancel::new();
     let signals = watch_signals(&cancel).or_fail()?;
-    let done = turn(arguments, app, &bench, &cancel);
+    let timer = Timer::start(&config, &cancel);
+    let done = turn(arguments, app, &bench, &cancel, &timer);
     let closed = closer.close();
     let tally = done?;
     closed?;
     Ok(match signals.exit() {
         Some(exit) => exit,
+        None if timer.has_rung() => Exit::Limit,
         None if tally.refused > 0 || tally.left_open => Exit::Denied,
         None if tally.failed > 0 => Exit::Failed,
         None => Exit::Done,
     })
+}
+
+/// Cancels the calls when their time is over, unless somebody else did before.
+struct Timer(Arc<AtomicBool>);
+
+impl Timer {
+    fn start(config: &Config, cancel: &Cancel) -> Self {
+        let rung = Arc::new(AtomicBool::new(false));
+        if let Some(limit) = &config.limits.turn_timeout {
+            let (limit, rings, cancel) = (limit.value.duration(), rung.clone(), cancel.clone());
+            thread::spawn(move || {
+                thread::sleep(limit);
+                if !cancel.is_raised() {
+                    rings.store(true, Ordering::SeqCst);
+                    cancel.raise(CancelReason::Timeout);
+                }
+            });
+        }
+        Self(rung)
+    }
+
+    fn has_rung(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
 }
 
 /// All calls are one turn, each is a step of it.
@@ -146,6 +173,7 @@ fn turn(
     app: &App,
     bench: &Workbench,
     cancel: &Cancel,
+    timer: &Timer,
 ) -> Result<Tally, Failure> {
     let journal = &bench.journal;
     let turn_id: TurnId = journal.ids().mint();
@@ -187,7 +215,18 @@ fn turn(
     }
     tally.catch_up(bench);
     let files_changed = tally.files_changed.list();
-    let ended: Payload = if cancel.is_raised() {
+    let ended: Payload = if timer.has_rung() {
+        TurnFailed {
+            status: Status::TimedOut,
+            category: "limit".to_owned(),
+            code: "timeout".to_owned(),
+            message: "the turn reached its time limit".to_owned(),
+            retryable: true,
+            files_changed,
+            ..TurnFailed::default()
+        }
+        .into()
+    } else if cancel.is_raised() {
         TurnFailed {
             status: Status::Cancelled,
             category: "user".to_owned(),

@@ -305,7 +305,10 @@ impl KeyStanding {
             Self::Missing {
                 file: Some(file), ..
             } => format!("cannot read `{file}`"),
-            Self::Missing { variables, .. } => format!("set {}", variables.join(" or ")),
+            // One name is enough to go on; the address beside it needs the room.
+            Self::Missing { variables, .. } => {
+                format!("set {}", variables.first().map_or("a key", String::as_str))
+            }
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct SettingArgs {
     #[arg(long, value_name = "N")]
     pub(crate) max_steps: Option<u32>,
     /// End a session before it costs more than this, in US dollars
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
     pub(crate) max_cost: Option<f64>,
     /// End a turn after this time: `90s`, `5m`
     #[arg(long, value_name = "TIME")]
@@ -88,6 +88,13 @@ fn text(environment: &Environment, name: &str) -> Result<Option<String>, Failure
             .ok_or_else(|| Failure::usage(format!("cannot use `{name}`: it is not UTF-8")))
     };
     environment.get(name).map(as_text).transpose()
+}
+
+/// An amount of money: `nan` and `inf` are numbers, and no limits.
+fn amount(text: &str) -> Result<f64, String> {
+    let parsed = text.parse::<f64>().ok();
+    let usable = parsed.filter(|amount| amount.is_finite() && *amount >= 0.0);
+    usable.ok_or_else(|| format!("`{text}` is not an amount such as `0.50` or `5`"))
 }
 
 fn spanned<T>(value: Option<T>) -> Option<Spanned<T>> {

@@ -135,7 +135,10 @@ impl RunReport {
         } else if refused > 0 && verified != VerificationStatus::Passed {
             (
                 Exit::Denied,
-                Some(format!("{refused} calls were refused for permission")),
+                Some(match refused {
+                    1 => "a call was refused for permission".to_owned(),
+                    _ => format!("{refused} calls were refused for permission"),
+                }),
             )
         } else if require_verified
             && !matches!(

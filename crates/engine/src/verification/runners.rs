@@ -26,37 +26,84 @@ pub fn recognise(words: &[String], configured: &[Vec<String>]) -> Option<Runner>
     known(program, arguments)
 }
 
-/// Options that only print something make the run no verification.
+/// Options that only print something, or stop before anything is checked, make the run no
+/// verification, whatever the program.
 const PRINTS_ONLY: &[&str] = &[
     "--help",
     "-h",
     "--version",
     "-V",
     "--list",
-    "--collect-only",
+    "--list-tests",
+    "--listtests",
     "--listTests",
+    "--list-suites",
+    "--listenvs",
+    "--co",
+    "--collect-only",
+    "--setup-plan",
+    "--setup-only",
+    "--fixtures",
+    "--markers",
+    "--show-only",
+    "--dry",
     "--dry-run",
-    "-n",
+    "--just-print",
+    "--recon",
+    "--question",
+    "--touch",
     "--no-run",
+    "--nobuild",
+    "--init",
+    "--print-config",
     "--showConfig",
 ];
 
+/// Short options that do so for one program and mean something else for the next.
+const PRINTS_ONLY_OF: &[(&[&str], &[&str])] = &[
+    (&["make", "gmake"], &["-n", "-q", "-t"]),
+    (&["just", "task"], &["-n", "-l"]),
+    (&["ninja"], &["-n", "-t"]),
+    (&["rake"], &["-n", "-P", "-T"]),
+    (&["ctest"], &["-N"]),
+    (&["go"], &["-c", "-list", "-n"]),
+    (&["gradle", "gradlew"], &["-m"]),
+    (&["tox", "nox"], &["-l"]),
+    (&["prove"], &["-D"]),
+    (&["bats"], &["-c", "--count"]),
+    (&["dotnet"], &["-t"]),
+];
+
+/// Programs that go on after they have said their version, or mean something else by it.
+const RUNS_WITH_V: &[&str] = &["ctest", "mvn", "mvnw"];
+
+fn prints_only(program: &str, arguments: &[&str]) -> bool {
+    let own = PRINTS_ONLY_OF
+        .iter()
+        .filter(|(programs, _)| programs.contains(&program))
+        .flat_map(|(_, options)| options.iter());
+    let own: Vec<&str> = own.copied().collect();
+    arguments.iter().any(|word| {
+        let generic = PRINTS_ONLY.contains(word);
+        let runs = *word == "-V" && RUNS_WITH_V.contains(&program);
+        (generic && !runs) || own.contains(word)
+    })
+}
+
 fn known(program: &str, arguments: &[&str]) -> Option<Runner> {
     use Runner::{Build, Lint, Tests};
-    let prints_only = |exceptions: &[&str]| {
-        arguments
-            .iter()
-            .any(|word| PRINTS_ONLY.contains(word) && !exceptions.contains(word))
-    };
     let first = arguments
         .iter()
         .find(|word| !word.starts_with(['-', '+']))
         .copied()
         .unwrap_or("");
     let runner = match (program, first) {
-        ("cargo", "test" | "t" | "nextest") => Tests,
+        ("cargo", "test" | "t") => Tests,
+        ("cargo", "nextest") if arguments.iter().any(|word| matches!(*word, "run" | "r")) => Tests,
         ("cargo", "build" | "b" | "check" | "c") => Build,
-        ("cargo", "clippy" | "fmt") => Lint,
+        ("cargo", "clippy") => Lint,
+        // Without this it changes files instead of judging them.
+        ("cargo", "fmt") if arguments.contains(&"--check") => Lint,
         ("npm" | "pnpm" | "yarn" | "bun", "test" | "t" | "tst") => Tests,
         ("npm" | "pnpm" | "yarn" | "bun", "run" | "run-script") => match script_name(arguments)? {
             name if name.starts_with("test") => Tests,
@@ -97,11 +144,7 @@ fn known(program: &str, arguments: &[&str]) -> Option<Runner> {
         ) => Tests,
         ("dotnet" | "swift" | "zig" | "bazel", "build") => Build,
         ("node", _) if arguments.contains(&"--test") => Tests,
-        ("sh" | "bash" | "dash" | "zsh", script)
-            if names_test(script) && !arguments.contains(&"-c") =>
-        {
-            Tests
-        }
+        ("sh" | "bash" | "dash" | "zsh", _) if names_test(script_of_shell(arguments)?) => Tests,
         _ if names_test(program)
             && (program.ends_with(".sh")
                 || program.starts_with("run-tests")
@@ -111,13 +154,31 @@ fn known(program: &str, arguments: &[&str]) -> Option<Runner> {
         }
         _ => return None,
     };
-    // `make -n` prints; `pytest -n 4` and `ctest -n` run.
-    let exceptions: &[&str] = if matches!(program, "make" | "gmake" | "just") {
-        &[]
-    } else {
-        &["-n"]
-    };
-    (!prints_only(exceptions)).then_some(runner)
+    (!prints_only(program, arguments)).then_some(runner)
+}
+
+/// The script a shell is given to run; none when it takes words in place of one, or only reads it.
+fn script_of_shell<'a>(arguments: &[&'a str]) -> Option<&'a str> {
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "-o" | "+o" | "-O" | "+O" => {
+                if *words.next()? == "noexec" {
+                    return None;
+                }
+            }
+            "--" => return words.next().copied(),
+            long if long.starts_with("--") => {}
+            short if short.starts_with('-') => {
+                if short.contains(['c', 'n', 's']) {
+                    return None;
+                }
+            }
+            other if other.starts_with('+') => {}
+            script => return Some(script),
+        }
+    }
+    None
 }
 
 fn script_name<'a>(arguments: &[&'a str]) -> Option<&'a str> {
@@ -172,11 +233,28 @@ fn make(arguments: &[&str]) -> Option<Runner> {
 }
 
 fn java(arguments: &[&str]) -> Option<Runner> {
-    let goal = |names: &[&str]| {
-        arguments
-            .iter()
-            .any(|word| names.contains(&word.rsplit(':').next().unwrap_or(word)))
+    let excluded = |at: usize| {
+        at.checked_sub(1)
+            .is_some_and(|before| matches!(arguments[before], "-x" | "--exclude-task"))
     };
+    let goal = |names: &[&str]| {
+        arguments.iter().enumerate().any(|(at, word)| {
+            !excluded(at) && names.contains(&word.rsplit(':').next().unwrap_or(word))
+        })
+    };
+    let skipped = (0..arguments.len()).any(|at| {
+        let word = arguments[at];
+        let is_test = word.rsplit(':').next() == Some("test");
+        let off = ["-DskipTests", "-DskipITs", "-Dmaven.test.skip"]
+            .iter()
+            .any(|option| word.starts_with(option));
+        (off && !word.ends_with("=false")) || (is_test && excluded(at))
+    });
+    if skipped {
+        // What is left is that it compiles.
+        return goal(&["test", "verify", "check", "install", "package", "build"])
+            .then_some(Runner::Build);
+    }
     if goal(&["test", "verify", "check", "install", "integration-test"]) {
         Some(Runner::Tests)
     } else if goal(&["compile", "build", "package", "assemble"]) {
@@ -278,6 +356,12 @@ mod tests {
             "dotnet test",
             "mix test",
             "python tests/test_sum.py",
+            "ctest -V",
+            "mvn -V verify",
+            "mvn verify -DskipTests=false",
+            "bash -eux -o pipefail test.sh -n",
+            "sh -- test.sh",
+            "go test -v -count=1 ./...",
         ] {
             check(tests, Some(Runner::Tests));
         }
@@ -286,6 +370,9 @@ mod tests {
         check("npx tsc --noEmit", Some(Runner::Build));
         check("cargo clippy", Some(Runner::Lint));
         check("npm run lint", Some(Runner::Lint));
+        check("cargo fmt --all --check", Some(Runner::Lint));
+        check("mvn install -DskipTests", Some(Runner::Build));
+        check("./gradlew build -x test", Some(Runner::Build));
         check("./ci fast-tests --all", Some(Runner::Configured));
     }
 
@@ -309,6 +396,22 @@ mod tests {
             "bash deploy.sh",
             "latest.sh",
             "make clean",
+            "sh -n test.sh",
+            "bash -xn scripts/run-tests.sh",
+            "bash -o noexec test.sh",
+            "bash -ec test",
+            "sh -s test",
+            "cargo fmt",
+            "cargo nextest list",
+            "ctest -N",
+            "go test -c ./...",
+            "go test -list .",
+            "make -q test",
+            "gradle test -m",
+            "phpunit --list-tests",
+            "pytest --co",
+            "tox -l",
+            "bats --count tests.bats",
         ] {
             check(other, None);
         }
