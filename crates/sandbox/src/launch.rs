@@ -20,6 +20,7 @@ use crate::probe::Capabilities;
 use crate::report::{EnforcementReport, Layer, Level};
 use crate::running::{Parts, Running, Sink, supervise};
 use crate::session::Sandbox;
+use crate::streams::Streams;
 use crate::watch::Watch;
 use crate::wire::{Reader, Writer};
 
@@ -75,8 +76,7 @@ pub(crate) struct Born {
     pidfd: OwnedFd,
     launcher: Arc<Launcher>,
     control: OwnedFd,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
+    streams: Streams,
 }
 
 impl Prepared {
@@ -116,12 +116,11 @@ impl Prepared {
             None,
         )
         .map_err(|error| helper(error.into()))?;
-        let (stdout, their_stdout) = io::pipe().map_err(helper)?;
-        let (stderr, their_stderr) = io::pipe().map_err(helper)?;
+        let (streams, writing) = Streams::open().map_err(helper)?;
         let ends = Ends {
             control: theirs,
-            stdout: their_stdout.into(),
-            stderr: their_stderr.into(),
+            stdout: writing.stdout,
+            stderr: writing.stderr,
         };
         let (pid, pidfd) = launcher.split_off(&self.plan, &ends)?;
         Ok(Born {
@@ -129,8 +128,7 @@ impl Prepared {
             pidfd,
             launcher: Arc::clone(launcher),
             control,
-            stdout: stdout.into(),
-            stderr: stderr.into(),
+            streams,
         })
     }
 
@@ -155,8 +153,7 @@ impl Prepared {
                     listener: met.listener,
                     watch: self.watch,
                     free_disk: self.free_disk,
-                    stdout: born.stdout,
-                    stderr: born.stderr,
+                    streams: born.streams,
                 }),
             }),
             Err(error) => {

@@ -40,6 +40,7 @@ mod launcher;
 mod listener;
 mod running;
 mod session;
+mod streams;
 
 mod helper;
 

@@ -14,6 +14,7 @@ use crate::launcher::Launcher;
 use crate::listener::Listener;
 use crate::message;
 use crate::report::EnforcementReport;
+use crate::streams::Streams;
 use crate::violation::{self, Quarantined, Violation};
 use crate::watch::Watch;
 use crate::wire::{Reader, Writer};
@@ -205,8 +206,7 @@ pub(crate) struct Parts {
     pub(crate) watch: Watch,
     /// Kill the command when this directory's file system has less room than that.
     pub(crate) free_disk: Option<(PathBuf, u64)>,
-    pub(crate) stdout: OwnedFd,
-    pub(crate) stderr: OwnedFd,
+    pub(crate) streams: Streams,
 }
 
 /// Takes over a command that was just started.
@@ -218,15 +218,13 @@ pub(crate) fn supervise(parts: Parts, sink: Sink) -> std::io::Result<Running> {
         done: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
     });
     let (report, pid) = (parts.report.clone(), parts.pid);
-    for stream in [&parts.stdout, &parts.stderr] {
-        rustix::io::ioctl_fionbio(stream, true)?;
-    }
     let mut supervisor = Supervisor {
         begun: Instant::now(),
-        sink,
-        buffer: vec![0; 64 << 10],
-        totals: [0; 2],
-        stderr_tail: VecDeque::new(),
+        intake: Intake {
+            sink,
+            totals: [0; 2],
+            stderr_tail: VecDeque::new(),
+        },
         killed_by: None,
         status: None,
         over: false,
@@ -248,17 +246,34 @@ pub(crate) fn supervise(parts: Parts, sink: Sink) -> std::io::Result<Running> {
 struct Supervisor {
     parts: Parts,
     shared: Arc<Shared>,
-    sink: Sink,
+    intake: Intake,
     begun: Instant,
-    buffer: Vec<u8>,
-    totals: [u64; 2],
-    /// The end of the error output, for guesses about refusals.
-    stderr_tail: VecDeque<u8>,
     killed_by: Option<KilledBy>,
     status: Option<ExitStatus>,
     /// The helper has said its last word; it only takes its mounts down now.
     over: bool,
     violations: Vec<Violation>,
+}
+
+/// Where output goes.
+struct Intake {
+    sink: Sink,
+    totals: [u64; 2],
+    /// The end of the error output, for guesses about refusals.
+    stderr_tail: VecDeque<u8>,
+}
+
+impl Intake {
+    fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        self.totals[stream as usize] += bytes.len() as u64;
+        if stream == Stream::Stderr {
+            self.stderr_tail
+                .extend(&bytes[bytes.len().saturating_sub(8192)..]);
+            let surplus = self.stderr_tail.len().saturating_sub(8192);
+            self.stderr_tail.drain(..surplus);
+        }
+        (self.sink)(stream, bytes);
+    }
 }
 
 impl Supervisor {
@@ -286,24 +301,20 @@ impl Supervisor {
 
     /// Passes output on until the first process says that all others are dead, or is itself.
     fn follow(&mut self) {
-        let mut open = Open {
-            stdout: true,
-            stderr: true,
-            control: true,
-        };
+        let mut control_is_open = true;
         let mut kill_at: Option<Instant> = None;
         loop {
             let timeout = match kill_at {
                 Some(at) => Some(at.saturating_duration_since(Instant::now())),
                 None => self.parts.free_disk.is_some().then_some(TICK),
             };
-            let ready = self.sleep(&open, timeout);
-            if ready.stdout {
-                open.stdout = self.pass_on(Stream::Stdout);
-            }
-            if ready.stderr {
-                open.stderr = self.pass_on(Stream::Stderr);
-            }
+            let timeout = if self.parts.streams.has_more() {
+                Some(Duration::ZERO)
+            } else {
+                timeout
+            };
+            let ready = self.sleep(control_is_open, timeout);
+            self.pass_on();
             if ready.listener
                 && self
                     .parts
@@ -314,7 +325,7 @@ impl Supervisor {
                 self.retire_listener();
             }
             if ready.control {
-                open.control = self.hear();
+                control_is_open = self.hear();
             }
             if ready.dead || self.over {
                 return;
@@ -345,13 +356,13 @@ impl Supervisor {
         }
     }
 
-    /// Waits until something can be done. A stream that has ended is left out, because poll
-    /// reports it for ever.
-    fn sleep(&self, open: &Open, timeout: Option<Duration>) -> Ready {
+    /// Waits until something can be done.
+    fn sleep(&self, control_is_open: bool, timeout: Option<Duration>) -> Ready {
         let wanted = PollFlags::IN;
         let mut polled = vec![
             PollFd::new(&self.parts.pidfd, wanted),
             PollFd::new(&self.shared.wake, wanted),
+            PollFd::from_borrowed_fd(self.parts.streams.ready(), wanted),
         ];
         let mut add = |present: bool, fd: BorrowedFd<'_>| {
             present.then(|| {
@@ -361,9 +372,8 @@ impl Supervisor {
                 polled.len() - 1
             })
         };
-        let control = add(open.control, self.parts.control.as_fd());
-        let stdout = add(open.stdout, self.parts.stdout.as_fd());
-        let stderr = add(open.stderr, self.parts.stderr.as_fd());
+        // An end that has closed is left out, because poll reports it for ever.
+        let control = add(control_is_open, self.parts.control.as_fd());
         let listener = self
             .parts
             .listener
@@ -377,8 +387,6 @@ impl Supervisor {
             dead: is(Some(0)),
             wake: is(Some(1)),
             control: is(control),
-            stdout: is(stdout),
-            stderr: is(stderr),
             listener: is(listener),
         }
     }
@@ -396,29 +404,11 @@ impl Supervisor {
         })
     }
 
-    /// Reads once and hands on; false when the stream has ended.
-    fn pass_on(&mut self, stream: Stream) -> bool {
-        let source = match stream {
-            Stream::Stdout => &self.parts.stdout,
-            Stream::Stderr => &self.parts.stderr,
-        };
-        match rustix::io::read(source, &mut self.buffer[..]) {
-            Ok(0) => false,
-            Ok(count) => {
-                let bytes = &self.buffer[..count];
-                self.totals[stream as usize] += count as u64;
-                if stream == Stream::Stderr {
-                    self.stderr_tail
-                        .extend(&bytes[count.saturating_sub(8192)..]);
-                    let surplus = self.stderr_tail.len().saturating_sub(8192);
-                    self.stderr_tail.drain(..surplus);
-                }
-                (self.sink)(stream, bytes);
-                true
-            }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => true,
-            Err(_) => false,
-        }
+    /// Hands on what was printed, in the order in which it was; returns how much it was.
+    fn pass_on(&mut self) -> usize {
+        let intake = &mut self.intake;
+        let give = &mut |stream, bytes: &[u8]| intake.take(stream, bytes);
+        self.parts.streams.pass_on(give)
     }
 
     /// One message from the helper; false when it has nothing more to say.
@@ -442,21 +432,17 @@ impl Supervisor {
     /// Everything is dead: take what is left in the pipes.
     fn collect(&mut self) {
         while !self.over && self.hear() {}
-        for stream in [Stream::Stdout, Stream::Stderr] {
-            let before = self.totals[stream as usize];
-            loop {
-                let total = self.totals[stream as usize];
-                let more = self.pass_on(stream);
-                let read = self.totals[stream as usize] - total;
-                // Nothing read means empty; the bound is for a survivor that keeps writing.
-                if !more
-                    || read == 0
-                    || self.totals[stream as usize] - before > MAX_LEFT_OVER as u64
-                {
-                    break;
-                }
+        let mut taken = 0;
+        // The bound is for a survivor that keeps writing.
+        while taken <= MAX_LEFT_OVER {
+            match self.pass_on() {
+                0 => break,
+                count => taken += count,
             }
         }
+        let intake = &mut self.intake;
+        let give = &mut |stream, bytes: &[u8]| intake.take(stream, bytes);
+        self.parts.streams.drain(MAX_LEFT_OVER, give);
     }
 
     fn finish(&mut self) -> Finished {
@@ -475,7 +461,7 @@ impl Supervisor {
         let (changed, quarantined) = self.parts.watch.after();
         violations.extend(changed);
         if status != ExitStatus::Code(0) {
-            violations.extend(violation::infer(self.stderr_tail.make_contiguous()));
+            violations.extend(violation::infer(self.intake.stderr_tail.make_contiguous()));
         }
         Finished {
             status,
@@ -483,17 +469,10 @@ impl Supervisor {
             duration: self.begun.elapsed(),
             violations,
             quarantined,
-            stdout_bytes: self.totals[0],
-            stderr_bytes: self.totals[1],
+            stdout_bytes: self.intake.totals[0],
+            stderr_bytes: self.intake.totals[1],
         }
     }
-}
-
-/// Which streams can still bring something.
-struct Open {
-    stdout: bool,
-    stderr: bool,
-    control: bool,
 }
 
 /// What woke us.
@@ -502,8 +481,6 @@ struct Ready {
     dead: bool,
     wake: bool,
     control: bool,
-    stdout: bool,
-    stderr: bool,
     listener: bool,
 }
 
