@@ -22,3 +22,5 @@ pub(crate) const EXITED: u8 = 8;
 pub(crate) const OUT_OF_MEMORY: u8 = 9;
 /// Helper to agent: nothing was run; the step that failed and the error number.
 pub(crate) const FAILED: u8 = 10;
+/// Agent to helper: kill everything inside, now.
+pub(crate) const KILL: u8 = 11;

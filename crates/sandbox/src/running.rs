@@ -13,7 +13,7 @@ use crate::control_group::ControlGroup;
 use crate::launcher::Launcher;
 use crate::listener::Listener;
 use crate::message;
-use crate::report::EnforcementReport;
+use crate::report::{EnforcementReport, Level};
 use crate::streams::Streams;
 use crate::violation::{self, Quarantined, Violation};
 use crate::watch::Watch;
@@ -303,6 +303,7 @@ impl Supervisor {
     fn follow(&mut self) {
         let mut control_is_open = true;
         let mut kill_at: Option<Instant> = None;
+        let mut kill_was_asked = false;
         loop {
             let timeout = match kill_at {
                 Some(at) => Some(at.saturating_duration_since(Instant::now())),
@@ -349,11 +350,23 @@ impl Supervisor {
                 kill_at = Some(Instant::now() + GRACE);
             }
             if kill_at.is_some_and(|at| at <= Instant::now()) {
-                // Gone already is as good as killed.
-                let _ = pidfd_send_signal(&self.parts.pidfd, Signal::KILL);
+                // Where no namespace ends with the first process, only that process finds the
+                // others: killed first, it would leave them to the system.
+                if self.is_contained() || kill_was_asked {
+                    // Gone already is as good as killed.
+                    let _ = pidfd_send_signal(&self.parts.pidfd, Signal::KILL);
+                } else {
+                    let _ = Writer::with_tag(message::KILL).send(&self.parts.control, &[]);
+                    kill_was_asked = true;
+                }
                 kill_at = Some(Instant::now() + GRACE);
             }
         }
+    }
+
+    /// Whether everything dies with the first process.
+    fn is_contained(&self) -> bool {
+        !matches!(self.parts.report.level, Level::Partial | Level::None)
     }
 
     /// Waits until something can be done.

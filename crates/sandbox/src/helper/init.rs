@@ -62,7 +62,7 @@ fn end_everyone() {
 
 type Ended = (u8, u64, u64);
 
-/// The message to send, or `None` when the agent is gone.
+/// The message to send, or `None` when the agent is gone or wants everything gone.
 fn follow(
     command: Pid,
     plan: &Plan,
@@ -90,6 +90,7 @@ fn follow(
         if !polled[0].revents().is_empty() {
             match Reader::receive(control)? {
                 Some(frame) if frame.tag == message::TERMINATE => terminate(command, contained),
+                // To be killed, or nobody is there any more.
                 _ => return Ok(None),
             }
         }
