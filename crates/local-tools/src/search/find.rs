@@ -2,19 +2,33 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 
+use agent_protocol::payload::ArtifactRef;
+use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::payload::tool::ReadMore;
+use agent_tool_runtime::{ExecutionContext, ExecutionFailure, Omission};
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use grep_searcher::{
     BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch,
 };
 
+use serde_json::{Value, json};
+
 use super::scope::Scope;
 use super::walk::{Met, Skipped, Visitor, Walk, as_path, note_unopened};
+use crate::encoding::{Detector, Encoding};
 use crate::file::MAX_WHOLE_FILE;
 
 /// A file is held in memory whole when matches may span lines.
 const MAX_MULTILINE_FILE: u64 = 32 << 20;
+/// A result lists at most so many lines or files.
+pub(crate) const MAX_LIMIT: usize = 5_000;
+/// And so many characters of them.
+const LIST_CHARACTERS: usize = 27_000;
+/// No listing is longer, with all the context around its lines.
+const MAX_LISTING: usize = 4 << 20;
 /// Bytes shown of one line.
 const MAX_LINE: usize = 500;
 
@@ -39,6 +53,8 @@ pub(crate) enum Show {
 pub(crate) struct Finding {
     pub(crate) matches: u64,
     pub(crate) files: u64,
+    /// Of the matching lines, or of the names of files, whichever is asked for.
+    pub(crate) bytes: u64,
     pub(crate) skipped: Skipped,
     /// The first by path.
     hits: Vec<Hit>,
@@ -49,11 +65,15 @@ struct Hit {
     path: Vec<u8>,
     matches: u64,
     lines: Vec<Line>,
+    /// That of the file, where a line is not UTF-8.
+    encoding: Option<Encoding>,
 }
 
 #[derive(Debug)]
 struct Line {
     number: u64,
+    /// Bytes of the whole line.
+    length: u64,
     matched: bool,
     /// It does not follow the one before it.
     gap: bool,
@@ -77,6 +97,7 @@ impl Search {
         for worker in workers {
             finding.matches += worker.finding.matches;
             finding.files += worker.finding.files;
+            finding.bytes += worker.finding.bytes;
             finding.hits.extend(worker.finding.hits);
         }
         finding.keep_first(self.limit, self.show);
@@ -134,6 +155,7 @@ impl Search {
             search: self,
             lines: Vec::new(),
             matches: 0,
+            bytes: 0,
             binary: false,
             gap: false,
             matched_lines: 0,
@@ -152,10 +174,16 @@ impl Search {
         }
         finding.matches += collector.matches;
         finding.files += 1;
+        finding.bytes += match self.show {
+            Show::Lines { .. } => collector.bytes,
+            Show::Files | Show::Counts => path.len() as u64 + 1,
+        };
         let held = collector.lines.len() + 1;
+        let is_text = |line: &Line| std::str::from_utf8(&line.text).is_ok();
         finding.hits.push(Hit {
             path: path.to_vec(),
             matches: collector.matches,
+            encoding: (!collector.lines.iter().all(is_text)).then(|| encoding_of(file)),
             lines: collector.lines,
         });
         held
@@ -219,57 +247,157 @@ impl Finding {
         self.hits.truncate(kept);
     }
 
-    /// The text for the model, and how many matches or files it lists.
-    pub(crate) fn render(
-        &self,
-        scope: &Scope,
-        show: Show,
-        characters: usize,
-        limit: usize,
-    ) -> (String, u64) {
-        let mut text = String::new();
-        let mut returned = 0;
+    /// What is held as text, up to `limit` matches or files.
+    pub(crate) fn render(&self, scope: &Scope, show: Show, limit: usize) -> Listing {
+        let mut listing = Listing::default();
         for hit in &self.hits {
             let name = if hit.path.is_empty() {
                 scope.path.name()
             } else {
                 scope.name_of(&hit.path)
             };
-            let before = text.len();
+            let name_bytes = hit.path.len() as u64 + 1;
             match show {
-                Show::Files => text.push_str(&format!("{name}\n")),
-                Show::Counts => text.push_str(&format!("{name}:{}\n", hit.matches)),
+                Show::Files => listing.push(&format!("{name}\n"), 1, name_bytes),
+                Show::Counts => {
+                    listing.push(&format!("{name}:{}\n", hit.matches), 1, name_bytes);
+                }
                 Show::Lines { .. } => {
-                    if !text.is_empty() {
-                        text.push('\n');
-                    }
-                    text.push_str(&name);
-                    text.push('\n');
+                    let between = if listing.text.is_empty() { "" } else { "\n" };
+                    let mut head = format!("{between}{name}\n");
                     for line in &hit.lines {
-                        if line.matched && returned as usize >= limit {
-                            return (text, returned);
+                        if line.matched && listing.whole().matches >= limit as u64 {
+                            return listing;
                         }
                         let mark = if line.matched { ':' } else { '-' };
                         let gap = if line.gap { "--\n" } else { "" };
-                        let shown = String::from_utf8_lossy(&line.text);
-                        let row = format!("{gap}{}{mark}{shown}\n", line.number);
-                        if text.len() + row.len() > characters {
-                            return (text, returned);
-                        }
-                        text.push_str(&row);
-                        returned += u64::from(line.matched);
+                        let shown = match hit.encoding {
+                            Some(encoding) => encoding.decode(&line.text),
+                            None => String::from_utf8_lossy(&line.text),
+                        };
+                        let row = format!("{head}{gap}{}{mark}{shown}\n", line.number);
+                        head.clear();
+                        let (matches, bytes) = if line.matched {
+                            (1, line.length)
+                        } else {
+                            (0, 0)
+                        };
+                        listing.push(&row, matches, bytes);
                     }
-                    continue;
                 }
             }
-            if text.len() > characters {
-                text.truncate(before);
-                return (text, returned);
+            if listing.text.len() > MAX_LISTING || listing.whole().matches >= limit as u64 {
+                break;
             }
-            returned += 1;
         }
-        (text, returned)
+        listing
     }
+}
+
+/// Found lines or names as text, which may be cut behind any row.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) text: String,
+    rows: Vec<Row>,
+}
+
+/// What a listing holds up to the end of a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) end: usize,
+    /// Matching lines, or files.
+    pub(crate) matches: u64,
+    /// Bytes of those.
+    pub(crate) bytes: u64,
+}
+
+impl Listing {
+    pub(crate) fn push(&mut self, row: &str, matches: u64, bytes: u64) {
+        self.text.push_str(row);
+        let before = self.whole();
+        self.rows.push(Row {
+            end: self.text.len(),
+            matches: before.matches + matches,
+            bytes: before.bytes + bytes,
+        });
+    }
+
+    pub(crate) fn whole(&self) -> Row {
+        self.rows.last().copied().unwrap_or_default()
+    }
+
+    /// As much from the beginning as fits.
+    fn first(&self, characters: usize) -> Row {
+        let fit = self.rows.partition_point(|row| row.end <= characters);
+        fit.checked_sub(1)
+            .map_or_else(Row::default, |last| self.rows[last])
+    }
+
+    /// The part for the model, and how to see the rest: what this listing has and the part lacks is
+    /// kept as an artifact, and for what is not in it either, `input` asks again with a higher limit.
+    /// `all` is what there is of matches and bytes.
+    pub(crate) fn shown(
+        &self,
+        all: (u64, u64),
+        tool: &str,
+        input: &Value,
+        context: &ExecutionContext,
+    ) -> Result<Shown, ExecutionFailure> {
+        let (whole, first) = (self.whole(), self.first(LIST_CHARACTERS));
+        let mut shown = Shown {
+            text: self.text[..first.end].to_owned(),
+            returned: first.matches,
+            omission: None,
+            artifact: None,
+        };
+        if first.matches == all.0 {
+            return Ok(shown);
+        }
+        let mut read_more = None;
+        if first.end < whole.end {
+            let kept = context.mask(&self.text);
+            let offset = context.mask(&shown.text).len();
+            let kind = ArtifactKind::ToolResult;
+            let artifact = context.put_artifact(kind, "text/plain", kept.as_bytes())?;
+            read_more = Some(ReadMore {
+                tool: "read_artifact".to_owned(),
+                input_hint: json!({"artifact_id": artifact.artifact_id, "offset": offset}),
+            });
+            shown.artifact = Some(artifact);
+        } else if whole.matches < MAX_LIMIT as u64 {
+            let mut again = input.clone();
+            again["limit"] = all.0.min(MAX_LIMIT as u64).into();
+            read_more = Some(ReadMore {
+                tool: tool.to_owned(),
+                input_hint: again,
+            });
+        }
+        shown.omission = Some(Omission {
+            bytes: (whole.end - first.end) as u64 + all.1.saturating_sub(whole.bytes),
+            read_more,
+        });
+        Ok(shown)
+    }
+}
+
+/// A listing within the bounds of a result.
+pub(crate) struct Shown {
+    pub(crate) text: String,
+    pub(crate) returned: u64,
+    pub(crate) omission: Option<Omission>,
+    pub(crate) artifact: Option<ArtifactRef>,
+}
+
+/// As `read` would find it, so that an edit can name what a search showed.
+fn encoding_of(file: &File) -> Encoding {
+    let mut detector = Detector::default();
+    let mut chunk = vec![0; 64 << 10];
+    let mut at = 0;
+    while let Ok(count @ 1..) = file.read_at(&mut chunk, at) {
+        detector.feed(&chunk[..count]);
+        at += count as u64;
+    }
+    detector.finish()
 }
 
 /// Takes the matches of one file.
@@ -277,6 +405,7 @@ struct Collect<'a> {
     search: &'a Search,
     lines: Vec<Line>,
     matches: u64,
+    bytes: u64,
     matched_lines: usize,
     binary: bool,
     gap: bool,
@@ -296,12 +425,14 @@ impl Sink for &mut Collect<'_> {
                 let first = found.line_number().unwrap_or(0);
                 for (number, line) in (first..).zip(found.lines()) {
                     self.matches += 1;
+                    self.bytes += line.len() as u64;
                     if self.matched_lines < self.search.limit {
                         self.matched_lines += 1;
                         let text = clip(line, &self.search.matcher);
                         let gap = std::mem::take(&mut self.gap);
                         self.lines.push(Line {
                             number,
+                            length: line.len() as u64,
                             matched: true,
                             gap,
                             text,
@@ -319,6 +450,7 @@ impl Sink for &mut Collect<'_> {
             let gap = std::mem::take(&mut self.gap);
             self.lines.push(Line {
                 number: found.line_number().unwrap_or(0),
+                length: found.bytes().len() as u64,
                 matched: false,
                 gap,
                 text,

@@ -6,22 +6,20 @@ use std::sync::Arc;
 use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{ActionHappened, Code};
 use agent_tool_runtime::{
-    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission, Prepared,
-    RawResult, RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
+    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Prepared, RawResult,
+    RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::find::{Listing, MAX_LIMIT};
 use super::scope::Scope;
 use super::walk::{Met, Skipped, Visitor, Walk, as_path, skipped_sentence};
 use crate::path::{Found, Roots};
 use crate::support::{count, parse, reading_definition};
 
 const DEFAULT_LIMIT: usize = 500;
-const MAX_LIMIT: usize = 5_000;
-/// Names beyond this many characters are left out even below the limit.
-const LIST_CHARACTERS: usize = 27_000;
 
 /// What `glob` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -43,6 +41,8 @@ struct GlobInput {
 struct PreparedGlob {
     scope: Scope,
     limit: usize,
+    /// As it was given.
+    input: Value,
 }
 
 /// The tool.
@@ -74,6 +74,7 @@ impl Tool for GlobTool {
         input: &Value,
         _: &RuntimeContext<'_>,
     ) -> Result<Prepared, ValidationFailure> {
+        let given_input = input;
         let input: GlobInput = parse(input)?;
         let scope = Scope::new(
             &self.roots,
@@ -92,6 +93,7 @@ impl Tool for GlobTool {
         let wanted = PreparedGlob {
             scope,
             limit: input.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT),
+            input: given_input.clone(),
         };
         let given = input.path.as_deref();
         Ok(Scope::prepared(&path, given, &self.definition, wanted))
@@ -104,39 +106,33 @@ impl Tool for GlobTool {
     ) -> Result<RawResult, ExecutionFailure> {
         let confinement = invocation.confinement().clone();
         let wanted = crate::support::prepared::<PreparedGlob>(invocation)?;
-        let (matched, names, skipped) =
-            wanted
-                .scope
-                .search(&self.roots, &confinement, context, |walk| {
-                    list(walk, &wanted.scope, wanted.limit)
-                })?;
-        let mut text = String::new();
-        let mut returned = 0;
-        for name in names {
-            let name = wanted.scope.name_of(&name);
-            if text.len() + name.len() >= LIST_CHARACTERS {
-                break;
-            }
-            text.push_str(&name);
-            text.push('\n');
-            returned += 1;
+        let listed = wanted
+            .scope
+            .search(&self.roots, &confinement, context, |walk| {
+                list(walk, &wanted.scope, wanted.limit)
+            })?;
+        let mut listing = Listing::default();
+        for name in &listed.names {
+            let row = wanted.scope.name_of(name) + "\n";
+            listing.push(&row, 1, name.len() as u64 + 1);
         }
+        let all = (listed.matched, listed.bytes);
+        let shown = listing.shown(all, "glob", &wanted.input, context)?;
         let mut result = RawResult {
             data: ToolData {
                 path: Some(wanted.scope.path.name()),
-                files: Some(matched),
-                returned: Some(returned),
+                files: Some(listed.matched),
+                returned: Some(shown.returned),
                 limit: Some(wanted.limit as u64),
-                skipped: skipped.facts(),
+                skipped: listed.skipped.facts(),
                 ..ToolData::default()
             },
+            omission: shown.omission,
+            artifacts: shown.artifact.into_iter().collect(),
             ..RawResult::ok(ActionHappened::No)
         };
-        if returned < matched {
-            result.omission = Some(Omission::default());
-        }
-        if returned > 0 {
-            result.bodies.push(Body::text("file names", text));
+        if !shown.text.is_empty() {
+            result.bodies.push(Body::text("file names", shown.text));
         }
         Ok(result)
     }
@@ -157,23 +153,39 @@ impl Tool for GlobTool {
     }
 }
 
+/// What matches.
+pub(crate) struct Listed {
+    pub(crate) matched: u64,
+    /// Of all their names.
+    bytes: u64,
+    /// The first by path.
+    names: Vec<Vec<u8>>,
+    skipped: Skipped,
+}
+
 /// How many files match, the first of them by path, and what was left out.
-pub(crate) fn list(walk: Walk<'_>, scope: &Scope, limit: usize) -> (u64, Vec<Vec<u8>>, Skipped) {
+pub(crate) fn list(walk: Walk<'_>, scope: &Scope, limit: usize) -> Listed {
     let (visitors, skipped) = walk.run(|| Lister {
         scope,
         limit,
         matched: 0,
+        bytes: 0,
         first: BinaryHeap::new(),
     });
-    let mut names = Vec::new();
-    let mut matched = 0;
+    let mut listed = Listed {
+        matched: 0,
+        bytes: 0,
+        names: Vec::new(),
+        skipped,
+    };
     for lister in visitors {
-        matched += lister.matched;
-        names.extend(lister.first);
+        listed.matched += lister.matched;
+        listed.bytes += lister.bytes;
+        listed.names.extend(lister.first);
     }
-    names.sort_unstable();
-    names.truncate(limit);
-    (matched, names, skipped)
+    listed.names.sort_unstable();
+    listed.names.truncate(limit);
+    listed
 }
 
 /// Keeps the first names by path, however many there are.
@@ -181,6 +193,7 @@ struct Lister<'a> {
     scope: &'a Scope,
     limit: usize,
     matched: u64,
+    bytes: u64,
     first: BinaryHeap<Vec<u8>>,
 }
 
@@ -190,6 +203,7 @@ impl Visitor for Lister<'_> {
             return;
         }
         self.matched += 1;
+        self.bytes += file.path.len() as u64 + 1;
         if self.first.len() < self.limit {
             self.first.push(file.path.to_vec());
         } else if let Some(mut last) = self.first.peek_mut()
@@ -217,6 +231,7 @@ mod tests {
             scope: &scope,
             limit: 500,
             matched: 0,
+            bytes: 0,
             first: BinaryHeap::new(),
         };
         // Backwards, so that each name is nearer to the front than all before it.

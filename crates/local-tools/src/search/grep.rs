@@ -5,14 +5,14 @@ use std::sync::Arc;
 use agent_protocol::ActionHappened;
 use agent_protocol::payload::tool::ToolData;
 use agent_tool_runtime::{
-    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission, Prepared,
-    RawResult, RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
+    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Prepared, RawResult,
+    RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::find::{Finding, Search, Show};
+use super::find::{Finding, MAX_LIMIT, Search, Show};
 use super::pattern::{Case, compile};
 use super::scope::Scope;
 use super::walk::skipped_sentence;
@@ -20,8 +20,6 @@ use crate::path::{Found, Roots, open_file};
 use crate::support::{count, lost_file, parse, prepared, reading_definition};
 
 const DEFAULT_LIMIT: usize = 250;
-const MAX_LIMIT: usize = 5_000;
-const LIST_CHARACTERS: usize = 27_000;
 
 /// What `grep` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -74,6 +72,8 @@ struct PreparedGrep {
     scope: Scope,
     search: Search,
     wants_lines: bool,
+    /// As it was given.
+    input: Value,
 }
 
 /// The tool.
@@ -107,6 +107,7 @@ impl Tool for GrepTool {
         input: &Value,
         _: &RuntimeContext<'_>,
     ) -> Result<Prepared, ValidationFailure> {
+        let given_input = input;
         let input: GrepInput = parse(input)?;
         let multiline = input.multiline.unwrap_or(false);
         let pattern = compile(&input.pattern, input.case.unwrap_or_default(), multiline)?;
@@ -133,6 +134,7 @@ impl Tool for GrepTool {
                 multiline,
             },
             wants_lines: pattern.wants_lines,
+            input: given_input.clone(),
         };
         let given = input.path.as_deref();
         Ok(Scope::prepared(&path, given, &self.definition, wanted))
@@ -155,7 +157,7 @@ impl Tool for GrepTool {
                 wanted.search.run(walk, scope)
             })?
         };
-        Ok(result(&finding, &wanted))
+        result(&finding, &wanted, context)
     }
 
     fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
@@ -188,17 +190,17 @@ impl Tool for GrepTool {
     }
 }
 
-fn result(finding: &Finding, wanted: &PreparedGrep) -> RawResult {
-    let (text, returned) = finding.render(
-        &wanted.scope,
-        wanted.search.show,
-        LIST_CHARACTERS,
-        wanted.search.limit,
-    );
+fn result(
+    finding: &Finding,
+    wanted: &PreparedGrep,
+    context: &ExecutionContext,
+) -> Result<RawResult, ExecutionFailure> {
     let total = match wanted.search.show {
         Show::Lines { .. } => finding.matches,
         Show::Files | Show::Counts => finding.files,
     };
+    let listing = finding.render(&wanted.scope, wanted.search.show, wanted.search.limit);
+    let shown = listing.shown((total, finding.bytes), "grep", &wanted.input, context)?;
     let mut result = RawResult {
         data: ToolData {
             path: Some(wanted.scope.path.name()),
@@ -206,7 +208,7 @@ fn result(finding: &Finding, wanted: &PreparedGrep) -> RawResult {
             matches: (wanted.search.show != Show::Files).then_some(finding.matches),
             files: Some(finding.files),
             lines: Some(total),
-            returned: Some(returned),
+            returned: Some(shown.returned),
             limit: Some(wanted.search.limit as u64),
             skipped: finding.skipped.facts(),
             note: (finding.files == 0 && wanted.wants_lines).then(|| {
@@ -215,13 +217,12 @@ fn result(finding: &Finding, wanted: &PreparedGrep) -> RawResult {
             }),
             ..ToolData::default()
         },
+        omission: shown.omission,
+        artifacts: shown.artifact.into_iter().collect(),
         ..RawResult::ok(ActionHappened::No)
     };
-    if returned < total {
-        result.omission = Some(Omission::default());
+    if !shown.text.is_empty() {
+        result.bodies.push(Body::text("search results", shown.text));
     }
-    if !text.is_empty() {
-        result.bodies.push(Body::text("search results", text));
-    }
-    result
+    Ok(result)
 }

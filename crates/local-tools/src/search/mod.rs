@@ -33,8 +33,7 @@ pub(crate) fn count_files(
     cancel: &Cancel,
 ) -> Result<u64, ValidationFailure> {
     let scope = Scope::new(roots, None, Some(("/pattern", pattern)), None)?;
-    let (matched, _, _) = glob::list(whole(roots, &scope, cancel)?, &scope, 500);
-    Ok(matched)
+    Ok(glob::list(whole(roots, &scope, cancel)?, &scope, 500).matched)
 }
 
 /// The whole of a `grep`, for benches.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
 use agent_protocol::{ActionHappened, Code};
+use agent_tool_runtime::escape::visible;
 use agent_tool_runtime::{
     Cancel, Confinement, ExecutionContext, ExecutionFailure, PermissionSemantics, Plan, Prepared,
     ToolDefinition, ValidationFailure,
@@ -20,8 +21,16 @@ use crate::support::{bad_path, flags, resource};
 /// A place to search, checked.
 pub(crate) struct Scope {
     pub(crate) path: ProjectPath,
-    globs: Option<Override>,
+    globs: Option<Globs>,
     types: Option<Types>,
+}
+
+/// What the call's glob names.
+struct Globs {
+    set: Override,
+    /// The place in the project, for a glob that was given as an absolute path; otherwise globs
+    /// begin at the place.
+    beneath: Option<PathBuf>,
 }
 
 impl Scope {
@@ -49,7 +58,7 @@ impl Scope {
             return Err(ValidationFailure::new(code, message.clone()).at("/path", message));
         }
         let globs = glob
-            .map(|(field, glob)| compile_glob(field, glob))
+            .map(|(field, glob)| compile_glob(field, glob, roots.root(), &path))
             .transpose()?;
         let types = file_type.map(compile_type).transpose()?;
         Ok(Self { path, globs, types })
@@ -57,11 +66,13 @@ impl Scope {
 
     /// Whether a file, relative to the place, is one the call asks for.
     pub(crate) fn wants(&self, relative: &Path) -> bool {
-        if self
-            .globs
-            .as_ref()
-            .is_some_and(|globs| !globs.matched(relative, false).is_whitelist())
-        {
+        if self.globs.as_ref().is_some_and(|globs| {
+            // A glob that leaves out gives no word for what it keeps.
+            match &globs.beneath {
+                Some(place) => globs.set.matched(place.join(relative), false).is_ignore(),
+                None => globs.set.matched(relative, false).is_ignore(),
+            }
+        }) {
             return false;
         }
         self.types
@@ -140,24 +151,45 @@ impl Scope {
     /// The name of a file the walk met, as the log says it.
     pub(crate) fn name_of(&self, relative: &[u8]) -> String {
         let base = self.path.name();
-        let relative = String::from_utf8_lossy(relative);
+        // What is no text, and what would break the line, is written as an escape.
+        let relative = visible(relative).replace('\n', "\\n");
         if base == "." {
-            relative.into_owned()
+            relative
         } else {
             format!("{base}/{relative}")
         }
     }
 }
 
-fn compile_glob(field: &str, glob: &str) -> Result<Override, ValidationFailure> {
+fn compile_glob(
+    field: &str,
+    glob: &str,
+    root: &Path,
+    place: &ProjectPath,
+) -> Result<Globs, ValidationFailure> {
     let invalid = |error: ignore::Error| {
         let message = format!("the glob `{glob}` is not valid: {error}");
         ValidationFailure::new(Code::SchemaInvalid, message.clone()).at(field, message)
     };
-    // A root of "." takes paths as they are: ours are relative to the place already.
+    let (not, pattern) = match glob.strip_prefix('!') {
+        Some(pattern) => ("!", pattern),
+        None => ("", glob),
+    };
+    // A leading slash is the place, as in .gitignore, unless the whole path of the project follows.
+    let in_project = root
+        .to_str()
+        .and_then(|root| pattern.strip_prefix(root))
+        .filter(|rest| rest.starts_with('/'));
+    let anchored = in_project.map(|rest| format!("{not}{rest}"));
+    // A root of "." takes paths as they are: ours are relative already.
     let mut builder = OverrideBuilder::new(".");
-    builder.add(glob).map_err(invalid)?;
-    builder.build().map_err(invalid)
+    builder
+        .add(anchored.as_deref().unwrap_or(glob))
+        .map_err(invalid)?;
+    Ok(Globs {
+        set: builder.build().map_err(invalid)?,
+        beneath: in_project.map(|_| place.relative().to_owned()),
+    })
 }
 
 fn compile_type(name: &str) -> Result<Types, ValidationFailure> {
