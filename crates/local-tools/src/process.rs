@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::permission::ActionClass;
-use agent_protocol::payload::tool::ReadMore;
 use agent_protocol::payload::tool::{Capability, Concurrency, Risk, ToolData};
 use agent_protocol::{ActionHappened, Code};
 use agent_tool_runtime::{
-    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission,
-    PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition,
-    ToolInvocation, ValidationFailure, Visibility, VisibilityContext,
+    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, PermissionSemantics,
+    Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition, ToolInvocation,
+    ValidationFailure, Visibility, VisibilityContext,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::bash::{Background, Processes};
+use crate::bash::{Background, Ended, Processes};
 use crate::support::{count, flags, parse, prepared, reading_definition};
 
 const DEFAULT_BYTES: usize = 16_000;
@@ -98,19 +98,28 @@ fn state_of(process: &Background) -> ToolData {
         note: ended
             .as_ref()
             .and_then(|ended| ended.output.as_ref())
-            .map(|output| format!("The whole output is artifact {output}.")),
+            .map(|output| format!("The whole output is artifact {}.", output.artifact_id)),
         ..ToolData::default()
     }
 }
 
+/// The artifact with all of it, once there is one.
+fn whole_output(process: &Background) -> Vec<ArtifactRef> {
+    let output = process.ended().and_then(|ended| ended.output);
+    output.into_iter().collect()
+}
+
 fn state_words(data: &ToolData) -> String {
     let id = data.process_id.as_deref().unwrap_or_default();
-    match (data.process_status.as_deref(), data.exit_code, data.signal) {
-        (Some("running"), ..) => format!("{id} is running."),
-        (_, Some(code), _) => format!("{id} ended with exit code {code}."),
-        (_, _, Some(signal)) => format!("{id} was ended by signal {signal}."),
-        _ => format!("{id} ended."),
+    if data.process_status.as_deref() == Some("running") {
+        return format!("{id} is running.");
     }
+    let ended = Ended {
+        exit_code: data.exit_code,
+        signal: data.signal,
+        output: None,
+    };
+    ended.words(id)
 }
 
 /// Shows what a background command printed.
@@ -172,24 +181,16 @@ impl Tool for ProcessOutputTool {
                 .having(ActionHappened::No)
         })?;
         let next = from + bytes.len() as u64;
-        let left = process.total().saturating_sub(next);
         let mut result = RawResult {
             data: ToolData {
                 offset: Some(from),
                 returned: Some(bytes.len() as u64),
                 ..state_of(process)
             },
+            omission: process.omitted_from(next),
+            artifacts: whole_output(process),
             ..RawResult::ok(ActionHappened::No)
         };
-        if left > 0 {
-            result.omission = Some(Omission {
-                bytes: left,
-                read_more: Some(ReadMore {
-                    tool: "process_output".to_owned(),
-                    input_hint: json!({"process_id": process.process_id().as_str(), "offset": next}),
-                }),
-            });
-        }
         if !bytes.is_empty() {
             result.bodies.push(Body::text(
                 format!("output of {}", process.process_id()),
@@ -291,16 +292,10 @@ impl Tool for ProcessKillTool {
         }
         let mut result = RawResult {
             data: state_of(process),
+            artifacts: whole_output(process),
             ..RawResult::ok(ActionHappened::Yes)
         };
-        if let Ok((_, last)) = process.read(None, wanted.limit)
-            && !last.is_empty()
-        {
-            result.bodies.push(Body::text(
-                format!("output of {}", process.process_id()),
-                last,
-            ));
-        }
+        process.show_next(wanted.limit, &mut result);
         Ok(result)
     }
 

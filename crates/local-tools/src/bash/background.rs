@@ -7,11 +7,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use agent_protocol::id::{ArtifactId, InvocationId, ProcessId};
+use agent_protocol::id::{InvocationId, ProcessId};
+use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::payload::tool::ReadMore;
 use agent_protocol::{Refs, Scope};
-use agent_sandbox::{Finished, KilledBy, Running};
-use agent_tool_runtime::{Confinement, Journal};
+use agent_sandbox::{ExitStatus, Finished, KilledBy, Running};
+use agent_tool_runtime::{Body, Confinement, Journal, Omission, RawResult};
+use serde_json::json;
 
 use super::ending::{record, status};
 use super::launch::Private;
@@ -37,7 +40,8 @@ pub(super) struct Started {
     pub(super) output: Output,
     /// Its own temporary directory, removed with it.
     pub(super) _private: Private,
-    pub(super) cwd: PathBuf,
+    /// Where it will leave off when it fails and when it succeeds, if that is known.
+    pub(super) cwd_after: [Option<PathBuf>; 2],
     /// The project as it was at the start; nothing when the command cannot write it.
     pub(super) followed: Option<Arc<Followed>>,
     pub(super) watch: Arc<Watch>,
@@ -61,7 +65,19 @@ pub(crate) struct Background {
 pub(crate) struct Ended {
     pub(crate) exit_code: Option<i32>,
     pub(crate) signal: Option<i32>,
-    pub(crate) output: Option<ArtifactId>,
+    /// All of its output, complete.
+    pub(crate) output: Option<ArtifactRef>,
+}
+
+impl Ended {
+    /// How `it` ended, as a sentence.
+    pub(crate) fn words(&self, it: &str) -> String {
+        match (self.exit_code, self.signal) {
+            (Some(code), _) => format!("{it} ended with exit code {code}."),
+            (_, Some(signal)) => format!("{it} was ended by signal {signal}."),
+            _ => format!("{it} ended."),
+        }
+    }
 }
 
 impl Processes {
@@ -173,7 +189,10 @@ impl Background {
         let ended = super::ending::Ended {
             finished: &finished,
             output: output.as_ref(),
-            cwd: &self.started.cwd,
+            cwd_after: {
+                let succeeded = finished.status == ExitStatus::Code(0);
+                self.started.cwd_after[usize::from(succeeded)].clone()
+            },
             changes: self.changes(journal, &scope),
         };
         let mut refs = Refs::default();
@@ -188,9 +207,7 @@ impl Background {
         );
         let _ = journal.sync();
         let (exit_code, signal) = status(&finished);
-        let output = output
-            .and_then(|output| output.artifact)
-            .map(|artifact| artifact.artifact_id);
+        let output = output.and_then(|output| output.artifact);
         *self.ended_guard() = Some(Ended {
             exit_code,
             signal,
@@ -261,6 +278,31 @@ impl Background {
         self.cursor
             .store(from + bytes.len() as u64, Ordering::Relaxed);
         Ok((from, bytes))
+    }
+
+    /// Adds the next `limit` bytes of output to a result, and how to see what follows them.
+    pub(crate) fn show_next(&self, limit: usize, result: &mut RawResult) {
+        let Ok((from, bytes)) = self.read(None, limit) else {
+            return;
+        };
+        let next = from + bytes.len() as u64;
+        result.omission = self.omitted_from(next);
+        if !bytes.is_empty() {
+            let source = format!("output of {}", self.process_id());
+            result.bodies.push(Body::text(source, bytes));
+        }
+    }
+
+    /// What there is from a byte on, and how to see it.
+    pub(crate) fn omitted_from(&self, next: u64) -> Option<Omission> {
+        let bytes = self.total().saturating_sub(next);
+        (bytes > 0).then(|| Omission {
+            bytes,
+            read_more: Some(ReadMore {
+                tool: "process_output".to_owned(),
+                input_hint: json!({"process_id": self.process_id().as_str(), "offset": next}),
+            }),
+        })
     }
 
     fn ended_guard(&self) -> MutexGuard<'_, Option<Ended>> {

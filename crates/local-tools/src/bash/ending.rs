@@ -1,6 +1,6 @@
 //! How a command ended, as facts in the log. Foreground and background commands share this.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use agent_protocol::Payload;
 use agent_protocol::id::ProcessId;
@@ -38,8 +38,8 @@ pub(super) fn reason(killed_by: KilledBy) -> &'static str {
 pub(super) struct Ended<'a> {
     pub(super) finished: &'a Finished,
     pub(super) output: Option<&'a CollectedOutput>,
-    /// Where it ran. Every command has a shell of its own, so that is also where it left off.
-    pub(super) cwd: &'a Path,
+    /// Where it left off, if that is known.
+    pub(super) cwd_after: Option<PathBuf>,
     /// What it changed, unless the result of its call tells.
     pub(super) changes: Option<Changes>,
 }
@@ -76,7 +76,7 @@ pub(super) fn record(
                 output_index_ref,
                 stdout_bytes: finished.stdout_bytes,
                 stderr_bytes: finished.stderr_bytes,
-                cwd_after: Some(ended.cwd.display().to_string()),
+                cwd_after: (ended.cwd_after.as_ref()).map(|cwd| cwd.display().to_string()),
                 side_effects,
                 note,
                 sandbox: SandboxSummary {

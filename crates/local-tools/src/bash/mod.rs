@@ -20,7 +20,7 @@ use std::time::Duration;
 use agent_protocol::Code;
 use agent_protocol::payload::permission::ActionClass;
 use agent_protocol::payload::tool::{Capability, Concurrency, InterruptBehavior, Risk};
-use agent_tool_runtime::shell::{Analysis, Start, analyse, prove::prove};
+use agent_tool_runtime::shell::{Analysis, Directories, Start, analyse, prove::prove};
 use agent_tool_runtime::{
     CommandRequest, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized,
     PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition,
@@ -30,8 +30,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub(crate) use background::Background;
 pub use background::Processes;
+pub(crate) use background::{Background, Ended};
 pub use launch::CommandSettings;
 pub use scan::ScanLimits;
 pub(crate) use scan::Watch;
@@ -71,6 +71,18 @@ pub(crate) struct PreparedCommand {
     background: bool,
     /// A tool that does the same with more to say about it.
     narrower_tool: Option<&'static str>,
+    /// Where its shell leaves off, as far as its text tells.
+    ends_in: Option<PathBuf>,
+}
+
+impl PreparedCommand {
+    /// Where its shell leaves off, if that is known: a script that went elsewhere and failed may have
+    /// failed on the way.
+    fn cwd_after(&self, succeeded: bool) -> Option<PathBuf> {
+        let end = self.ends_in.as_ref();
+        let known = end.filter(|end| succeeded || **end == self.cwd);
+        known.cloned()
+    }
 }
 
 /// The tool.
@@ -216,6 +228,7 @@ impl Tool for BashTool {
             baselines: Vec::new(),
             preview: None,
             input: Box::new(PreparedCommand {
+                ends_in: ends_in(&input.command, &start),
                 command: input.command,
                 cwd: cwd.absolute().to_owned(),
                 background,
@@ -246,8 +259,12 @@ impl Tool for BashTool {
         let data = &raw.data;
         let mut summary = match (data.background, data.exit_code, data.signal) {
             (Some(true), ..) => format!(
-                "Started in the background as {}.",
-                data.process_id.as_deref().unwrap_or_default()
+                "Started in the background as {}.{}",
+                data.process_id.as_deref().unwrap_or_default(),
+                match data.exit_code {
+                    Some(code) => format!(" Exit code {code}."),
+                    None => String::new(),
+                }
             ),
             (_, Some(code), _) => format!("Exit code {code}."),
             (_, _, Some(signal)) => format!("Ended by signal {signal}."),
@@ -266,7 +283,66 @@ impl Tool for BashTool {
     }
 }
 
+/// The directory in which a command behind the script would run, if all of the script was understood
+/// and there is only one.
+fn ends_in(script: &str, start: &Start<'_>) -> Option<PathBuf> {
+    const NO_TELLING: [&str; 7] = ["eval", "source", ".", "builtin", "command", "trap", "alias"];
+    const MOVES: [&str; 3] = ["cd", "pushd", "popd"];
+    const LEAVES: [&str; 5] = ["exit", "exec", "return", "set", "kill"];
+    let analysis = analyse(&format!("{script}\n:"), start);
+    if analysis.parse_error.is_some() || analysis.refusal.is_some() {
+        return None;
+    }
+    let programs = analysis.commands.iter().filter_map(|it| it.words.first());
+    let programs: Option<Vec<&str>> = programs.map(|word| word.text()).collect();
+    let programs = programs?;
+    let has = |names: &[&str]| programs.iter().any(|program| names.contains(program));
+    if has(&NO_TELLING) || has(&MOVES) && has(&LEAVES) {
+        return None;
+    }
+    let behind = analysis.plain_commands().last()?;
+    match (&*behind.words, &behind.directories) {
+        ([word], Directories::Known(known)) if word.text() == Some(":") => match &**known {
+            [only] => Some(only.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Whether the command provably changes nothing: a fact for the gate, which decides itself.
 fn only_reads(analysis: &Analysis) -> bool {
     prove(analysis, &mut |_| false).is_ok_and(|proof| proof.writes.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(script: &str, expected: Option<&str>) {
+        let start = Start {
+            directory: PathBuf::from("/project"),
+            home: PathBuf::from("/home"),
+            is_directory: &|path| Some(path.starts_with("/project")),
+        };
+        let found = ends_in(script, &start);
+        assert_eq!(found, expected.map(PathBuf::from), "{script}");
+    }
+
+    #[test]
+    fn where_a_shell_leaves_off_is_told_when_it_is_certain() {
+        check("make", Some("/project"));
+        check("cd src", Some("/project/src"));
+        check("cd src && make", Some("/project/src"));
+        check("cd src; cd ..; ls", Some("/project"));
+        check("(cd src; ls)", Some("/project"));
+        check("ls # a comment", Some("/project"));
+        check("exit 3", Some("/project"));
+        check("cd \"$somewhere\"", None);
+        check("cd src; exit; cd ..", None);
+        check("eval \"$text\"", None);
+        check(". ./script", None);
+        check("\"$program\" x", None);
+        check("cat <<X", None);
+    }
 }

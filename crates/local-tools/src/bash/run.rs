@@ -9,7 +9,7 @@ use agent_protocol::payload::conversation::{ArtifactKind, RuntimeWarning};
 use agent_protocol::payload::process::{ProcessFailed, ProcessOutput, ProcessStarted, StreamName};
 use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{ActionHappened, Code, Payload, Refs};
-use agent_sandbox::{Command, Confined, Detection, Finished, KilledBy, Level, Running};
+use agent_sandbox::{Command, Confined, Detection, ExitStatus, Finished, KilledBy, Level, Running};
 use agent_tool_runtime::policy::CollectedOutput;
 use agent_tool_runtime::{
     Body, Cancel, CancelReason, Confinement, ExecutionContext, ExecutionFailure, JournalError,
@@ -312,7 +312,9 @@ impl Call<'_> {
         let ended = Ended {
             finished,
             output: collected.as_ref(),
-            cwd: &self.command.cwd,
+            cwd_after: self
+                .command
+                .cwd_after(finished.status == ExitStatus::Code(0)),
             changes: None,
         };
         ending::record(&emit, process_id, &ended)?;
@@ -425,7 +427,7 @@ impl Call<'_> {
             running,
             output,
             _private: private,
-            cwd: self.command.cwd.clone(),
+            cwd_after: [false, true].map(|succeeded| self.command.cwd_after(succeeded)),
             followed: before.map(|before| watch.follow(before)),
             watch,
             root: self.tool.roots.root().to_owned(),
@@ -448,31 +450,30 @@ impl Call<'_> {
             })?;
         let ended = process.wait(EARLY, &|| self.context.cancel().is_raised());
         let status = if ended.is_some() { "ended" } else { "running" };
+        let failed = ended
+            .as_ref()
+            .is_some_and(|ended| ended.exit_code != Some(0));
         let mut result = RawResult {
+            code: if failed { Code::ExitNonzero } else { Code::Ok },
             data: ToolData {
                 process_id: Some(process_id.to_string()),
                 process_status: Some(status.to_owned()),
                 background: Some(true),
                 exit_code: ended.as_ref().and_then(|ended| ended.exit_code),
                 signal: ended.as_ref().and_then(|ended| ended.signal),
-                note: Some(if ended.is_some() {
-                    "It has already ended.".to_owned()
-                } else {
-                    "It is running. What it changes in the project is told when it has ended."
-                        .to_owned()
+                note: Some(match &ended {
+                    Some(ended) => ended.words("It"),
+                    None => {
+                        "It is running. What it changes in the project is told when it has ended."
+                            .to_owned()
+                    }
                 }),
                 ..ToolData::default()
             },
             sandbox: Some(sandbox),
             ..RawResult::ok(ActionHappened::Yes)
         };
-        if let Ok((_, early)) = process.read(None, EARLY_BYTES)
-            && !early.is_empty()
-        {
-            result
-                .bodies
-                .push(Body::text(format!("output of {process_id}"), early));
-        }
+        process.show_next(EARLY_BYTES, &mut result);
         Ok(result)
     }
 }
