@@ -29,16 +29,13 @@ pub(crate) struct Change {
     pub(crate) after: Vec<u8>,
     pub(crate) diff: Diff,
     pub(crate) replacements: Option<u64>,
+    /// That the new content has another form than the old one.
+    pub(crate) form_change: Option<String>,
 }
 
 impl Change {
     /// A call that makes this change, as the gate sees it. `given` is the path as it was asked for.
-    pub(crate) fn prepared(
-        self,
-        given: &str,
-        definition: &ToolDefinition,
-        more_facts: Option<String>,
-    ) -> Prepared {
+    pub(crate) fn prepared(self, given: &str, definition: &ToolDefinition) -> Prepared {
         let name = self.path.name();
         let before = self.before.as_ref();
         let mut flags = flags(definition);
@@ -52,7 +49,7 @@ impl Change {
                 creates: before.is_none(),
                 risk_facts: other_names_fact(links)
                     .into_iter()
-                    .chain(more_facts)
+                    .chain(self.form_change.clone())
                     .collect(),
                 ..PermissionSemantics::default()
             },
@@ -87,7 +84,10 @@ pub(crate) fn words(verb: &str, what: &str, raw: &RawResult) -> Normalized {
         ),
         detail: other_names
             .and_then(|names| other_names_fact(names + 1))
-            .unwrap_or_default(),
+            .into_iter()
+            .chain(data.note.clone())
+            .collect::<Vec<_>>()
+            .join(" "),
         user_text: None,
     }
 }
@@ -157,6 +157,7 @@ pub(crate) fn make(
         lines_added: Some(change.diff.added),
         lines_removed: Some(change.diff.removed),
         other_names: (replaced.other_names > 0).then_some(replaced.other_names),
+        note: change.form_change.clone(),
         baseline: Some(Baseline {
             path: name.clone(),
             size: change.after.len() as u64,

@@ -103,8 +103,9 @@ impl Tool for WriteTool {
             after,
             diff,
             replacements: None,
+            form_change,
         };
-        Ok(change.prepared(&input.path, &self.definition, form_change))
+        Ok(change.prepared(&input.path, &self.definition))
     }
 
     fn execute(
@@ -150,13 +151,13 @@ fn form_change(before: Option<&Snapshot>, after: &[u8]) -> Option<String> {
     let mut facts = Vec::new();
     if encoding != before.encoding {
         facts.push(format!(
-            "encoding {} becomes {}",
+            "The encoding {} becomes {}.",
             before.encoding.name(),
             encoding.name()
         ));
     }
     if old != new && old != "none" && new != "none" {
-        facts.push(format!("line endings {old} become {new}"));
+        facts.push(format!("The line endings {old} become {new}."));
     }
-    (!facts.is_empty()).then(|| format!("{}.", facts.join(", ")))
+    (!facts.is_empty()).then(|| facts.join(" "))
 }

@@ -1,14 +1,18 @@
 //! What is nearly the text that was not found: facts for the model, never a reason to edit.
 //!
 //! Two looks, each linear in the file and bounded in bytes. The first folds away everything that
-//! models and people mistake (white space, line endings, quotes, look-alike characters, letter
-//! case) and searches the folded text; a hit is then compared class by class. The second finds the
+//! models and people mistake (white space, line endings, quotes, accents, look-alike characters,
+//! letter case) and searches the folded text; a hit is then compared class by class. The second finds the
 //! line that shares most letter pairs with the longest line of the text.
 
+use std::borrow::Cow;
 use std::fmt;
+
+use icu_normalizer::DecomposingNormalizerBorrowed;
 
 use crate::encoding::Encoding;
 
+const ELLIPSIS: char = '\u{2026}';
 /// How much of a file is looked at; the answer says when there was more.
 const LOOKED_AT: usize = 32 << 20;
 /// How many lines of the nearest place are shown.
@@ -31,6 +35,8 @@ pub enum Difference {
     Whitespace,
     /// Straight against typographic quotes.
     Quotes,
+    /// Letters with an accent as one character against letter and accent.
+    Accents,
     /// Characters that look alike: dashes, spaces, full-width letters.
     LookAlikes,
     /// Capital against small letters.
@@ -49,8 +55,9 @@ impl Difference {
             Self::TrailingWhitespace => "white space at line ends",
             Self::Indentation => "indentation",
             Self::Whitespace => "white space",
-            Self::Quotes => "quotation marks",
-            Self::LookAlikes => "characters that look alike",
+            Self::Quotes => "quotation marks (straight or curly quotes)",
+            Self::Accents => "accents (composed or decomposed characters)",
+            Self::LookAlikes => "characters that look alike (Unicode look-alikes)",
             Self::LetterCase => "letter case",
             Self::LineNumbers => "line numbers in front of the lines",
             Self::Escapes => "escape sequences",
@@ -134,13 +141,24 @@ fn fold(text: &str) -> Folded {
         text: String::with_capacity(text.len()),
         line_starts: vec![0],
     };
-    for character in text.chars() {
-        if character == '\n' {
-            folded.line_starts.push(folded.text.len());
+    for line in text.split_inclusive('\n') {
+        for character in decomposed(line).chars() {
+            if character == '\n' {
+                folded.line_starts.push(folded.text.len());
+            }
+            push_folded(character, &mut folded.text);
         }
-        push_folded(character, &mut folded.text);
     }
     folded
+}
+
+/// The text with every accent as a character of its own.
+fn decomposed(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        Cow::Borrowed(text)
+    } else {
+        DecomposingNormalizerBorrowed::new_nfd().normalize(text)
+    }
 }
 
 fn push_folded(character: char, out: &mut String) {
@@ -150,6 +168,8 @@ fn push_folded(character: char, out: &mut String) {
     }
     if plain.is_ascii() {
         out.push(plain.to_ascii_lowercase());
+    } else if plain == ELLIPSIS {
+        out.push_str("...");
     } else {
         out.extend(plain.to_lowercase());
     }
@@ -240,6 +260,7 @@ fn differences(region: &str, wanted: &str) -> Vec<Difference> {
         Indentation,
         Whitespace,
         Quotes,
+        Accents,
         LookAlikes,
         LetterCase,
     ];
@@ -262,6 +283,7 @@ fn differences(region: &str, wanted: &str) -> Vec<Difference> {
         Whitespace,
         LetterCase,
         LookAlikes,
+        Accents,
         Quotes,
         Indentation,
         TrailingWhitespace,
@@ -284,12 +306,16 @@ fn reduce(text: &str, without: &[Difference]) -> String {
         if has(Difference::LineEndings) && line.ends_with('\r') {
             line.pop();
         }
+        if has(Difference::Accents) {
+            line = decomposed(&line).into_owned();
+        }
         if has(Difference::LookAlikes) {
             line = line
                 .chars()
                 .filter(|c| !is_invisible(*c))
                 .map(look_alike)
-                .collect();
+                .collect::<String>()
+                .replace(ELLIPSIS, "...");
         }
         if has(Difference::Quotes) {
             line = line.chars().map(quote).collect();
@@ -342,7 +368,26 @@ fn look_alike(character: char) -> char {
         '\u{443}' => 'y',
         '\u{445}' => 'x',
         '\u{456}' | '\u{3B9}' => 'i',
-        '\u{2026}' => '\u{22EF}',
+        '\u{455}' => 's',
+        '\u{458}' => 'j',
+        '\u{3BD}' => 'v',
+        '\u{410}' | '\u{391}' => 'A',
+        '\u{412}' | '\u{392}' => 'B',
+        '\u{415}' | '\u{395}' => 'E',
+        '\u{396}' => 'Z',
+        '\u{41D}' | '\u{397}' => 'H',
+        '\u{406}' | '\u{399}' => 'I',
+        '\u{408}' => 'J',
+        '\u{41A}' | '\u{39A}' => 'K',
+        '\u{41C}' | '\u{39C}' => 'M',
+        '\u{39D}' => 'N',
+        '\u{41E}' | '\u{39F}' => 'O',
+        '\u{420}' | '\u{3A1}' => 'P',
+        '\u{421}' => 'C',
+        '\u{405}' => 'S',
+        '\u{422}' | '\u{3A4}' => 'T',
+        '\u{3A5}' => 'Y',
+        '\u{425}' | '\u{3A7}' => 'X',
         other => other,
     }
 }
@@ -457,6 +502,15 @@ mod tests {
         check("say \u{201c}hi\u{201d}\n", "say \"hi\"", (1, 1), &[Quotes]);
         check("a \u{2013} b\n", "a - b", (1, 1), &[LookAlikes]);
         check("a\u{a0}b\n", "a b", (1, 1), &[LookAlikes]);
+        check("wait\u{2026}\n", "wait...", (1, 1), &[LookAlikes]);
+        check("cafe\u{301}\n", "caf\u{e9}", (1, 1), &[Accents]);
+        check("caf\u{e9}\n", "cafe\u{301}", (1, 1), &[Accents]);
+        check(
+            "x\n\u{2018}cafe\u{301}\u{2019}\n",
+            "'caf\u{e9}'",
+            (2, 2),
+            &[Quotes, Accents],
+        );
         check("Hello World\n", "hello world", (1, 1), &[LetterCase]);
         check(
             "\tlet x = 'a';\n",

@@ -118,8 +118,9 @@ impl Tool for EditTool {
             after,
             diff,
             replacements: Some(plan.count() as u64),
+            form_change: None,
         };
-        Ok(change.prepared(&given, &self.definition, None))
+        Ok(change.prepared(&given, &self.definition))
     }
 
     fn execute(
