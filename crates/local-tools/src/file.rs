@@ -12,6 +12,9 @@ use crate::encoding::Encoding;
 /// Files up to this size are hashed whole, can be edited, and get a baseline.
 pub const MAX_WHOLE_FILE: u64 = 256 << 20;
 
+/// Files up to this size are read in pages.
+pub const MAX_PAGED_FILE: u64 = 1 << 30;
+
 const CHUNK: usize = 256 << 10;
 
 /// What the system says of a file.

@@ -85,6 +85,7 @@ impl Tool for ReadTool {
             .map_err(|problem| bad_path(&problem, "/path"))?;
         let opened =
             open_file(&self.roots, &path).map_err(|problem| bad_file(&problem, "/path"))?;
+        refuse_huge(&path, &opened)?;
         refuse_binary(&path, &opened)?;
         Ok(Prepared {
             normalised_paths: vec![path.name()],
@@ -242,6 +243,21 @@ fn note(page: &Page, offset: u64) -> Option<String> {
         notes.push("no line break at the end of the file".to_owned());
     }
     (!notes.is_empty()).then(|| notes.join(", "))
+}
+
+/// A file nobody reads in pages. Its size is known before its content, so it is said first.
+fn refuse_huge(path: &ProjectPath, opened: &std::fs::File) -> Result<(), ValidationFailure> {
+    let name = path.name();
+    let size = opened.metadata().map_err(|error| {
+        ValidationFailure::new(Code::IoError, format!("cannot read `{name}`: {error}"))
+    })?;
+    let size = size.len();
+    if size <= file::MAX_PAGED_FILE {
+        return Ok(());
+    }
+    let limit = file::MAX_PAGED_FILE;
+    let message = format!("`{name}` has {size} bytes; files over {limit} bytes are not read");
+    Err(ValidationFailure::new(Code::TooLarge, message.clone()).at("/path", message))
 }
 
 /// Binary content has a code of its own, found without reading more than its beginning.

@@ -60,7 +60,11 @@ pub(super) fn follow(start: &Path, given: &str) -> Walked {
             Ok(metadata) => {
                 found = found_kind(&metadata);
                 if found != Found::Directory && !todo.is_empty() {
-                    return Err((next.clone(), missing(None)));
+                    let problem = PathProblem::NotADirectory {
+                        given: given.to_owned(),
+                        path: next.display().to_string(),
+                    };
+                    return Err((next, problem));
                 }
                 at.push(true_name(&at, name, &metadata));
             }

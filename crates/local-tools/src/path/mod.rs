@@ -144,6 +144,20 @@ pub enum PathProblem {
         /// A name in the same directory that looks alike.
         near: Option<String>,
     },
+    /// A part of it that would have to be a directory is none.
+    #[error("`{given}` does not exist: `{path}` is not a directory")]
+    NotADirectory {
+        /// As the model wrote it.
+        given: String,
+        /// What is there instead.
+        path: String,
+    },
+    /// It names a directory that is not there, where a file is to be made.
+    #[error("`{given}` ends with a slash and names a directory, not a file")]
+    NamesDirectory {
+        /// As the model wrote it.
+        given: String,
+    },
     /// Links that lead to each other.
     #[error("`{given}` goes through more than {MAX_LINKS} symbolic links")]
     Links {
@@ -168,9 +182,10 @@ impl PathProblem {
             | Self::Nul
             | Self::TooLong { .. }
             | Self::NameTooLong { .. }
+            | Self::NamesDirectory { .. }
             | Self::Links { .. } => Code::RuntimePreconditionFailed,
             Self::Outside { .. } => Code::OutsideWorkspace,
-            Self::NotFound { .. } => Code::FileNotFound,
+            Self::NotFound { .. } | Self::NotADirectory { .. } => Code::FileNotFound,
             Self::Lookup { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 Code::PermissionDenied
             }
@@ -235,6 +250,19 @@ impl Roots {
             Err((_, problem)) => return Err(problem),
         };
         let (root, relative) = self.root_of(&absolute, access).ok_or_else(outside)?;
+        if untrusted_path.ends_with('/') {
+            let given = untrusted_path.to_owned();
+            match found {
+                Found::File | Found::Special(_) => {
+                    let path = absolute.display().to_string();
+                    return Err(PathProblem::NotADirectory { given, path });
+                }
+                Found::Missing if access == Access::Write => {
+                    return Err(PathProblem::NamesDirectory { given });
+                }
+                Found::Missing | Found::Directory => {}
+            }
+        }
         Ok(ProjectPath {
             root,
             relative,
