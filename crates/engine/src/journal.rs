@@ -1,13 +1,14 @@
 //! The session's log as the tool runtime sees it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::sync::Arc;
+use std::io::{self, BufRead, BufReader, BufWriter, Seek as _, SeekFrom, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_protocol::id::{ArtifactId, IdMint};
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
-use agent_protocol::{Payload, Refs, Scope, Timestamp};
+use agent_protocol::{Event, Payload, Refs, Scope, Timestamp};
 use agent_session::SessionWriter;
 use agent_tool_runtime::{ArtifactWriter, Journal, JournalError, Recorded};
 
@@ -15,13 +16,65 @@ use agent_tool_runtime::{ArtifactWriter, Journal, JournalError, Recorded};
 pub struct SessionJournal {
     writer: SessionWriter,
     mint: Arc<IdMint>,
+    images: Mutex<Images>,
+}
+
+/// Which artifacts are images of files, as far as the log was looked at.
+#[derive(Default)]
+struct Images {
+    /// Bytes of the log.
+    looked_at: u64,
+    /// Whether each is also something else.
+    known: BTreeMap<ArtifactId, bool>,
+}
+
+impl Images {
+    /// Takes in whole lines of a log; gives back how many bytes they had. What a fork goes on from is
+    /// an artifact with the lines of its parent.
+    fn take(
+        &mut self,
+        mut log: impl BufRead,
+        open: &dyn Fn(&ArtifactId) -> io::Result<File>,
+    ) -> io::Result<u64> {
+        let mut taken = 0;
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let count = log.read_until(b'\n', &mut line)?;
+            if !line.ends_with(b"\n") {
+                return Ok(taken);
+            }
+            taken += count as u64;
+            // Most lines are about something else and need not be parsed.
+            if !line.starts_with(br#"{"type":"artifact.changed""#) {
+                continue;
+            }
+            let event = Event::from_line(line.trim_ascii_end()).ok();
+            let Some(Payload::ArtifactChanged(changed)) = event.map(|event| event.payload) else {
+                continue;
+            };
+            if changed.producer_ref.as_deref() == Some("history") {
+                self.take(BufReader::new(open(&changed.artifact_id)?), open)?;
+            }
+            let is_image = matches!(changed.kind, ArtifactKind::Before | ArtifactKind::After);
+            if is_image {
+                self.known.entry(changed.artifact_id).or_insert(false);
+            } else {
+                self.known.insert(changed.artifact_id, true);
+            }
+        }
+    }
 }
 
 impl SessionJournal {
     /// `mint` is the one the session was opened with.
     #[must_use]
     pub fn new(writer: SessionWriter, mint: Arc<IdMint>) -> Self {
-        Self { writer, mint }
+        Self {
+            writer,
+            mint,
+            images: Mutex::default(),
+        }
     }
 }
 
@@ -105,6 +158,19 @@ impl Journal for SessionJournal {
             .artifacts()
             .open(id)
             .map_err(|error| JournalError::new(format!("open the artifact {id}"), error))
+    }
+
+    fn may_be_shown(&self, id: &ArtifactId) -> Result<bool, JournalError> {
+        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = |id: &ArtifactId| self.writer.artifacts().open(id).map_err(io::Error::other);
+        let mut look = || -> io::Result<()> {
+            let mut log = File::open(self.writer.log_path())?;
+            log.seek(SeekFrom::Start(images.looked_at))?;
+            images.looked_at += images.take(BufReader::new(log), &open)?;
+            Ok(())
+        };
+        look().map_err(|error| JournalError::new("look an artifact up in the log", error))?;
+        Ok(images.known.get(id).copied().unwrap_or(false))
     }
 
     fn reveal(&self, text: &str) -> Option<String> {

@@ -93,6 +93,16 @@ impl Tool for ReadArtifactTool {
             .journal
             .open_artifact(&artifact_id)
             .map_err(|_| missing(format!("this session has no artifact {artifact_id}")))?;
+        let shown = context.journal.may_be_shown(&artifact_id);
+        if !shown.map_err(|error| missing(format!("{error}: {}", error.source)))? {
+            let message = format!(
+                "artifact {artifact_id} is an exact image of a file, kept for undo; it is not shown"
+            );
+            return Err(
+                ValidationFailure::new(Code::UnsupportedContent, message.clone())
+                    .at("/artifact_id", message),
+            );
+        }
         let size = file
             .metadata()
             .map_err(|error| missing(format!("cannot open artifact {artifact_id}: {error}")))?

@@ -64,6 +64,13 @@ pub trait Journal: Send + Sync {
     /// When there is none with this id, or it cannot be opened.
     fn open_artifact(&self, id: &ArtifactId) -> Result<File, JournalError>;
 
+    /// Whether an artifact may be shown. The exact images of files may not, because nothing in them
+    /// is masked; unless the same bytes are also kept as something else.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    fn may_be_shown(&self, id: &ArtifactId) -> Result<bool, JournalError>;
+
     /// `text` with every placeholder of a masked secret replaced by the value it stands for, when
     /// there is one. For matching only; the result must never be shown, written to the log or sent.
     fn reveal(&self, text: &str) -> Option<String>;
