@@ -9,12 +9,14 @@ use std::thread;
 
 use agent_protocol::id::{ActionId, SessionId, StepId, ToolCallId, TurnId};
 use agent_protocol::payload::conversation::{
-    TurnCompleted, TurnFailed, TurnOutcome, TurnSource, TurnStarted, TurnSubmitted, Verification,
+    RuntimeWarning, TurnCompleted, TurnFailed, TurnOutcome, TurnSource, TurnStarted, TurnSubmitted,
+    Verification,
 };
 use agent_protocol::payload::tool::ToolObservation;
 use agent_protocol::status::{Status, VerificationStatus};
-use agent_protocol::{Payload, Phase, Refs, Scope};
+use agent_protocol::{ActionHappened, Code, Payload, Phase, Refs, Scope};
 use agent_session::fold::ChangedFiles;
+use agent_tool_runtime::escape::visible_line;
 use agent_tool_runtime::{Authority as _, Cancel, CancelReason, Outcome, ToolIntent};
 use anyhow::Context as _;
 use clap::Args;
@@ -31,7 +33,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::workbench::{self, SessionArgs, Wanted, Workbench};
 
-/// A line of standard input longer than this is cut off, and then refused as no JSON.
+/// A longer line of standard input is refused; the calls behind it are made.
 const LINE_LIMIT: u64 = 64 << 20;
 
 /// Call a tool as a model would: validated, decided, run, recorded
@@ -85,12 +87,26 @@ pub(crate) enum CallOutput {
         action_id: ActionId,
         ok: bool,
     },
+    /// A line of standard input was no call; nothing was done.
+    NoCall {
+        session_id: SessionId,
+        /// Which line it was, from 1.
+        line: u64,
+        ok: bool,
+        phase: Phase,
+        code: Code,
+        /// What is wrong with it.
+        summary: String,
+        model_text: String,
+        user_text: String,
+        action_happened: ActionHappened,
+        retryable: bool,
+    },
 }
 
 /// A line of standard input. The input's text is passed on as it came.
 #[derive(Deserialize)]
 struct Line<'a> {
-    #[serde(default)]
     tool: String,
     #[serde(borrow, default)]
     input: Option<&'a RawValue>,
@@ -284,27 +300,31 @@ fn calls(
     let own = io::stdin().as_fd().try_clone_to_owned().or_fail()?;
     let mut stdin = io::BufReader::new(File::from(own));
     let mut line = Vec::new();
+    let mut number = 0;
     while !tally.left_open {
         wait_for_line(&stdin, cancel).or_fail()?;
         if cancel.is_raised() {
             break;
         }
         line.clear();
+        number += 1;
         let read = stdin.by_ref().take(LINE_LIMIT).read_until(b'\n', &mut line);
         if read.context("cannot read standard input").or_fail()? == 0 {
             break;
         }
-        let text = String::from_utf8_lossy(&line);
-        if !text.trim().is_empty() {
-            one(
-                intent_of(text.trim()),
-                arguments,
-                app,
-                bench,
-                cancel,
-                scope,
-                tally,
-            )?;
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let intent = if line.len() as u64 == LINE_LIMIT && !line.ends_with(b"\n") {
+            let skipped = stdin.skip_until(b'\n');
+            skipped.context("cannot read standard input").or_fail()?;
+            Err(format!("it has more than {LINE_LIMIT} bytes"))
+        } else {
+            intent_of(line.trim_ascii())
+        };
+        match intent {
+            Ok(intent) => one(intent, arguments, app, bench, cancel, scope, tally)?,
+            Err(problem) => no_call(number, &problem, arguments, app, bench, scope, tally)?,
         }
     }
     Ok(())
@@ -326,20 +346,70 @@ fn wait_for_line(stdin: &io::BufReader<File>, cancel: &Cancel) -> io::Result<()>
     }
 }
 
-/// What is no call is still an intent: the pipeline says what is wrong with it.
-fn intent_of(text: &str) -> ToolIntent {
-    match serde_json::from_str::<Line<'_>>(text) {
-        Ok(line) => ToolIntent {
-            tool_name: line.tool,
-            arguments: line.input.map(RawValue::get).unwrap_or_default().to_owned(),
-            reason: line.reason,
-            ..ToolIntent::default()
-        },
-        Err(_) => ToolIntent {
-            arguments: text.to_owned(),
-            ..ToolIntent::default()
-        },
+/// The call a line asks for, or what is wrong with the line.
+fn intent_of(line: &[u8]) -> Result<ToolIntent, String> {
+    let text = std::str::from_utf8(line)
+        .map_err(|error| format!("byte {} is not UTF-8", error.valid_up_to() + 1))?;
+    if !text.starts_with('{') {
+        return Err("it is not a JSON object".to_owned());
     }
+    let line: Line<'_> = serde_json::from_str(text).map_err(|error| {
+        // It is one line: the position in it is the column.
+        let words = error.to_string();
+        let what = words.split(" at line ").next().unwrap_or(&words);
+        format!("{what} at column {}", error.column())
+    })?;
+    Ok(ToolIntent {
+        tool_name: line.tool,
+        arguments: line.input.map(RawValue::get).unwrap_or_default().to_owned(),
+        reason: line.reason,
+        ..ToolIntent::default()
+    })
+}
+
+/// Tells that a line is no call, in the record and to whoever sent it.
+fn no_call(
+    number: u64,
+    problem: &str,
+    arguments: &CallArgs,
+    app: &App,
+    bench: &Workbench,
+    scope: &Scope,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    tally.failed += 1;
+    let problem = visible_line(problem, 400);
+    let message = bench.journal.mask(&format!(
+        "line {number} of standard input is not a call {{\"tool\": …, \"input\": {{…}}}}: {problem}; nothing was done"
+    ));
+    let warning = RuntimeWarning {
+        code: "line_is_no_call".to_owned(),
+        message: message.clone(),
+        evidence_refs: Vec::new(),
+    };
+    let scope = in_new_step(scope, bench);
+    let recorded = bench
+        .journal
+        .append(&scope, warning.into(), Refs::default());
+    recorded.or_fail()?;
+    bench.journal.sync().or_fail()?;
+    let doing = "cannot print an observation";
+    if !arguments.json {
+        return Ok(app.output.print(&message).context(doing)?);
+    }
+    let printed = CallOutput::NoCall {
+        session_id: bench.writer.session_id().clone(),
+        line: number,
+        ok: false,
+        phase: Phase::Validate,
+        code: Code::SchemaInvalid,
+        summary: message.clone(),
+        model_text: message.clone(),
+        user_text: message,
+        action_happened: ActionHappened::No,
+        retryable: Code::SchemaInvalid.facts().retryable,
+    };
+    Ok(app.output.json_line(&printed).context(doing)?)
 }
 
 /// The turn's scope with a step of its own: every event about tools names one.
