@@ -30,6 +30,7 @@ mod kill;
 mod limits;
 mod long;
 mod models;
+mod observations;
 mod page;
 mod permissions;
 mod picture;

@@ -1,0 +1,419 @@
+//! What an observation says of a call, and what it must not leave unsaid: order, omissions with a
+//! hint that works, forms, ends.
+
+use std::fs;
+use std::path::PathBuf;
+
+use agent_test_support::project::TestProject;
+use serde_json::{Value, json};
+
+use crate::agent;
+use crate::conversation::{ALLOWED, Conversation, assert_audit, bash, read, replace, wait_for};
+
+/// The file of an artifact of the session an observation is from.
+fn artifact(project: &TestProject, observed: &Value, id: &Value) -> PathBuf {
+    let session = observed["session_id"].as_str().unwrap();
+    let name = id.as_str().unwrap().strip_prefix("sha256:").unwrap();
+    let sessions = project.root().join(".agent/sessions");
+    sessions.join(session).join("artifacts").join(name)
+}
+
+/// Does what the hint of an observation says.
+fn read_more(talk: &mut Conversation, observed: &Value) -> Value {
+    let more = &observed["read_more"];
+    let tool = more["tool"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{observed:#}"));
+    talk.call(tool, more["input_hint"].clone())
+}
+
+/// The events of the last session that have this type.
+fn events(project: &TestProject, name: &str) -> Vec<Value> {
+    let listed = agent(project, &["sessions", "show", "--json", "last"]);
+    let session = listed.finish().expect_code(0).json()["session_id"].clone();
+    let place = project.root().join(".agent/sessions");
+    let log = place.join(session.as_str().unwrap()).join("events.jsonl");
+    let lines = fs::read_to_string(log).unwrap();
+    let all = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    all.filter(|event: &Value| event["type"] == name).collect()
+}
+
+#[test]
+fn both_streams_of_a_command_stand_in_the_order_they_were_written() {
+    let project = TestProject::new();
+    let mut talk = Conversation::start(&project, ALLOWED);
+    let command = "for i in $(seq 300); do echo out $i; echo err $i >&2; printf more; echo; done";
+    let observed = bash(&mut talk, command);
+    let kept = artifact(&project, &observed, &observed["content"][0]["artifact"]);
+    let expected: String = (1..=300)
+        .map(|number| format!("out {number}\nerr {number}\nmore\n"))
+        .collect();
+    assert_eq!(fs::read_to_string(kept).unwrap(), expected);
+    // The index names exactly the lines of the error stream.
+    let index = events(&project, "process.completed")[0]["payload"]["output_index_ref"].clone();
+    let index = fs::read_to_string(artifact(&project, &observed, &index)).unwrap();
+    let mut named = String::new();
+    for range in index.lines() {
+        let (from, to) = range.split_once(' ').unwrap();
+        named += &expected[from.parse().unwrap()..to.parse().unwrap()];
+    }
+    let errors: String = (1..=300).map(|number| format!("err {number}\n")).collect();
+    assert_eq!(named, errors);
+    assert_eq!(talk.end(), Some(0));
+    assert_audit(&project);
+}
+
+#[test]
+fn a_search_says_what_it_left_out_and_the_hint_shows_it() {
+    let project = TestProject::new();
+    let lines: String = (0..40).map(|number| format!("needle {number}\n")).collect();
+    project.write("a.txt", &lines);
+    for number in 0..30 {
+        project.write(format!("many/file-{number:02}"), "x\n");
+    }
+    let mut talk = Conversation::start(&project, &["--mode", "read-only"]);
+    let input = json!({"pattern": "needle", "limit": 10});
+    let first = talk.call("grep", input);
+    assert_eq!(
+        (&first["truncated"], &first["ok"]),
+        (&json!(true), &json!(true))
+    );
+    let hidden: usize = lines.lines().skip(10).map(|line| line.len() + 1).sum();
+    assert_eq!(first["omitted_bytes"], hidden);
+    let all = read_more(&mut talk, &first);
+    assert_eq!(all["facts"]["data"]["returned"], 40, "{all:#}");
+    assert_eq!(all["truncated"], false);
+    let first = talk.call("glob", json!({"pattern": "file-*", "limit": 5}));
+    assert_eq!(first["truncated"], true, "{first:#}");
+    let all = read_more(&mut talk, &first);
+    assert_eq!(all["facts"]["data"]["returned"], 30, "{all:#}");
+    // What fits the limit and no result is kept, and goes on where the result ended.
+    let long = format!("long {}\n", "y".repeat(300));
+    project.write("b.txt", long.repeat(200));
+    let first = talk.call("grep", json!({"pattern": "^long"}));
+    assert_eq!(first["truncated"], true);
+    assert!(first["facts"]["data"]["returned"].as_u64().unwrap() < 200);
+    let rest = read_more(&mut talk, &first);
+    let text = |observed: &Value| observed["model_text"].as_str().unwrap().to_owned();
+    let listed = text(&first).matches("long y").count();
+    assert_eq!(first["facts"]["data"]["returned"], listed);
+    let next = format!("\n{}:long y", listed + 1);
+    assert!(text(&rest).contains(&next), "{rest:#}");
+    assert_eq!(talk.end(), Some(0));
+    assert_audit(&project);
+}
+
+#[test]
+fn a_glob_may_leave_out_and_may_be_absolute() {
+    let project = TestProject::new();
+    project.write("src/a.rs", "needle\n");
+    project.write("src/b.md", "needle\n");
+    project.write("c.md", "needle\n");
+    let root = project.root().canonicalize().unwrap();
+    let root = root.to_str().unwrap();
+    let mut talk = Conversation::start(&project, &["--mode", "read-only"]);
+    for (path, glob, expected) in [
+        (".", "!*.rs".to_owned(), "c.md\nsrc/b.md\n"),
+        ("src", "!*.md".to_owned(), "src/a.rs\n"),
+        (".", format!("{root}/src/*.rs"), "src/a.rs\n"),
+        (".", format!("!{root}/src/**"), "c.md\n"),
+        ("src", format!("{root}/**/*.md"), "src/b.md\n"),
+        (".", "/c.md".to_owned(), "c.md\n"),
+    ] {
+        let input = json!({"pattern": "needle", "path": path, "glob": glob, "mode": "files"});
+        let found = talk.call("grep", input);
+        assert_eq!(found["content"][0]["text"], expected, "{glob}");
+        let named = talk.call("glob", json!({"pattern": glob, "path": path}));
+        let named = named["content"][0]["text"].as_str().unwrap();
+        // Its own settings are files of the project too.
+        let named = named.replace(".agent/.gitignore\n", "");
+        assert_eq!(named, expected, "{glob}");
+    }
+    assert_eq!(talk.end(), Some(0));
+}
+
+#[test]
+fn what_a_search_shows_of_a_latin_1_file_can_be_edited() {
+    let project = TestProject::new();
+    project.write("a.txt", b"caf\xe9 = 1\nna\xefve = 2\n");
+    let mut talk = Conversation::start(&project, ALLOWED);
+    let found = talk.call("grep", json!({"pattern": "= 1"}));
+    let shown = found["content"][0]["text"].as_str().unwrap();
+    assert!(shown.contains("1:caf\u{e9} = 1\n"), "{shown}");
+    read(&mut talk, "a.txt");
+    assert_eq!(
+        replace(&mut talk, "a.txt", "caf\u{e9} = 1", "caf\u{e9} = 3")["code"],
+        "ok"
+    );
+    let bytes = fs::read(project.root().join("a.txt")).unwrap();
+    assert_eq!(bytes, b"caf\xe9 = 3\nna\xefve = 2\n");
+    assert_eq!(talk.end(), Some(0));
+}
+
+#[test]
+fn a_write_that_changes_the_form_of_a_file_says_so() {
+    let project = TestProject::new();
+    project.write("crlf", "a\r\nb\r\n");
+    project.write("wide", b"\xff\xfea\0\n\0");
+    project.write("marked", "\u{feff}a\n");
+    project.write("latin", b"caf\xe9\n");
+    project.write("plain", "a\n");
+    let mut talk = Conversation::start(&project, ALLOWED);
+    for (path, fact) in [
+        ("crlf", Some("The line endings crlf become lf.")),
+        ("wide", Some("The encoding utf-16le becomes utf-8.")),
+        ("marked", Some("The encoding utf-8-bom becomes utf-8.")),
+        ("latin", Some("The encoding windows-1252 becomes utf-8.")),
+        ("plain", None),
+    ] {
+        read(&mut talk, path);
+        let written = talk.call("write", json!({"path": path, "content": "x\ny\n"}));
+        assert_eq!(written["code"], "ok", "{written:#}");
+        assert_eq!(written["facts"]["data"]["note"].as_str(), fact, "{path}");
+        let text = written["model_text"].as_str().unwrap();
+        assert!(text.contains(fact.unwrap_or("Replaced")), "{text}");
+    }
+    assert_eq!(talk.end(), Some(0));
+    assert_audit(&project);
+}
+
+#[test]
+fn the_way_an_accent_is_written_is_named_as_the_difference() {
+    let project = TestProject::new();
+    project.write("a.txt", "one\ncafe\u{301} \u{201c}noir\u{201d}\n");
+    let mut talk = Conversation::start(&project, ALLOWED);
+    read(&mut talk, "a.txt");
+    let missed = replace(&mut talk, "a.txt", "caf\u{e9}", "x");
+    assert_eq!(missed["code"], "target_not_found");
+    let said = missed["summary"].as_str().unwrap();
+    assert!(said.contains("line 2 differs only in accents"), "{said}");
+    let missed = replace(&mut talk, "a.txt", "caf\u{e9} \"noir\"", "x");
+    let said = missed["summary"].as_str().unwrap();
+    assert!(
+        said.contains("quotes") && said.contains("accents"),
+        "{said}"
+    );
+    assert_eq!(talk.end(), Some(1));
+}
+
+#[test]
+fn a_file_of_five_gigabytes_is_too_large_whatever_is_in_it() {
+    let project = TestProject::new();
+    project.write("text", "x\n".repeat(10_000));
+    for name in ["empty", "text"] {
+        let path = project.root().join(name);
+        let options = fs::File::options().create(true).append(true).open(path);
+        options.unwrap().set_len(5 << 30).unwrap();
+    }
+    let mut talk = Conversation::start(&project, ALLOWED);
+    for name in ["empty", "text"] {
+        let observed = read(&mut talk, name);
+        assert_eq!(observed["code"], "too_large", "{observed:#}");
+        assert_eq!(observed["phase"], "validate");
+        assert_eq!(replace(&mut talk, name, "x", "y")["code"], "too_large");
+    }
+    // A search leaves it out and counts it.
+    let found = talk.call("grep", json!({"pattern": "x"}));
+    let said = found["model_text"].as_str().unwrap();
+    assert!(said.contains("2 too large"), "{said}");
+    assert_eq!(talk.end(), Some(1));
+    assert_audit(&project);
+}
+
+#[test]
+fn images_kept_for_undo_are_not_shown() {
+    let project = TestProject::new();
+    project.write("a.txt", "password one\n");
+    let mut talk = Conversation::start(&project, ALLOWED);
+    read(&mut talk, "a.txt");
+    let edited = replace(&mut talk, "a.txt", "one", "two");
+    let effect = &edited["side_effects"][0];
+    for image in [&effect["before_ref"], &effect["after_ref"]] {
+        let shown = talk.call("read_artifact", json!({"artifact_id": image}));
+        assert_eq!(shown["code"], "unsupported_content", "{shown:#}");
+        let text = shown["model_text"].as_str().unwrap();
+        assert!(!text.contains("password"), "{text}");
+    }
+    // The same bytes as the output of a command are an output.
+    let printed = bash(&mut talk, "cat a.txt");
+    let id = &printed["content"][0]["artifact"];
+    assert_eq!(id, &effect["after_ref"]);
+    let shown = talk.call("read_artifact", json!({"artifact_id": id}));
+    assert_eq!(shown["code"], "ok", "{shown:#}");
+    assert_eq!(talk.end(), Some(1));
+    // What an earlier run of the session kept is known too.
+    let again = agent(
+        &project,
+        &["call", "--json", "--session", "last", "read_artifact"],
+    );
+    let input = json!({"artifact_id": effect["before_ref"]}).to_string();
+    let again = again.args([input.as_str()]).finish().expect_code(1).json();
+    assert_eq!(again["code"], "unsupported_content");
+    assert_audit(&project);
+}
+
+#[test]
+fn a_line_that_is_no_call_is_named_and_the_next_one_is_made() {
+    let project = TestProject::new();
+    project.write("a.txt", "one\n");
+    let mut talk = Conversation::start(&project, ALLOWED);
+    assert_eq!(read(&mut talk, "a.txt")["code"], "ok");
+    for (number, (line, problem)) in (2..).zip([
+        ("{\"tool\":\"read\",", "EOF while parsing"),
+        ("nonsense", "not a JSON object"),
+        ("[]", "not a JSON object"),
+        ("{\"input\":{}}", "missing field `tool`"),
+        ("{\"tool\":7,\"input\":{}}", "expected a string"),
+    ]) {
+        talk.send_text(line);
+        let refused = talk.receive();
+        assert_eq!(refused["line"], number, "{refused:#}");
+        assert_eq!(
+            (&refused["ok"], &refused["code"]),
+            (&json!(false), &json!("schema_invalid"))
+        );
+        assert_eq!(refused["action_happened"], "no");
+        let said = refused["summary"].as_str().unwrap();
+        assert!(
+            said.contains(&format!("line {number} of standard input")),
+            "{said}"
+        );
+        assert!(
+            said.contains(problem) && said.contains("nothing was done"),
+            "{said}"
+        );
+    }
+    assert_eq!(read(&mut talk, "a.txt")["code"], "file_unchanged");
+    assert_eq!(talk.end(), Some(1));
+    assert_eq!(events(&project, "tool.intent").len(), 2);
+    assert_eq!(events(&project, "runtime.warning").len(), 5);
+    assert_audit(&project);
+    let text = agent(&project, &["call", "--stdin"]).stdin("{\n").finish();
+    let text = text.expect_code(1);
+    assert!(text.stdout().starts_with("line 1 of standard input"));
+}
+
+#[test]
+fn output_of_a_background_command_is_never_cut_in_silence() {
+    let project = TestProject::new();
+    let mut talk = Conversation::start(&project, ALLOWED);
+    let command = "seq 1 10000; touch done; exec sleep 600";
+    let input = json!({"command": command, "description": "print", "background": true});
+    let started = talk.call("bash", input);
+    let process = started["facts"]["data"]["process_id"].clone();
+    wait_for(&project.root().join("done"));
+    let ended = talk.call("process_kill", json!({"process_id": process}));
+    let expected: String = (1..=10_000).map(|number| format!("{number}\n")).collect();
+    let shown = |observed: &Value| -> String {
+        let text = observed["model_text"].as_str().unwrap();
+        let digits = |line: &&str| line.bytes().all(|byte| byte.is_ascii_digit());
+        text.lines()
+            .filter(digits)
+            .map(|line| line.to_owned() + "\n")
+            .collect()
+    };
+    assert_eq!(ended["truncated"], true, "{ended:#}");
+    assert!(ended["omitted_bytes"].as_u64().unwrap() > 20_000);
+    let rest = read_more(&mut talk, &ended);
+    assert_eq!(rest["code"], "ok", "{rest:#}");
+    let next = shown(&rest);
+    assert!(next.len() > 10_000 && expected.contains(&next));
+    // All of it is in the artifact that the result names.
+    let kept = artifact(&project, &ended, &ended["artifact_refs"][0]["artifact_id"]);
+    assert_eq!(fs::read_to_string(kept).unwrap(), expected);
+    assert_eq!(talk.end(), Some(0));
+    assert_audit(&project);
+}
+
+#[test]
+fn a_background_command_that_failed_at_once_has_failed() {
+    let project = TestProject::new();
+    let mut talk = Conversation::start(&project, ALLOWED);
+    let input = json!({"command": "exit 7", "description": "fail", "background": true});
+    // How soon "at once" is depends on the machine; it is tried until the end was seen in time.
+    let started = loop {
+        let started = talk.call("bash", input.clone());
+        if started["facts"]["data"]["process_status"] == "ended" {
+            break started;
+        }
+        assert_eq!(started["code"], "ok");
+    };
+    assert_eq!(started["code"], "exit_nonzero", "{started:#}");
+    assert_eq!(started["facts"]["exit_code"], 7);
+    let text = started["model_text"].as_str().unwrap();
+    assert!(text.contains("exit code 7"), "{text}");
+    assert_eq!(talk.end(), Some(1));
+    assert_audit(&project);
+}
+
+#[test]
+fn where_a_command_left_off_is_recorded_only_when_it_is_known() {
+    let project = TestProject::new();
+    project.write("sub/file", "x\n");
+    let mut talk = Conversation::start(&project, ALLOWED);
+    let root = project.root().canonicalize().unwrap();
+    let sub = root.join("sub");
+    let cases = [
+        ("true", Some(&root)),
+        ("cd sub", Some(&sub)),
+        ("cd sub && ls", Some(&sub)),
+        ("cd sub; cd ..", Some(&root)),
+        ("cd $(printf sub)", None),
+        ("mkdir new; cd new", None),
+    ];
+    for (command, _) in &cases {
+        bash(&mut talk, command);
+    }
+    talk.end();
+    let ended = events(&project, "process.completed");
+    for ((command, expected), event) in cases.iter().zip(&ended) {
+        let told = event["payload"]["cwd_after"].as_str();
+        assert_eq!(
+            told,
+            expected.map(|path| path.to_str().unwrap()),
+            "{command}"
+        );
+    }
+    assert_eq!(ended.len(), cases.len());
+}
+
+/// With TERM ignored everywhere, and one process in a session of its own.
+#[test]
+fn nothing_is_left_of_a_command_that_ignores_being_asked_to_end() {
+    for config in ["", "sandbox = \"off\"\n"] {
+        let project = TestProject::new();
+        project.write_home("config.toml", config);
+        let stubborn = "trap '' TERM; setsid sleep 600 & echo $! > first; sleep 600 & echo $! > second; \
+                        touch running; wait; sleep 600";
+        let input = json!({"command": stubborn, "description": "stay", "timeout_ms": 1_000});
+        let mut talk = Conversation::start(&project, ALLOWED);
+        let observed = talk.call("bash", input);
+        assert_eq!(observed["code"], "timeout", "{observed:#}");
+        // Numbers from inside a sandbox mean nothing outside: look at what runs in the project.
+        assert_eq!(running_in(&project), Vec::<String>::new(), "{config}");
+        // The same at the end of the session.
+        fs::remove_file(project.root().join("running")).unwrap();
+        let input = json!({"command": stubborn, "description": "stay", "background": true});
+        assert_eq!(talk.call("bash", input)["code"], "ok");
+        wait_for(&project.root().join("running"));
+        assert_eq!(talk.end(), Some(1));
+        assert_eq!(running_in(&project), Vec::<String>::new(), "{config}");
+        assert_audit(&project);
+    }
+}
+
+/// The programs that have their working directory in the project, but for `agent`.
+fn running_in(project: &TestProject) -> Vec<String> {
+    let root = project.root().canonicalize().unwrap();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let inside = processes.filter(|process| {
+        fs::read_link(process.path().join("cwd")).is_ok_and(|place| place.starts_with(&root))
+    });
+    let names =
+        inside.map(|process| fs::read_to_string(process.path().join("comm")).unwrap_or_default());
+    names
+        .filter(|name| !name.is_empty() && name.trim() != "agent")
+        .collect()
+}
