@@ -239,6 +239,7 @@ impl Confined {
         let Some(mut parts) = self.parts.take() else {
             return Err(LaunchError::HelperGone);
         };
+        parts.streams.keep_order();
         let started = Writer::with_tag(message::GO)
             .send(&parts.control, &[])
             .map_err(|_| LaunchError::HelperGone)

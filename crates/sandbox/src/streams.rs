@@ -68,10 +68,11 @@ struct Lane {
 }
 
 impl Streams {
-    /// Two pipes.
+    /// Two pipes, for now of the usual size: whoever prepares the sandbox may print before anybody
+    /// reads.
     pub(crate) fn open() -> io::Result<(Self, WritingEnds)> {
-        let (stdout, to_stdout) = narrow_pipe()?;
-        let (stderr, to_stderr) = narrow_pipe()?;
+        let (stdout, to_stdout) = packet_pipe()?;
+        let (stderr, to_stderr) = packet_pipe()?;
         let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (number, end) in [(0, &stdout), (1, &stderr)] {
             rustix::io::ioctl_fionbio(end, true)?;
@@ -97,6 +98,17 @@ impl Streams {
             stderr: to_stderr,
         };
         Ok((streams, ends))
+    }
+
+    /// From here on the order counts, and somebody reads. What is there already is taken first.
+    pub(crate) fn keep_order(&mut self) {
+        for lane in &mut self.lanes {
+            if fcntl_setpipe_size(&lane.end, PAGE).is_err() {
+                lane.is_wide = true;
+                lane.is_disturbed = true;
+                lane.has_more = true;
+            }
+        }
     }
 
     /// Becomes readable when a stream has something.
@@ -239,13 +251,11 @@ fn stream(number: usize) -> Stream {
     }
 }
 
-/// A pipe with room for one write. A kernel that cannot give that gives a plain one, whose order is
-/// right as far as we are fast enough.
-fn narrow_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+/// A pipe that does not join writes. A kernel that cannot give that gives a plain one, whose order
+/// is right as far as we are fast enough.
+fn packet_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::DIRECT);
-    let (ours, theirs) = pipe.or_else(|_| pipe_with(PipeFlags::CLOEXEC))?;
-    let _ = fcntl_setpipe_size(&ours, PAGE);
-    Ok((ours, theirs))
+    Ok(pipe.or_else(|_| pipe_with(PipeFlags::CLOEXEC))?)
 }
 
 #[cfg(test)]
@@ -277,6 +287,7 @@ mod tests {
     #[test]
     fn small_writes_come_in_the_order_they_were_made() {
         let (mut streams, ends) = Streams::open().unwrap();
+        streams.keep_order();
         let writer = std::thread::spawn(move || {
             let (mut stdout, mut stderr) = (File::from(ends.stdout), File::from(ends.stderr));
             for number in 0..2_000 {
@@ -300,8 +311,29 @@ mod tests {
     }
 
     #[test]
+    fn nobody_waits_for_a_reader_before_the_order_counts() {
+        let (mut streams, ends) = Streams::open().unwrap();
+        let (mut stdout, mut stderr) = (File::from(ends.stdout), File::from(ends.stderr));
+        for _ in 0..10 {
+            stderr.write_all(b"early").unwrap();
+        }
+        streams.keep_order();
+        let writer = std::thread::spawn(move || {
+            for _ in 0..10 {
+                stdout.write_all(b"o").unwrap();
+                stderr.write_all(b"e").unwrap();
+            }
+        });
+        let all = collect(&mut streams);
+        writer.join().unwrap();
+        let early = b"early".repeat(10);
+        assert!(all[0].1.starts_with(&early) && all[0].0 == Stream::Stderr);
+    }
+
+    #[test]
     fn a_busy_stream_gets_room_and_gives_it_back() {
         let (mut streams, ends) = Streams::open().unwrap();
+        streams.keep_order();
         let writer = std::thread::spawn(move || {
             let (mut stdout, mut stderr) = (File::from(ends.stdout), File::from(ends.stderr));
             for round in 0..3 {
