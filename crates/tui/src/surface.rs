@@ -26,6 +26,8 @@ pub struct Surface {
     full: bool,
     /// The rows are not where we left them: draw everything.
     moved: bool,
+    /// The drawn row the cursor stood in when the terminal began to change its size.
+    stood: Option<usize>,
 }
 
 struct Row {
@@ -38,6 +40,8 @@ const END: &str = "\x1b[?7h\x1b[?2026l";
 /// Clears this row and all below. The row itself goes first: a multiplexer takes "clear to the end"
 /// from the first place of the screen for a cleared screen, and keeps a copy in its scrollback.
 const CLEAR_BELOW: &str = "\x1b[0m\r\x1b[K\x1b7\x1b[1B\x1b[J\x1b8";
+/// Clears the row the cursor stands at the first place of.
+const CLEAR_ROW: &[u8; 7] = b"\x1b[0m\x1b[K";
 /// Clears a full-screen view and goes to its first place.
 const CLEAR_ALL: &str = "\x1b[0m\x1b[2J\x1b[H";
 
@@ -53,7 +57,9 @@ impl Surface {
             cursor_column: 0,
             cursor_shown: true,
             full: false,
-            moved: false,
+            // What others left below is not ours.
+            moved: true,
+            stood: None,
         }
     }
 
@@ -71,9 +77,12 @@ impl Surface {
     /// The terminal has a new size.
     pub fn resize(&mut self, width: u16, height: u16) {
         let width = width.max(1);
-        if self.reflows && !self.full && width < self.width {
+        if self.reflows && !self.full {
+            // Until something is drawn again, the rows are as wide as they were drawn, however
+            // often the size changes meanwhile.
+            let stood = *self.stood.get_or_insert(self.cursor_row);
             let columns = usize::from(width);
-            let above: usize = self.rows[..self.cursor_row.min(self.rows.len())]
+            let above: usize = self.rows[..stood.min(self.rows.len())]
                 .iter()
                 .map(|row| row.used.div_ceil(columns).max(1))
                 .sum();
@@ -86,6 +95,7 @@ impl Surface {
 
     /// Somebody else wrote to the terminal; the next frame is drawn whole where the cursor is now.
     pub fn forget(&mut self) {
+        self.stood = None;
         self.rows.clear();
         (self.cursor_row, self.cursor_column) = (0, 0);
         self.full = false;
@@ -116,13 +126,11 @@ impl Surface {
             self.rows.clear();
             (self.cursor_row, self.cursor_column) = (0, 0);
             self.moved = false;
+            self.stood = None;
         }
         if !self.full {
             for line in print {
-                let used = encode(out, line, self.width);
-                if used < usize::from(self.width) {
-                    push(out, "\x1b[K");
-                }
+                encode(out, line, self.width);
                 push(out, "\r\n");
             }
         }
@@ -168,9 +176,12 @@ impl Surface {
                 self.move_to(out, number);
                 push(out, "\r");
             }
+            let begun = out.len();
             let used = encode(out, line, self.width);
-            if used < usize::from(self.width) {
-                push(out, "\x1b[K");
+            // A row that was longer is cleared from its first place, before it is written: tmux
+            // counts what was cleared behind the end of a row as text when it breaks rows anew.
+            if self.rows.get(number).is_some_and(|row| row.used > used) {
+                out.splice(begun..begun, *CLEAR_ROW);
             }
             self.cursor_column = used;
             let row = Row {

@@ -177,6 +177,63 @@ fn a_reflowing_terminal_is_counted_right() {
     assert!(text.contains("\x1b[2A"), "{text:?}");
 }
 
+/// A window that is dragged changes its size more than once before a frame is due.
+#[test]
+fn sizes_that_follow_each_other_are_counted_once() {
+    let up = |widths: &[u16]| {
+        let mut surface = Surface::new(20, 10, true);
+        let frame = Frame {
+            lines: vec![Line::from("0123456789012345"), Line::from("status")],
+            cursor: Some((3, 1)),
+            ..Frame::default()
+        };
+        let mut out = Vec::new();
+        surface.draw(&mut out, &[], &frame);
+        for width in widths {
+            surface.resize(*width, 10);
+        }
+        out.clear();
+        surface.draw(&mut out, &[], &frame);
+        let text = String::from_utf8(out).unwrap();
+        let before = text.split("A\x1b[0m\r\x1b[K").next().unwrap();
+        before.rsplit("\x1b[").next().unwrap().to_owned()
+    };
+    assert_eq!(up(&[10]), "2");
+    assert_eq!(up(&[10, 9, 8]), "2");
+    assert_eq!(up(&[10, 20]), "1");
+    assert_eq!(up(&[4, 30, 10]), "2");
+}
+
+/// tmux keeps what was cleared behind the end of a row as a part of it, and breaks the row by it
+/// when it gets narrower. A row cleared from its first place is as long as what is written then.
+#[test]
+fn a_row_that_was_longer_is_cleared_before_it_is_written() {
+    let mut bench = Bench::new(30, 4);
+    bench.draw(&[], &["a rather long line", "status"], None);
+    let frame = Frame {
+        lines: vec![Line::from("short"), Line::from("status")],
+        ..Frame::default()
+    };
+    let mut out = Vec::new();
+    bench.surface.draw(&mut out, &[], &frame);
+    let text = String::from_utf8(out.clone()).unwrap();
+    let (before, after) = text.split_once("short").unwrap();
+    assert!(before.contains("\r\x1b[0m\x1b[K"), "{text:?}");
+    assert!(!after.contains("\x1b[K"), "{text:?}");
+    bench.parser.process(&out);
+    bench.check(&["short", "status"]);
+}
+
+#[test]
+fn what_others_left_below_is_gone() {
+    let mut bench = Bench::new(20, 6);
+    bench
+        .parser
+        .process(b"$ agent\r\nold old old old\r\nold\r\nold\x1b[2A\r");
+    bench.draw(&["new"], &["> x", "status"], Some((2, 0)));
+    bench.check(&["$ agent", "new", "> x", "status"]);
+}
+
 #[test]
 fn full_screen_views_come_and_go() {
     let mut bench = Bench::new(20, 4);
