@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use crate::highlight::{Highlighter, worth_coloring};
 use crate::safe;
 use crate::text::{Break, cut, pad, width, wrap};
-use crate::theme::Theme;
+use crate::theme::{ColorDepth, Theme};
 
 /// `text`, foreign and unchecked, as lines of at most `columns`.
 #[must_use]
@@ -32,10 +32,19 @@ pub fn finished_prefix(text: &str) -> usize {
     let mut previous_blank = false;
     let mut in_list = false;
     for line in text.split_inclusive('\n') {
+        let trimmed = line.trim();
         if !line.ends_with('\n') {
+            // A line that has only begun ends the block before it when whatever comes cannot
+            // make it a part of that block.
+            let may_go_on = trimmed.is_empty()
+                || line.starts_with([' ', '\t'])
+                || (in_list
+                    && trimmed.starts_with(|c: char| "-*+".contains(c) || c.is_ascii_digit()));
+            if fence.is_none() && previous_blank && !may_go_on {
+                finished = at;
+            }
             break;
         }
-        let trimmed = line.trim();
         let marker = trimmed.bytes().next().unwrap_or(0);
         let run = trimmed.bytes().take_while(|byte| *byte == marker).count();
         let is_fence = matches!(marker, b'`' | b'~') && run >= 3;
@@ -145,7 +154,12 @@ impl Renderer {
             },
             Event::Code(code) => {
                 let style = self.style().patch(self.theme.code());
-                self.spans.push(Span::styled(code.into_string(), style));
+                // Where colours do not tell code from words, the marks do.
+                let text = match self.theme.depth {
+                    ColorDepth::None => format!("`{code}`"),
+                    _ => code.into_string(),
+                };
+                self.spans.push(Span::styled(text, style));
             }
             Event::SoftBreak => self.spans.push(Span::styled(" ", self.style())),
             Event::HardBreak => self.flush(),
@@ -235,7 +249,10 @@ impl Renderer {
             }
             Tag::Emphasis => self.push_style(Style::new().add_modifier(Modifier::ITALIC)),
             Tag::Strong => self.push_style(self.theme.strong()),
-            Tag::Strikethrough => self.push_style(Style::new().add_modifier(Modifier::CROSSED_OUT)),
+            Tag::Strikethrough => {
+                self.push_style(Style::new().add_modifier(Modifier::CROSSED_OUT));
+                self.strike();
+            }
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.link = Some(dest_url.into_string());
                 self.push_style(Style::new().add_modifier(Modifier::UNDERLINED));
@@ -285,7 +302,11 @@ impl Renderer {
                     self.lines.push(Line::from(format!("{lead}{bullet}")));
                 }
             }
-            TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => {
+            TagEnd::Emphasis | TagEnd::Strong => {
+                self.styles.pop();
+            }
+            TagEnd::Strikethrough => {
+                self.strike();
                 self.styles.pop();
             }
             TagEnd::Link | TagEnd::Image => {
@@ -312,6 +333,11 @@ impl Renderer {
             TagEnd::Table => self.end_table(),
             _ => {}
         }
+    }
+
+    /// Not every terminal can strike out, and what is struck out says the opposite.
+    fn strike(&mut self) {
+        self.spans.push(Span::styled("~~", self.style()));
     }
 
     fn lead(&self) -> String {
@@ -343,16 +369,16 @@ impl Renderer {
             return;
         }
         let line = Line::from(std::mem::take(&mut self.spans));
-        self.push_wrapped(&line, Break::Words);
+        self.push_wrapped(&line, 0, Break::Words);
     }
 
-    fn push_wrapped(&mut self, line: &Line<'static>, breaks: Break) {
+    fn push_wrapped(&mut self, line: &Line<'static>, hang: usize, breaks: Break) {
         let lead_width: usize = self.prefixes.iter().map(|prefix| width(&prefix.rest)).sum();
         // Half of a line is for what is said, however deep it stands; the inner marks stay.
         let room = self.columns.saturating_sub(lead_width);
         let room = room.max(self.columns / 2);
         let surplus = (lead_width + room).saturating_sub(self.columns);
-        for mut row in wrap(line, room, 0, breaks) {
+        for mut row in wrap(line, room, hang, breaks) {
             let lead = self
                 .prefixes
                 .iter_mut()
@@ -379,7 +405,7 @@ impl Renderer {
         for code_line in code.trim_end_matches('\n').split('\n') {
             let mut spans = highlighter.line(code_line);
             spans.insert(0, Span::raw("  "));
-            self.push_wrapped(&Line::from(spans), Break::Anywhere);
+            self.push_wrapped(&Line::from(spans), 2, Break::Anywhere);
         }
     }
 
@@ -430,14 +456,17 @@ impl Renderer {
                         cell = cell.style(self.theme.strong());
                     }
                     let missing = room.saturating_sub(cell.width());
-                    if table.alignments.get(column) == Some(&Alignment::Right) {
-                        spans.push(Span::raw(" ".repeat(missing)));
-                        spans.extend(styled(cell));
-                    } else {
-                        spans.extend(styled(pad(cell, *room, Style::new())));
+                    let before = match table.alignments.get(column) {
+                        Some(Alignment::Right) => missing,
+                        Some(Alignment::Center) => missing / 2,
+                        _ => 0,
+                    };
+                    if before > 0 {
+                        spans.push(Span::raw(" ".repeat(before)));
                     }
+                    spans.extend(styled(pad(cell, *room - before, Style::new())));
                 }
-                self.push_wrapped(&Line::from(spans), Break::Anywhere);
+                self.push_wrapped(&Line::from(spans), 0, Break::Anywhere);
             }
             if number == 0 {
                 let rule: Vec<String> = widths.iter().map(|room| "─".repeat(*room)).collect();
@@ -511,6 +540,50 @@ mod tests {
         check("- [x] done\n- [ ] open", &["• [x] done", "• [ ] open"]);
         check("a <b>c</b>", &["a <b>c</b>"]);
         check("evil \x1b[2J\x1b]0;x\x07text", &["evil ␛␛text"]);
+    }
+
+    #[test]
+    fn nothing_is_said_by_a_style_alone() {
+        check("keep ~~not this~~", &["keep ~~not this~~"]);
+        let theme = Theme {
+            depth: ColorDepth::None,
+            ..Theme::default()
+        };
+        let shown = render("run `ls` now", 40, theme);
+        assert_eq!(shown[0].to_string(), "run `ls` now");
+    }
+
+    #[test]
+    fn columns_stand_as_the_table_says() {
+        check(
+            "| left | mid | right |\n|:--|:-:|--:|\n| a | b | c |",
+            &[
+                "left │ mid │ right",
+                "─────┼─────┼──────",
+                "a    │  b  │     c",
+            ],
+        );
+    }
+
+    #[test]
+    fn code_that_is_too_wide_goes_on_below_itself() {
+        assert_eq!(drawn("```\n0123456789\n```", 8), ["  012345", "  6789"]);
+    }
+
+    /// What has come of the next block tells that the one before is over.
+    #[test]
+    fn a_block_is_finished_when_the_next_one_begins() {
+        for (text, finished) in [
+            ("one\n\ntwo and mo", 5),
+            ("one\n\n", 0),
+            ("one\n\n  tw", 0),
+            ("- one\n\n- tw", 0),
+            ("- one\n\n2", 0),
+            ("- one\n\nAfter", 7),
+            ("```\na\n\nb", 0),
+        ] {
+            assert_eq!(finished_prefix(text), finished, "{text:?}");
+        }
     }
 
     #[test]

@@ -9,19 +9,21 @@ use tokio_util::sync::CancellationToken;
 
 use agent_protocol::command::{ControlCommand, InterruptTurn};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::text::Line;
 
 use crate::compose::editor::Editor;
 use crate::host::{Exit, Input, Output, Settings};
-use crate::run::RunError;
+use crate::run::{RunError, Signals};
 use crate::safe;
 use crate::state::cell::{CallStage, Cell, CellKind};
+use crate::text::{Break, wrap};
 use crate::theme::{Background, ColorDepth, Theme};
 use crate::ui::overlay::Overlay;
 use crate::ui::prompt::Stage;
 use crate::ui::{Effect, Ui};
 use crate::view::{cells, overlay, prompt, question};
 
-/// Wide enough that sentences stay whole; the terminal breaks them as it likes.
+/// Lines are no wider than this, or than the terminal is.
 const COLUMNS: usize = 100;
 
 const TOO_EARLY: &str = "That came before the question could be read; please answer again.";
@@ -46,8 +48,12 @@ pub(crate) async fn run(
         });
     let mut interrupts = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())
         .map_err(|source| RunError::Signals { source })?;
+    let mut signals = Signals::ending()?;
     let started = Instant::now();
     let mut plain = Plain::new(settings);
+    if let Ok((columns, _)) = crossterm::terminal::size() {
+        plain.columns = usize::from(columns).clamp(20, COLUMNS);
+    }
     loop {
         for line in plain.take_lines() {
             let written = writeln!(std::io::stdout(), "{line}");
@@ -56,6 +62,7 @@ pub(crate) async fn run(
         let now = |at: Instant| u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
         let effects = tokio::select! {
             () = shutdown.cancelled() => return Ok(Exit::Ended),
+            number = signals.next() => return Ok(Exit::Signal(number)),
             _ = interrupts.recv() => plain.interrupt(),
             line = lines.recv() => match line {
                 Some(line) => {
@@ -97,6 +104,8 @@ pub(crate) async fn run(
 /// The plain screen without its input and output.
 pub struct Plain {
     pub ui: Ui,
+    /// How wide lines may be.
+    pub columns: usize,
     out: Vec<String>,
     asked: Option<agent_protocol::id::ActionId>,
     /// The call that was last said to be running.
@@ -117,6 +126,7 @@ impl Plain {
         };
         let mut plain = Self {
             ui,
+            columns: COLUMNS,
             out: Vec::new(),
             asked: None,
             started: None,
@@ -314,7 +324,7 @@ impl Plain {
                 let theme = self.ui.theme;
                 self.out
                     .push(format!("{}:", safe::one_line(&reader.document.title)));
-                let lines = overlay::document(&reader.document, COLUMNS, theme);
+                let lines = overlay::document(&reader.document, self.columns, theme);
                 self.out.extend(lines.iter().map(spoken));
             }
             Some(Overlay::Picker(picker)) => {
@@ -346,7 +356,7 @@ impl Plain {
             }
             Some(Overlay::Trust(question, scroll)) => {
                 self.out.push(overlay::trust_in_words(&question));
-                let lines = crate::diff::render(&question.diff, COLUMNS, self.ui.theme);
+                let lines = crate::diff::render(&question.diff, self.columns, self.ui.theme);
                 self.out.extend(lines.iter().map(spoken));
                 self.out.push(
                     "t and Enter: trust exactly this content. i and Enter: ignore it. q and Enter: leave."
@@ -373,7 +383,7 @@ impl Plain {
             .iter()
             .map(|piece| piece.text.as_str())
             .collect();
-        let body = question::body(&self.ui, pending, COLUMNS);
+        let body = question::body(&self.ui, pending, self.columns);
         let mut answers = String::from(
             "Answer with one letter and Enter. d: deny. n: deny with a note. q: abort the turn. a: allow once.",
         );
@@ -394,7 +404,8 @@ impl Plain {
         };
         self.out.push(head);
         self.out.extend(body.iter().map(spoken));
-        self.out.push(answers);
+        let answers = wrap(&Line::from(answers), self.columns, 0, Break::Words);
+        self.out.extend(answers.iter().map(spoken));
         let now = self.ui.now;
         if let Some(prompt) = &mut self.ui.prompt {
             // All of it was printed.
@@ -404,7 +415,7 @@ impl Plain {
     }
 }
 
-fn spoken(line: &ratatui::text::Line<'static>) -> String {
+fn spoken(line: &Line<'static>) -> String {
     line.to_string().trim_end().to_owned()
 }
 

@@ -101,29 +101,41 @@ pub async fn run_on<C: Console>(
     Ok(exit)
 }
 
-struct Signals([(i32, Signal); 3]);
+/// Signals that end the screen.
+pub(crate) struct Signals(Vec<(i32, Signal)>);
 
 impl Signals {
     fn new() -> Result<Self, RunError> {
-        let listen = |kind: SignalKind| {
-            signal(kind)
-                .map(|signal| (kind.as_raw_value(), signal))
-                .map_err(|source| RunError::Signals { source })
-        };
-        Ok(Self([
-            listen(SignalKind::terminate())?,
-            listen(SignalKind::hangup())?,
-            listen(SignalKind::interrupt())?,
-        ]))
+        let mut signals = Self::ending()?;
+        signals.listen(SignalKind::interrupt())?;
+        Ok(signals)
     }
 
-    async fn next(&mut self) -> i32 {
-        let [(first, a), (second, b), (third, c)] = &mut self.0;
-        tokio::select! {
-            _ = a.recv() => *first,
-            _ = b.recv() => *second,
-            _ = c.recv() => *third,
-        }
+    /// Those that never mean anything else.
+    pub(crate) fn ending() -> Result<Self, RunError> {
+        let mut signals = Self(Vec::new());
+        signals.listen(SignalKind::terminate())?;
+        signals.listen(SignalKind::hangup())?;
+        Ok(signals)
+    }
+
+    fn listen(&mut self, kind: SignalKind) -> Result<(), RunError> {
+        let listening = signal(kind).map_err(|source| RunError::Signals { source })?;
+        self.0.push((kind.as_raw_value(), listening));
+        Ok(())
+    }
+
+    /// The number of the next one.
+    pub(crate) async fn next(&mut self) -> i32 {
+        std::future::poll_fn(|context| {
+            for (number, signal) in &mut self.0 {
+                if signal.poll_recv(context).is_ready() {
+                    return std::task::Poll::Ready(*number);
+                }
+            }
+            std::task::Poll::Pending
+        })
+        .await
     }
 }
 

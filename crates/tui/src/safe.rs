@@ -79,6 +79,26 @@ pub fn one_line(text: &str) -> String {
     }
 }
 
+/// One line of foreign text as a title: long runs of blanks and empty lines are counted, so that they
+/// cannot push what comes after them out of sight.
+#[must_use]
+pub fn title(text: &str) -> String {
+    let line = one_line(text);
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line.as_str();
+    while let Some(first) = rest.chars().next() {
+        let run = rest.chars().take_while(|c| *c == first).count();
+        let taken = run * first.len_utf8();
+        match first {
+            ' ' if run > 8 => out.push_str(&format!("⟨{run} spaces⟩")),
+            '⏎' if run > 3 => out.push_str(&format!("⏎⟨{} blank lines⟩", run - 1)),
+            _ => out.push_str(&rest[..taken]),
+        }
+        rest = &rest[taken..];
+    }
+    out
+}
+
 /// Text somebody has to judge: control characters, invisible and look-alike characters are written
 /// out, long runs of blanks are counted, nothing is dropped.
 #[must_use]

@@ -266,35 +266,32 @@ impl Editor {
         true
     }
 
-    /// The text in rows of at most `columns`.
+    /// The text in rows of at most `columns`, broken between words where that is possible.
     #[must_use]
     pub fn rows(&self, columns: usize) -> Rows {
         let columns = columns.max(2);
         let mut rows = vec![Vec::new()];
-        let mut starts = vec![0];
+        let mut starts = self.starts(columns);
+        let mut next = starts.iter().skip(1).copied().peekable();
         let (mut used, mut at, mut cursor) = (0, 0, (0, 0));
         for part in self.text.graphemes(true) {
-            let ends = is_line_end(part);
-            let (mut shown, mut mark) = drawn(part, used);
-            if used + shown.width() > columns && used > 0 && !(ends && shown.is_empty()) {
+            if next.next_if_eq(&at).is_some() {
                 rows.push(Vec::new());
-                starts.push(at);
                 used = 0;
-                (shown, mark) = drawn(part, used);
             }
             if at == self.cursor {
                 cursor = (rows.len() - 1, used);
             }
+            let (shown, mark) = drawn(part, used);
             at += part.len();
             used += shown.width();
             if let Some(row) = rows.last_mut().filter(|_| !shown.is_empty()) {
                 safe::push_piece(row, &shown, mark);
             }
-            if ends {
-                rows.push(Vec::new());
-                starts.push(at);
-                used = 0;
-            }
+        }
+        if next.next_if_eq(&at).is_some() {
+            rows.push(Vec::new());
+            used = 0;
         }
         if self.cursor >= at {
             if used >= columns {
@@ -309,6 +306,41 @@ impl Editor {
             cursor,
             starts,
         }
+    }
+
+    /// Where each row begins.
+    fn starts(&self, columns: usize) -> Vec<usize> {
+        let mut starts = vec![0];
+        let (mut used, mut at) = (0, 0);
+        // Where the word at `at` begins, and how much of the row is before it.
+        let mut word: Option<(usize, usize)> = None;
+        for part in self.text.graphemes(true) {
+            let ends = is_line_end(part);
+            let mut shown = drawn(part, used).0.width();
+            if used + shown > columns && used > 0 && !(ends && shown == 0) {
+                // A word goes to the next row whole, unless it is all there is in this one.
+                match word.take().filter(|_| part != " ") {
+                    Some((begins, before)) => {
+                        starts.push(begins);
+                        used -= before;
+                    }
+                    None => {
+                        starts.push(at);
+                        used = 0;
+                    }
+                }
+                shown = drawn(part, used).0.width();
+            }
+            at += part.len();
+            used += shown;
+            if ends {
+                starts.push(at);
+                (used, word) = (0, None);
+            } else if matches!(part, " " | "\t") {
+                word = Some((at, used));
+            }
+        }
+        starts
     }
 }
 
@@ -407,6 +439,30 @@ mod tests {
         assert_eq!(editor.rows(20).cursor, (0, 0));
         let full = Editor::with("abcd");
         assert_eq!(full.rows(4).cursor, (1, 0));
+    }
+
+    #[test]
+    fn rows_break_between_words() {
+        let shown = |text: &str, columns: usize| -> Vec<String> {
+            let rows = Editor::with(text).rows(columns).rows;
+            rows.iter()
+                .map(|row| row.iter().map(|piece| piece.text.as_str()).collect())
+                .collect()
+        };
+        assert_eq!(
+            shown("tell me what it says", 10),
+            ["tell me ", "what it ", "says"]
+        );
+        assert_eq!(shown("a 0123456789ab c", 10), ["a ", "0123456789", "ab c"]);
+        assert_eq!(shown("0123456789 b", 10), ["0123456789", " b"]);
+        assert_eq!(shown("one two\nthree", 10), ["one two", "three"]);
+        assert_eq!(shown("one\n", 10), ["one", ""]);
+        let mut editor = Editor::with("tell me what it says");
+        assert_eq!(editor.rows(10).cursor, (2, 4));
+        editor.move_to(8);
+        assert_eq!(editor.rows(10).cursor, (1, 0));
+        assert!(editor.vertical(1, 10));
+        assert_eq!(editor.cursor, 16);
     }
 
     #[test]

@@ -636,10 +636,10 @@ impl Player {
         };
         lines.push(Line::default());
         lines.push(Line::from(vec![Span::styled(
-            cut(&self.place(), columns),
+            cut(&self.place(columns), columns),
             theme.strong(),
         )]));
-        lines.push(Line::styled(cut(&self.help(), columns), theme.dim()));
+        lines.push(Line::styled(cut(&self.help(columns), columns), theme.dim()));
         let mut frame = Frame {
             lines,
             cursor: None,
@@ -670,12 +670,8 @@ impl Player {
     }
 
     /// Where it is, in one line.
-    fn place(&self) -> String {
+    fn place(&self, columns: usize) -> String {
         let count = self.source.count();
-        let at = self
-            .last_time
-            .map(|time| time.to_string())
-            .unwrap_or_default();
         let done = (self.position * 100).checked_div(count).unwrap_or(100);
         let mark = if self.playing { "▶" } else { "⏸" };
         match (&self.problem, &self.typing, &self.notice) {
@@ -685,14 +681,28 @@ impl Player {
             (None, None, None) if self.is_moving() => {
                 format!("{mark} reading event {} of {count}", self.position)
             }
-            (None, None, None) => format!(
-                "{mark} event {} of {count} ({done}%) · {} · {at} · speed {}x",
-                self.position, self.last_kind, self.speed
-            ),
+            (None, None, None) => {
+                let place = format!("{mark} event {} of {count} ({done}%)", self.position);
+                let speed = match self.speed {
+                    1 => String::new(),
+                    speed => format!(" · speed {speed}x"),
+                };
+                let at = self.last_time.map(|time| time.to_string());
+                let at = at.unwrap_or_default();
+                // Of the time the hour is worth more than the day.
+                let hour = at.get(11..19).unwrap_or_default();
+                let kind = &self.last_kind;
+                let forms = [
+                    format!("{place} · {kind} · {at}{speed}"),
+                    format!("{place} · {kind} · {hour}{speed}"),
+                    format!("{place} · {kind}{speed}"),
+                ];
+                widest(forms, columns)
+            }
         }
     }
 
-    fn help(&self) -> String {
+    fn help(&self, columns: usize) -> String {
         if self.reading.is_some() {
             return "↑ ↓ PgUp PgDn scroll · any other key closes".to_owned();
         }
@@ -703,9 +713,19 @@ impl Player {
             self.last_time
                 .map(|now| format!("turn {} · ", duration(now.millis_since(turn.started_at))))
         });
-        format!(
-            "{}replay, nothing runs · ? keys · q · Space plays · ←→ event · c call · t turn · e d f p / go to · i card · o files",
-            elapsed.unwrap_or_default()
-        )
+        let elapsed = elapsed.unwrap_or_default();
+        let forms = [
+            "replay, nothing runs · ? keys · q leaves · Space plays · ←→ event · c call · t turn · i card · o files",
+            "replay, nothing runs · ? keys · q leaves · Space plays · ←→ event · i card",
+            "replay, nothing runs · ? keys · q leaves · Space plays",
+        ];
+        widest(forms.map(|form| format!("{elapsed}{form}")), columns)
     }
+}
+
+/// The first of `forms`, which get shorter, that fits; the last one if none does.
+fn widest(forms: [String; 3], columns: usize) -> String {
+    let fits = |form: &&String| crate::text::width(form) <= columns;
+    let form = forms.iter().find(fits).or(forms.last());
+    form.cloned().unwrap_or_default()
 }

@@ -1,5 +1,7 @@
 //! One tool call, from intent to observation, as its events arrive.
 
+use std::borrow::Cow;
+
 use agent_protocol::id::ToolCallId;
 use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::permission::{
@@ -7,7 +9,7 @@ use agent_protocol::payload::permission::{
     PermissionEvaluated,
 };
 use agent_protocol::payload::tool::{ContentFormat, ProgressStatus, ToolFailed, ToolObservation};
-use agent_protocol::{Event, Payload};
+use agent_protocol::{ActionHappened, Event, Payload};
 use serde_json::Value;
 
 use super::cell::{
@@ -16,7 +18,7 @@ use super::cell::{
 };
 use super::pending::Pending;
 use super::{Evaluated, State};
-use crate::safe::one_line;
+use crate::safe::{one_line, title};
 
 impl State {
     pub(super) fn apply_to_call(&mut self, event: &Event) {
@@ -41,10 +43,12 @@ impl State {
                     call_id: Some(call_id.clone()),
                     tool: one_line(&intent.tool_name),
                     target,
+                    own: self.own_turn,
                     ..ToolCell::default()
                 };
+                let who = if self.own_turn { "you" } else { "the model" };
                 tool.chain
-                    .push(one_line(&format!("the model asked for {asked}")));
+                    .push(one_line(&format!("{who} asked for {asked}")));
                 if let Some(reason) = &intent.reason {
                     tool.chain.push(one_line(&format!("its reason: {reason}")));
                 }
@@ -148,6 +152,7 @@ impl State {
                 }
                 found.parts.push(words);
             }
+            found.understood = parse.ok;
             found.redirects.clone_from(&parse.redirects);
             found.unproven.clone_from(&parse.why_not_proven);
         }
@@ -198,6 +203,7 @@ impl State {
         if let Some(found) = call_id.and_then(|call_id| self.evaluated.remove(&call_id)) {
             pending.why = Some(found.why);
             pending.parts = found.parts;
+            pending.understood = found.understood;
             pending.redirects = found.redirects;
             pending.unproven = found.unproven;
             pending.every_time = found.every_time;
@@ -363,9 +369,14 @@ fn call_progressed(tool: &mut ToolCell, payload: &Payload) {
 
 fn tool_failed(tool: &mut ToolCell, failed: &ToolFailed) {
     tool.detail.changed = changes(&failed.side_effects);
+    let happened = match failed.action_happened {
+        ActionHappened::No => "nothing happened",
+        ActionHappened::Yes => "something happened",
+        ActionHappened::Unknown => "nobody knows whether something happened",
+    };
     tool.chain.push(one_line(&format!(
-        "ended in phase {} with {}: {}; did something happen: {}",
-        failed.phase, failed.code, failed.message, failed.action_happened
+        "ended in phase {} with {}: {}; {happened}",
+        failed.phase, failed.code, failed.message
     )));
     tool.outcome = Some(Outcome {
         ok: false,
@@ -387,11 +398,7 @@ fn observed(tool: &mut ToolCell, observation: &ToolObservation) {
         exit_code: observation.facts.exit_code,
     });
     let detail = &mut tool.detail;
-    let shown = match &observation.preview {
-        Some(preview) if !preview.is_empty() => preview,
-        _ => &observation.user_text,
-    };
-    let (output, left_out) = head_and_tail(shown, KEPT_TEXT);
+    let (output, left_out) = head_and_tail(&shown(observation), KEPT_TEXT);
     detail.output = crate::safe::content(&output);
     detail.omitted_bytes = observation.omitted_bytes + left_out;
     detail.truncated = observation.truncated;
@@ -418,12 +425,36 @@ fn observed(tool: &mut ToolCell, observation: &ToolObservation) {
             .map(|error| one_line(&format!("{} {}", error.path, error.message)))
             .collect();
     }
-    // What ran is over; its last lines are in the preview.
+    // What ran is over; its last lines are in the output.
     tool.live = LiveOutput {
         line_count: tool.live.line_count,
         bytes: tool.live.bytes,
         ..LiveOutput::default()
     };
+}
+
+/// What the call gave, as far as the log has it: the text itself, or the few lines that stand for it
+/// when it is kept elsewhere. What only repeats the summary is nothing.
+fn shown(observation: &ToolObservation) -> Cow<'_, str> {
+    let texts: Vec<&str> = observation
+        .content
+        .iter()
+        .filter(|block| block.format != ContentFormat::Diff)
+        .filter_map(|block| block.text.as_deref())
+        .collect();
+    match texts.as_slice() {
+        [] => {}
+        [text] => return Cow::Borrowed(text),
+        texts => return Cow::Owned(texts.join("\n")),
+    }
+    let few = match &observation.preview {
+        Some(preview) if !preview.is_empty() => preview,
+        _ => &observation.user_text,
+    };
+    match few.trim() == observation.summary.trim() {
+        true => Cow::Borrowed(""),
+        false => Cow::Borrowed(few),
+    }
 }
 
 pub(super) fn changes(side_effects: &[SideEffect]) -> Vec<FileChange> {
@@ -442,7 +473,7 @@ fn target_of(input: &Value) -> String {
     let mut target = ["command", "path", "pattern", "artifact_id", "process_id"]
         .into_iter()
         .find_map(field)
-        .map(|text| one_line(clip(text, 2048)))
+        .map(|text| title(clip(text, 2048)))
         .unwrap_or_else(|| match input {
             Value::Object(fields) if fields.is_empty() => String::new(),
             other => one_line(clip(&other.to_string(), 512)),

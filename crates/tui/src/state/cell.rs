@@ -112,6 +112,8 @@ pub struct ToolCell {
     pub tool: String,
     /// The command, path or pattern, in one line.
     pub target: String,
+    /// The user asked for it, and no model.
+    pub own: bool,
     pub stage: CallStage,
     pub started_at: Option<Timestamp>,
     pub duration_ms: Option<u64>,

@@ -37,6 +37,7 @@ impl State {
                     self.close_open_cells(true);
                     self.pending.clear();
                     self.facts.turn = None;
+                    self.facts.compacting = false;
                     self.facts.queue.clear();
                     self.facts.session_id = Some(event.session_id.clone());
                     let from = format!(
@@ -58,14 +59,17 @@ impl State {
                     self.facts.title = Some(one_line(title));
                 }
                 self.facts.ended = changed.status == Some(Status::Ended);
+                self.facts.compacting &= !self.facts.ended;
             }
             Payload::TurnSubmitted(submitted) => self.turn_submitted(event, submitted),
             Payload::TurnStarted(started) => {
                 self.last_failure = None;
                 self.show_submitted(event.scope.turn_id.as_ref());
                 self.facts.mode = Some(started.mode);
+                self.facts.compacting = false;
                 // A call of the user's own asks no model.
-                if !started.model.is_empty() && started.model != "none" {
+                self.own_turn = started.model == "none";
+                if !started.model.is_empty() && !self.own_turn {
                     self.facts.model = Some(one_line(&started.model));
                 }
                 self.facts.turn = Some(Turn {
@@ -78,6 +82,11 @@ impl State {
             }
             Payload::TurnCompleted(completed) => self.turn_completed(completed),
             Payload::TurnFailed(failed) => self.turn_failed(event, failed),
+            Payload::RunStatus(status) if status.phase == Status::Retrying => {
+                // What went wrong was said when it did.
+                let wait = status.metadata.retry_in_ms;
+                self.activity("waiting to ask the model again", wait);
+            }
             Payload::RunStatus(status) => {
                 let title = match &status.detail {
                     Some(detail) => format!("{}: {detail}", status.title),
@@ -94,14 +103,16 @@ impl State {
                     one_line(&requested.provider),
                     one_line(&requested.model)
                 ));
-                self.activity(&format!("waiting for {}", requested.model), None);
+                if !self.facts.compacting {
+                    self.activity(&format!("waiting for {}", requested.model), None);
+                }
             }
             Payload::ModelDelta(delta) => self.model_delta(delta),
             Payload::ModelCompleted(completed) => self.model_completed(completed),
             Payload::ModelFailed(failed) => self.model_failed(failed),
             Payload::ReasoningDelta(delta) => self.reasoning_delta(delta),
             Payload::ReasoningSummary(summary) => {
-                if let Some(text) = &summary.text {
+                if let Some(text) = summary.text.as_ref().filter(|_| !self.facts.compacting) {
                     let index = self.reasoning_cell(&summary.model_request_id);
                     self.change(index, |cell| {
                         if let CellKind::Reasoning(reasoning) = &mut cell.kind {
@@ -138,8 +149,12 @@ impl State {
                     .map(|item| (named(&item.source, &item.reference), one_line(&item.reason)))
                     .collect();
             }
-            Payload::ContextCompactionStarted(_) => self.activity("compacting the history", None),
+            Payload::ContextCompactionStarted(_) => {
+                self.facts.compacting = true;
+                self.activity("compacting the history", None);
+            }
             Payload::ContextCompactionCompleted(done) => {
+                self.facts.compacting = false;
                 let text = format!(
                     "history compacted: about {} tokens became {}",
                     done.tokens_before, done.tokens_after
@@ -147,11 +162,11 @@ impl State {
                 self.facts.context.used = Some(done.tokens_after);
                 self.notice(NoticeLevel::Information, text, Some(&done.summary_preview));
             }
-            Payload::ContextCompactionFailed(failed) => self.notice(
-                NoticeLevel::Warning,
-                format!("the history could not be compacted: {}", failed.error),
-                None,
-            ),
+            Payload::ContextCompactionFailed(failed) => {
+                self.facts.compacting = false;
+                let text = format!("the history could not be compacted: {}", failed.error);
+                self.notice(NoticeLevel::Warning, text, None);
+            }
             Payload::CostRecorded(cost) => {
                 match (cost.session_total, cost.amount) {
                     (Some(total), _) => self.facts.cost = Some(total),
@@ -294,6 +309,9 @@ impl State {
         let Some(request) = self.current_request.clone() else {
             return;
         };
+        if self.facts.compacting {
+            return;
+        }
         match live {
             LiveText::Answer(text) if !text.is_empty() => {
                 let index = self.text_cell(&request);
@@ -501,7 +519,7 @@ impl State {
     }
 
     fn model_delta(&mut self, delta: &ModelDelta) {
-        if delta.text.is_empty() {
+        if delta.text.is_empty() || self.facts.compacting {
             return;
         }
         let index = self.text_cell(&delta.model_request_id);
@@ -530,7 +548,7 @@ impl State {
         if let Some(text) = completed
             .text
             .as_ref()
-            .filter(|text| !text.trim().is_empty())
+            .filter(|text| !text.trim().is_empty() && !self.facts.compacting)
         {
             let index = self.text_cell(request);
             self.change(index, |cell| {
@@ -556,6 +574,8 @@ impl State {
 
     fn model_failed(&mut self, failed: &ModelFailed) {
         self.current_request = None;
+        // A process that ended in the middle of it says no more about it than this.
+        self.facts.compacting &= failed.retryable;
         self.close_reasoning(&failed.model_request_id);
         if let Some(Stream {
             text_cell: Some(index),
@@ -605,6 +625,9 @@ impl State {
     }
 
     fn reasoning_delta(&mut self, delta: &ReasoningDelta) {
+        if self.facts.compacting {
+            return;
+        }
         let index = self.reasoning_cell(&delta.model_request_id);
         self.change(index, |cell| {
             if let CellKind::Reasoning(reasoning) = &mut cell.kind {

@@ -41,6 +41,8 @@ pub struct State {
     last_failure: Option<String>,
     /// Where the taking back of files that is going on began.
     rollback_from: Option<u64>,
+    /// The running turn is a call of the user's own.
+    own_turn: bool,
     /// Every cell before this one is done.
     first_open: usize,
 }
@@ -52,6 +54,7 @@ struct Evaluated {
     parts: Vec<String>,
     redirects: Vec<String>,
     unproven: Option<String>,
+    understood: bool,
     every_time: bool,
     rule: Option<String>,
 }
@@ -83,6 +86,8 @@ pub struct Facts {
     /// Inputs that wait, in order.
     pub queue: Vec<QueuedInput>,
     pub turn: Option<Turn>,
+    /// The history is being summed up: what the model says meanwhile is no answer.
+    pub compacting: bool,
     pub tools: Vec<ToolLine>,
     pub last_sequence: u64,
     pub ended: bool,
@@ -162,6 +167,12 @@ impl State {
     #[must_use]
     pub fn busy(&self) -> bool {
         self.facts.turn.is_some()
+    }
+
+    /// Whether something goes on that the user waits for.
+    #[must_use]
+    pub fn works(&self) -> bool {
+        self.facts.turn.is_some() || self.facts.compacting
     }
 
     /// The text of an input that waits.

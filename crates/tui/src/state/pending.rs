@@ -20,6 +20,8 @@ pub struct Pending {
     pub risk_facts: Vec<String>,
     /// The simple commands the parser found.
     pub parts: Vec<String>,
+    /// The parser is sure of them; otherwise they are what the words look like.
+    pub understood: bool,
     /// Where they read from and write to.
     pub redirects: Vec<String>,
     /// Why the command is not known to only read.
@@ -71,6 +73,7 @@ impl Pending {
             why: asked.policy.clone(),
             risk_facts: asked.risk_facts.clone(),
             parts: Vec::new(),
+            understood: true,
             redirects: Vec::new(),
             unproven: None,
             every_time: false,

@@ -69,7 +69,8 @@ pub struct Ui {
     requested: HashSet<HostRequestKey>,
     answered: HashSet<ActionId>,
     armed: Option<(Armed, u64)>,
-    turn_since: Option<u64>,
+    /// Since when something goes on that the user waits for.
+    works_since: Option<u64>,
     /// Events that came after a glimpse of the past, until the past itself is there.
     since_glimpse: Option<Vec<Arc<agent_protocol::Event>>>,
     pub(crate) pending_control_x: bool,
@@ -169,7 +170,7 @@ impl Ui {
             requested: HashSet::new(),
             answered: HashSet::new(),
             armed: None,
-            turn_since: None,
+            works_since: None,
             since_glimpse: None,
             pending_control_x: false,
             kept_body: RefCell::new(None),
@@ -351,10 +352,10 @@ impl Ui {
     /// asked for.
     pub fn settle(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
-        match (&self.state.facts.turn, self.turn_since) {
-            (Some(_), None) => self.turn_since = Some(self.now),
-            (None, Some(_)) => {
-                self.turn_since = None;
+        match (self.state.works(), self.works_since) {
+            (true, None) => self.works_since = Some(self.now),
+            (false, Some(_)) => {
+                self.works_since = None;
                 if !self.focused && self.settings.notify {
                     effects.push(Effect::Notify("agent: the turn is over".to_owned()));
                 }
@@ -454,10 +455,10 @@ impl Ui {
             .count()
     }
 
-    /// Milliseconds the running turn has taken on this screen.
+    /// Milliseconds that what goes on has taken on this screen.
     #[must_use]
-    pub fn turn_elapsed(&self) -> Option<u64> {
-        self.turn_since.map(|since| self.now.saturating_sub(since))
+    pub fn elapsed(&self) -> Option<u64> {
+        self.works_since.map(|since| self.now.saturating_sub(since))
     }
 
     /// Remembers what the frame showed.
@@ -493,7 +494,7 @@ impl Ui {
     #[must_use]
     pub fn next_wake(&self) -> Option<u64> {
         // While a question is open nothing moves.
-        let spins = self.state.busy() && !self.settings.plain && self.current().is_none();
+        let spins = self.state.works() && !self.settings.plain && self.current().is_none();
         let spinner = spins.then(|| self.now + 100);
         let hint = self.hint.as_ref().map(|(_, until)| *until);
         let armed = self.armed.map(|(_, until)| until);
@@ -524,6 +525,10 @@ impl Ui {
         let again = self
             .armed
             .is_some_and(|(armed, until)| armed == key && self.now < until);
+        if again {
+            // What was said about the first one is done.
+            self.hint = None;
+        }
         self.armed = (!again).then_some((key, self.now + ARMED_MS));
         again
     }

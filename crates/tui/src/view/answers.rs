@@ -23,6 +23,15 @@ pub(super) fn answer(key: &'static str, meaning: &'static str, taken: bool) -> A
     }
 }
 
+/// The same answers by their keys alone.
+pub(super) fn without_words(answers: Vec<Answer>) -> Vec<Answer> {
+    let short = |answer: Answer| Answer {
+        meaning: "",
+        ..answer
+    };
+    answers.into_iter().map(short).collect()
+}
+
 const GAP: &str = "  ";
 
 /// The answers in rows of at most `columns`: all in one row when they fit, otherwise each group
@@ -40,8 +49,12 @@ pub(super) fn rows(groups: &[Vec<Answer>], columns: usize, theme: Theme) -> Vec<
 
 fn width_of(answers: &[Answer]) -> usize {
     let each = answers.iter().map(|answer| {
-        // Two brackets and a blank.
-        width(answer.key) + 3 + width(answer.meaning)
+        let meaning = match width(answer.meaning) {
+            0 => 0,
+            meaning => meaning + 1,
+        };
+        // In two brackets.
+        width(answer.key) + 2 + meaning
     });
     each.sum::<usize>() + width(GAP) * answers.len().saturating_sub(1)
 }
@@ -74,7 +87,9 @@ fn line(answers: &[Answer], theme: Theme) -> Line<'static> {
             false => (theme.dim(), theme.dim()),
         };
         spans.push(Span::styled(format!("[{}]", answer.key), key));
-        spans.push(Span::styled(format!(" {}", answer.meaning), meaning));
+        if !answer.meaning.is_empty() {
+            spans.push(Span::styled(format!(" {}", answer.meaning), meaning));
+        }
     }
     Line::from(spans)
 }

@@ -63,12 +63,8 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
     let most = (height / 2).max(3);
     let first = rows.cursor.0.saturating_sub(most - 1);
     let cursor_row = lines.len() + rows.cursor.0 - first;
-    let sign = match (
-        &ui.composer.editor.vim,
-        ui.composer.editor.text().starts_with('!'),
-    ) {
-        (_, true) => "! ",
-        (Some(vim), _) if vim.is_normal() => ": ",
+    let sign = match &ui.composer.editor.vim {
+        Some(vim) if vim.is_normal() => ": ",
         _ => "› ",
     };
     if ui.composer.editor.is_empty() {
@@ -187,22 +183,30 @@ fn draw_menu(ui: &Ui, menu: &Menu, columns: usize, room: usize, lines: &mut Vec<
 
 /// What is going on, with the time it takes.
 fn activity(ui: &Ui, columns: usize) -> Option<Line<'static>> {
-    let turn = ui.state.facts.turn.as_ref()?;
-    let elapsed = ui.turn_elapsed().unwrap_or(0);
+    if !ui.state.works() {
+        return None;
+    }
+    let elapsed = ui.elapsed().unwrap_or(0);
     let sign = if ui.settings.plain {
         "…"
     } else {
         SPINNER[usize::try_from(elapsed / 100).unwrap_or(0) % SPINNER.len()]
     };
-    let mut text = if turn.interrupting {
-        "interrupting".to_owned()
-    } else {
-        turn.activity.clone()
+    let (mut text, esc) = match &ui.state.facts.turn {
+        Some(turn) if turn.interrupting => ("interrupting".to_owned(), " · Esc interrupts"),
+        Some(turn) => (turn.activity.clone(), " · Esc interrupts"),
+        None => ("compacting the history".to_owned(), ""),
     };
-    if let Some(millis) = turn.retry_in_ms {
-        text.push_str(&format!(", again in {}", duration(millis)));
+    if let Some(millis) = ui
+        .state
+        .facts
+        .turn
+        .as_ref()
+        .and_then(|turn| turn.retry_in_ms)
+    {
+        text.push_str(&format!(", in {}", duration(millis)));
     }
-    let tail = format!(" · {} · Esc interrupts", seconds(elapsed));
+    let tail = format!(" · {}{esc}", seconds(elapsed));
     let text = cut(&text, columns.saturating_sub(2 + width(&tail)));
     Some(Line::from(vec![
         Span::styled(format!("{sign} "), ui.theme.accent()),

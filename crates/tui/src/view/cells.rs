@@ -176,6 +176,7 @@ fn draw_tool(tool: &ToolCell, fold: Fold, columns: usize, theme: Theme) -> Vec<L
     let mut lines = wrap(&Line::from(title), columns, 2, Break::Anywhere);
     lines.extend(outcome::draw(tool, fold, columns, theme));
     match fold {
+        Fold::Folded if tool.own => own_output(tool, &mut lines, columns, theme),
         Fold::Folded => {}
         Fold::Unfolded => tool_detail(tool, &mut lines, columns, theme),
         Fold::Live(_) => {
@@ -195,6 +196,31 @@ fn draw_tool(tool: &ToolCell, fold: Fold, columns: usize, theme: Theme) -> Vec<L
         }
     }
     lines
+}
+
+/// Lines of the user's own command that are shown; it was run to be read.
+const OWN_LINES: usize = 40;
+
+fn own_output(tool: &ToolCell, lines: &mut Vec<Line<'static>>, columns: usize, theme: Theme) {
+    let output: Vec<&str> = tool.detail.output.lines().collect();
+    // One line is the outcome's.
+    if output.len() < 2 {
+        return;
+    }
+    for line in output.iter().take(OWN_LINES) {
+        let line = Line::from(vec![
+            Span::styled("  │ ", theme.dim()),
+            Span::raw((*line).to_owned()),
+        ]);
+        lines.extend(wrap(&line, columns, 4, Break::Anywhere));
+    }
+    if output.len() > OWN_LINES {
+        let text = format!(
+            "  │ … {} more lines (Ctrl-T shows them)",
+            output.len() - OWN_LINES
+        );
+        lines.push(Line::styled(cut(&text, columns), theme.dim()));
+    }
 }
 
 fn tool_detail(tool: &ToolCell, lines: &mut Vec<Line<'static>>, columns: usize, theme: Theme) {

@@ -32,10 +32,14 @@ pub struct Frame {
     pub shown: Shown,
 }
 
+/// Lines are drawn at least this wide; what a narrower screen cuts off is not shown.
+const NARROWEST: usize = 10;
+
 /// Draws the screen into at most `height` lines of at most `columns`.
 #[must_use]
 pub fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
-    let (columns, height) = (columns.max(10), height.max(4));
+    let cramped = columns < NARROWEST;
+    let (columns, height) = (columns.max(NARROWEST), height.max(1));
     let mut frame = if ui.overlay.is_some() {
         overlay::frame(ui, columns, height)
     } else if ui.settings.full_screen {
@@ -43,6 +47,17 @@ pub fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
     } else {
         inline(ui, columns, height)
     };
+    if cramped {
+        // The ends of its lines are not on the screen: nobody has read it.
+        let prompt = frame
+            .shown
+            .prompt
+            .iter_mut()
+            .map(|prompt| &mut prompt.scroll);
+        for scroll in prompt.chain(&mut frame.shown.scroll) {
+            scroll.last = usize::MAX;
+        }
+    }
     // A frame that is too tall would push its own top into the scrollback.
     if frame.lines.len() > height {
         let surplus = frame.lines.len() - height;
@@ -151,7 +166,7 @@ fn live_cell(ui: &Ui, cell: &Cell, streamed: usize, columns: usize) -> Vec<Line<
 /// Lines that are finished and not in the scrollback yet, at most about `most` of them. They are
 /// counted as printed from now on.
 pub fn print_finished(ui: &mut Ui, columns: usize, most: usize) -> Vec<Line<'static>> {
-    let columns = columns.max(10);
+    let columns = columns.max(NARROWEST);
     let mut lines = Vec::new();
     if ui.settings.full_screen {
         return lines;

@@ -1,8 +1,8 @@
 //! The line below a call's title: how it went, where it ran, who let it through. On a narrow screen
-//! what went well gives way: the badges are what one looks for then, and stay whole.
+//! what a call said gives way: how it ended and the badges are what one looks for, and stay whole.
 
-use agent_protocol::Phase;
 use agent_protocol::payload::process::SandboxStatus;
+use agent_protocol::{Code, Phase};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -11,14 +11,17 @@ use crate::state::cell::{CallStage, Outcome, Permission, ToolCell};
 use crate::text::{Break, bytes, cut, width, wrap};
 use crate::theme::Theme;
 
-/// How much of how it went is worth showing, however narrow the screen is.
-const SHORTEST: usize = 16;
+/// How much of what a call said is worth showing; with less room only how it ended is told.
+const SHORTEST: usize = 12;
+/// What went wrong is worth more than who let it through, up to here.
+const WRONG: usize = 44;
 
 /// The sign before a call's name.
 pub(super) fn sign_of(tool: &ToolCell, theme: Theme) -> (&'static str, Style) {
     match (&tool.stage, &tool.outcome) {
         (CallStage::Ended, Some(outcome)) if outcome.ok => ("✓", theme.good()),
         (CallStage::Ended, Some(outcome)) if outcome.refused() => ("⊘", theme.warn()),
+        (CallStage::Ended, Some(outcome)) if outcome.code == Code::Cancelled => ("⊘", theme.warn()),
         (CallStage::Ended, Some(_)) => ("✗", theme.bad()),
         (CallStage::Ended, None) => ("?", theme.warn()),
         (CallStage::Asking, _) => ("?", theme.warn()),
@@ -37,7 +40,7 @@ pub(super) fn draw(
     let how = how(tool, theme);
     let mut badges = badges(tool, theme);
     if fold == Fold::Unfolded {
-        let line = joined(how, badges, theme);
+        let line = joined(how.map(|how| (how.whole(), how.style)), badges, theme);
         return wrap(&line, columns, 2, Break::Words);
     }
     let taken = |badges: &[Badge]| -> usize {
@@ -45,20 +48,20 @@ pub(super) fn draw(
         each.sum::<usize>() + 2
     };
     // Where a rule stands is said where there is room for it.
-    let wanted = how.as_ref().map_or(0, |(text, _)| width(text));
+    let wanted = how.as_ref().map_or(0, |how| width(&how.whole()));
     if taken(&badges) + wanted > columns
         && let Some((words, style)) = permission(tool, theme, false)
         && let Some(last) = badges.last_mut()
     {
         *last = (words, style);
     }
-    // What went wrong is worth more than who let it through.
     let went_well = tool.outcome.as_ref().is_some_and(|outcome| outcome.ok);
-    let room = match went_well && tool.stage == CallStage::Ended {
-        true => columns.saturating_sub(taken(&badges)).max(SHORTEST),
-        false => columns.saturating_sub(2),
+    let least = match went_well || tool.stage != CallStage::Ended {
+        true => 0,
+        false => WRONG.min(columns.saturating_sub(2)),
     };
-    let how = how.map(|(text, style)| (cut(&text, room), style));
+    let room = columns.saturating_sub(taken(&badges)).max(least);
+    let how = how.map(|how| how.within(room));
     let line = joined(how, badges, theme);
     if line.spans.is_empty() {
         return Vec::new();
@@ -67,6 +70,46 @@ pub(super) fn draw(
 }
 
 type Badge = (String, Style);
+
+/// How a call ended, and what it said.
+struct How {
+    ended: String,
+    said: String,
+    style: Style,
+}
+
+impl How {
+    fn of(ended: impl Into<String>, style: Style) -> Self {
+        Self {
+            ended: ended.into(),
+            said: String::new(),
+            style,
+        }
+    }
+
+    fn whole(&self) -> String {
+        match (self.ended.is_empty(), self.said.is_empty()) {
+            (_, true) => self.ended.clone(),
+            (true, false) => self.said.clone(),
+            (false, false) => format!("{}: {}", self.ended, self.said),
+        }
+    }
+
+    /// In at most `room` columns, or as short as it can be said.
+    fn within(&self, room: usize) -> Badge {
+        let whole = self.whole();
+        let worth = match self.ended.is_empty() {
+            true => SHORTEST,
+            false => width(&self.ended) + SHORTEST,
+        };
+        let text = match width(&whole) <= room || room >= worth {
+            true => cut(&whole, room),
+            false if self.ended.is_empty() => cut(&whole, SHORTEST),
+            false => self.ended.clone(),
+        };
+        (text, self.style)
+    }
+}
 
 fn joined(how: Option<Badge>, badges: Vec<Badge>, theme: Theme) -> Line<'static> {
     let mut spans = Vec::new();
@@ -79,11 +122,11 @@ fn joined(how: Option<Badge>, badges: Vec<Badge>, theme: Theme) -> Line<'static>
 }
 
 /// How far it is, or how it went.
-fn how(tool: &ToolCell, theme: Theme) -> Option<Badge> {
+fn how(tool: &ToolCell, theme: Theme) -> Option<How> {
     Some(match (&tool.stage, &tool.outcome) {
-        (CallStage::Asking, _) => ("waits for your answer".into(), theme.warn()),
-        (CallStage::Waiting, _) => ("waits for its turn".into(), theme.dim()),
-        (CallStage::Proposed, _) => ("being checked".into(), theme.dim()),
+        (CallStage::Asking, _) => How::of("waits for your answer", theme.warn()),
+        (CallStage::Waiting, _) => How::of("waits for its turn", theme.dim()),
+        (CallStage::Proposed, _) => How::of("not decided yet", theme.dim()),
         (CallStage::Running, _) => {
             let mut text = "running".to_owned();
             match tool.live.line_count {
@@ -94,35 +137,47 @@ fn how(tool: &ToolCell, theme: Theme) -> Option<Badge> {
             if tool.live.bytes > 0 {
                 text.push_str(&format!(", {}", bytes(tool.live.bytes)));
             }
-            (text, theme.dim())
+            How::of(text, theme.dim())
         }
         (CallStage::Ended, Some(outcome)) if outcome.refused() => {
             let words = permission(tool, theme, true).map(|(words, _)| words);
-            (words.unwrap_or_else(|| "denied".into()), theme.warn())
+            How {
+                ended: String::new(),
+                said: words.unwrap_or_else(|| "denied".into()),
+                style: theme.warn(),
+            }
+        }
+        (CallStage::Ended, Some(outcome)) if outcome.code == Code::Cancelled => {
+            How::of("interrupted", theme.warn())
         }
         (CallStage::Ended, Some(outcome)) if outcome.ok => {
-            let text = match (outcome.exit_code, said(tool, outcome)) {
-                (Some(exit), text) if text.is_empty() => format!("exit {exit}, no output"),
-                (Some(exit), text) => format!("exit {exit}: {text}"),
-                (None, text) if text.is_empty() => return None,
-                (None, text) => text,
+            let said = said(tool, outcome);
+            let ended = match (outcome.exit_code, said.is_empty()) {
+                (Some(exit), true) => format!("exit {exit}, no output"),
+                (Some(exit), false) => format!("exit {exit}"),
+                (None, true) => return None,
+                (None, false) => String::new(),
             };
-            (text, Style::new())
+            How {
+                ended,
+                said,
+                style: Style::new(),
+            }
         }
         (CallStage::Ended, Some(outcome)) => {
             let code = outcome.code.to_string();
-            let mut text = match outcome.exit_code {
+            let ended = match outcome.exit_code {
                 Some(exit) if exit != 0 => format!("failed with exit {exit}"),
                 _ if outcome.phase == Phase::Execute => format!("failed ({code})"),
                 _ => format!("failed in {} ({code})", outcome.phase),
             };
-            let said = said(tool, outcome);
-            if !said.is_empty() {
-                text.push_str(&format!(": {said}"));
+            How {
+                ended,
+                said: said(tool, outcome),
+                style: theme.bad(),
             }
-            (text, theme.bad())
         }
-        (CallStage::Ended, None) => ("ended without a result".into(), theme.warn()),
+        (CallStage::Ended, None) => How::of("ended without a result", theme.warn()),
     })
 }
 
@@ -240,7 +295,6 @@ fn cut_line(line: Line<'static>, columns: usize) -> Line<'static> {
 mod tests {
     use super::*;
     use crate::state::cell::Detail;
-    use agent_protocol::Code;
 
     fn call(target: &str, summary: &str, exit_code: Option<i32>, output: &str) -> ToolCell {
         ToolCell {
@@ -313,5 +367,41 @@ mod tests {
             60,
             "  exit 0: a rather … · sandboxed · allowed by rule bash(x *)",
         );
+        // With less room, how it ended is told and nothing is cut.
+        tool.detail.truncated = true;
+        tool.detail.omitted_bytes = 27_300;
+        check(
+            &tool,
+            80,
+            "  exit 0 · truncated, 26.7 KB left out · sandboxed · allowed by rule bash(x *)",
+        );
+    }
+
+    #[test]
+    fn a_failure_says_where_it_ran_and_who_let_it_run() {
+        let output = "FAIL sum takes negative numbers: expected -1, received 0";
+        let mut tool = call("x", "Exit code 1.", Some(1), output);
+        tool.sandbox = Some(SandboxStatus::Full);
+        tool.permission = Some(Permission::AllowedByYou("allowed by you once".into()));
+        check(
+            &tool,
+            80,
+            "  failed with exit 1: FAIL sum takes negative… · sandboxed · allowed by you once",
+        );
+        check(
+            &tool,
+            60,
+            "  failed with exit 1: FAIL sum takes negative… · sandboxed …",
+        );
+    }
+
+    #[test]
+    fn what_was_interrupted_did_not_fail() {
+        let mut tool = call("x", "the command was cancelled", None, "");
+        let outcome = tool.outcome.as_mut().unwrap();
+        (outcome.ok, outcome.code) = (false, Code::Cancelled);
+        tool.permission = None;
+        check(&tool, 60, "  interrupted");
+        assert_eq!(sign_of(&tool, Theme::default()).0, "⊘");
     }
 }

@@ -8,7 +8,7 @@ use super::{Frame, window};
 use crate::host::{Document, DocumentFormat, FirstRun, TrustQuestion};
 use crate::text::{Break, cut, width, wrap};
 use crate::theme::Theme;
-use crate::ui::overlay::{Overlay, Picker, Scroll};
+use crate::ui::overlay::{Choices, Overlay, Picker, Scroll};
 use crate::ui::{Shown, Ui};
 use crate::{diff, markdown, safe};
 
@@ -136,8 +136,10 @@ fn scrolled(
     scroll: Scroll,
     room: usize,
 ) -> (Vec<Line<'static>>, Scroll) {
-    let last = lines.len().saturating_sub(room);
-    let at = scroll.at.min(last);
+    // Without room for a line there is no end to be seen.
+    let end = lines.len().saturating_sub(room);
+    let last = if room == 0 { usize::MAX } else { end };
+    let at = scroll.at.min(end);
     let lines = lines.into_iter().skip(at).take(room).collect();
     let scroll = Scroll {
         at,
@@ -163,7 +165,14 @@ fn picker_lines(picker: &Picker, columns: usize, room: usize, theme: Theme) -> V
     }
     let rows = picker.rows();
     if rows.is_empty() {
-        lines.push(Line::styled("nothing here", theme.dim()));
+        let nothing = match (&picker.choices, picker.filter.is_empty()) {
+            (_, false) => "nothing fits",
+            (Choices::Models(_), _) => "no other model is set up",
+            (Choices::Sessions(_), _) => "no other session in this project",
+            (Choices::Messages(_), _) => "no message yet",
+            _ => "nothing here",
+        };
+        lines.push(Line::styled(nothing, theme.dim()));
     }
     let first = picker.selected.saturating_sub(room.saturating_sub(2));
     // Explanations stand below each other where the names leave room for it.

@@ -33,31 +33,41 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Option<DrawnPrompt
     let prompt = ui.prompt.as_ref()?;
     let theme = ui.theme;
     let body = kept_body(ui, pending, columns);
-    // On a small screen every line counts.
-    let gap = height >= 23;
-    let (mut footer, cursor) = footer(ui, pending, &prompt.stage, prompt.seen_end, gap, columns);
-    let mut lines = head(ui, pending, gap, columns, theme);
-    let room = height.saturating_sub(lines.len() + footer.len()).max(3);
-    let fits = body.len() <= room;
     // While something is written below it, the question may give way; it was read before.
     let choosing = matches!(prompt.stage, Stage::Choose);
+    let mut space = if height >= 23 {
+        Space::Ample
+    } else {
+        Space::Small
+    };
+    let mut lines = head(ui, pending, space, columns, theme);
+    let (mut footer, cursor) = footer(ui, pending, &prompt.stage, prompt.seen_end, space, columns);
+    if choosing && lines.len() + footer.len() + 2 * LEAST > height {
+        space = Space::Tiny;
+        footer = self::footer(ui, pending, &prompt.stage, prompt.seen_end, space, columns).0;
+        if lines.len() + footer.len() + LEAST > height {
+            return Some(too_small(pending, columns, height, theme));
+        }
+    }
+    let room = height.saturating_sub(lines.len() + footer.len()).max(LEAST);
+    let fits = body.len() <= room;
     let covers = match choosing {
         true => !fits,
         false => {
-            let (keys, _) = self::footer(ui, pending, &Stage::Choose, true, gap, columns);
+            let (keys, _) = self::footer(ui, pending, &Stage::Choose, true, space, columns);
             lines.len() + body.len() + keys.len() > height
         }
     };
     let window = if fits { body.len() } else { room - 1 };
-    // What is not there to read yet cannot have been read.
-    let last = if is_loading(ui, pending) {
+    // What is not there to read yet, or gives way to something else, cannot have been read.
+    let last = if is_loading(ui, pending) || !choosing {
         usize::MAX
     } else {
         body.len() - window
     };
     let at = prompt.scroll.min(last).min(body.len() - window);
     if at >= last && !prompt.seen_end {
-        footer = self::footer(ui, pending, &prompt.stage, true, gap, columns).0;
+        footer = self::footer(ui, pending, &prompt.stage, true, space, columns).0;
     }
     lines.extend(body.iter().skip(at).take(window).cloned());
     if !fits {
@@ -65,6 +75,7 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Option<DrawnPrompt
         let text = match (more, columns < 78) {
             _ if !choosing => format!("── {more} more lines ──"),
             (0, _) => format!("── end of {} lines · PgUp goes back ──", body.len()),
+            (more, _) if columns < 50 => format!("── {more} more: Space"),
             (more, true) => format!("── {more} more lines: Space · then it can be allowed ──"),
             (more, false) => format!(
                 "── {more} more lines: Space or PgDn · it can be allowed once its end was shown ──"
@@ -89,13 +100,53 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Option<DrawnPrompt
     })
 }
 
+/// Lines a question needs at the least: one of what is asked, and one that says how much more there
+/// is.
+const LEAST: usize = 2;
+
+/// How much room a question has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Space {
+    /// With gaps.
+    Ample,
+    Small,
+    /// The keys stand without their words, so that there is room for what they are about.
+    Tiny,
+}
+
+/// Nothing can be judged on a screen like this, so nothing can be allowed.
+fn too_small(pending: &Pending, columns: usize, height: usize, theme: Theme) -> DrawnPrompt {
+    let text = "? A question waits. Make the window larger to read it; d denies, q aborts.";
+    let mut lines = wrap(&Line::styled(text, theme.warn()), columns, 0, Break::Words);
+    lines.truncate(height);
+    DrawnPrompt {
+        lines,
+        cursor: None,
+        shown: ShownPrompt {
+            action_id: pending.action_id.clone(),
+            scroll: Scroll {
+                at: 0,
+                last: usize::MAX,
+                page: 1,
+            },
+        },
+        covers: true,
+    }
+}
+
 /// Whether what is asked is still being fetched.
 #[must_use]
 pub fn is_loading(ui: &Ui, pending: &Pending) -> bool {
     matches!(pending.subject(), Subject::Diff(artifact) if !ui.artifacts.contains_key(&artifact))
 }
 
-fn head(ui: &Ui, pending: &Pending, gap: bool, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+fn head(
+    ui: &Ui,
+    pending: &Pending,
+    space: Space,
+    columns: usize,
+    theme: Theme,
+) -> Vec<Line<'static>> {
     let mut spans = vec![Span::styled("? ", theme.warn())];
     let waiting = ui.waiting();
     if waiting > 1 {
@@ -104,7 +155,7 @@ fn head(ui: &Ui, pending: &Pending, gap: bool, columns: usize, theme: Theme) -> 
     }
     let title = question::title(ui, pending);
     spans.extend(question::styled(title, theme, theme.strong()));
-    let mut lines = vec![Line::default(); usize::from(gap)];
+    let mut lines = vec![Line::default(); usize::from(space == Space::Ample)];
     lines.extend(wrap(&Line::from(spans), columns, 2, Break::Words));
     lines
 }
@@ -145,7 +196,7 @@ fn footer(
     pending: &Pending,
     stage: &Stage,
     seen: bool,
-    gap: bool,
+    space: Space,
     columns: usize,
 ) -> Footer {
     let Some(prompt) = &ui.prompt else {
@@ -155,8 +206,8 @@ fn footer(
     let taken = !prompt.guard.holds(ui.now);
     match stage {
         Stage::Choose => {
-            let mut lines = vec![Line::default(); usize::from(gap)];
-            let groups = if pending.is_permission() {
+            let mut lines = vec![Line::default(); usize::from(space == Space::Ample)];
+            let mut groups = if pending.is_permission() {
                 let (session, rule, edit) = match columns < 76 {
                     true => ("this session", "by a rule", "edit"),
                     false => ("allow this session", "allow by a rule", "edit first"),
@@ -190,6 +241,9 @@ fn footer(
                     ],
                 ]
             };
+            if space == Space::Tiny {
+                groups = groups.map(answers::without_words);
+            }
             lines.extend(answers::rows(&groups, columns, theme));
             (lines, None)
         }
@@ -265,8 +319,9 @@ fn editor_footer(
     let rows = editor.rows(columns.saturating_sub(2));
     let first = rows.cursor.0.saturating_sub(7);
     let cursor_row = lines.len() + rows.cursor.0 - first;
-    for row in rows.rows.iter().skip(first).take(8) {
-        lines.push(written(row, "› ", theme));
+    for (number, row) in rows.rows.iter().enumerate().skip(first).take(8) {
+        let lead = if number == 0 { "› " } else { "  " };
+        lines.push(written(row, lead, theme));
     }
     if let Some(error) = error {
         lines.push(Line::styled(
@@ -274,7 +329,7 @@ fn editor_footer(
             theme.bad(),
         ));
     }
-    let hint = format!("{enter} · Alt-Enter new line · Ctrl-G your editor · Esc back");
+    let hint = format!("{enter} · Alt-Enter breaks · Ctrl-G editor · Esc back");
     lines.extend(wrap(
         &Line::styled(hint, theme.dim()),
         columns,

@@ -74,8 +74,13 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
     if !why.is_empty() {
         say("asks because", why);
     }
+    let runs = if pending.understood {
+        "runs"
+    } else {
+        "seems to run"
+    };
     for part in parts(pending) {
-        say("runs", &part);
+        say(runs, &part);
     }
     if let Some(unproven) = pending.unproven.as_deref()
         && !why.contains(unproven)

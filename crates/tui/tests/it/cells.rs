@@ -308,3 +308,159 @@ fn live_text_gives_way_to_what_is_recorded() {
     ui.input(Input::Event(script.events[before + 1].clone()));
     assert_eq!(text(&ui), "The key is ‹masked›.\n\nNext paragraph.\n\n");
 }
+
+/// What a model says to sum up the history is no answer to anybody.
+#[test]
+fn compacting_is_no_answer() {
+    use agent_protocol::payload::model::{ContextCompactionCompleted, ContextCompactionStarted};
+    use agent_tui::state::cell::CellKind;
+    use agent_tui::{Input, LiveText};
+
+    let mut script = begun();
+    script.completed(VerificationStatus::NotApplicable);
+    script.push(Scope::default(), ContextCompactionStarted::default());
+    let id = script.request();
+    let mut ui = ui_of(&script);
+    ui.input(Input::Live(LiveText::Answer("They spoke about".into())));
+    assert!(!ui.state.busy() && ui.state.works(), "no turn, but work");
+    let shown = crate::frames::show(&mut ui, 80, 24).join("\n");
+    assert!(shown.contains("compacting the history"), "{shown}");
+    script.delta(&id, 0, "They spoke about the parser.");
+    script.answered(&id, "They spoke about the parser.");
+    script.push(
+        Scope::default(),
+        ContextCompactionCompleted {
+            summary_preview: "They spoke about the parser.".into(),
+            ..ContextCompactionCompleted::default()
+        },
+    );
+    let ui = ui_of(&script);
+    assert!(!ui.state.works());
+    let answers = ui.state.cells.iter();
+    let answers = answers.filter(|cell| matches!(cell.kind, CellKind::Assistant(_)));
+    assert_eq!(answers.count(), 0);
+}
+
+/// The last line a command printed is the last one, however little of it the preview has.
+#[test]
+fn output_is_told_from_its_end_and_folded_out_whole() {
+    use agent_protocol::payload::tool::{ContentBlock, ContentFormat};
+    let mut script = begun();
+    let call = script.intent("bash", json!({"command": "seq 1 30"}));
+    script
+        .evaluated(&call, Effect::Allow, None)
+        .started(&call, "bash", true);
+    let lines: Vec<String> = (1..=30).map(|n| format!("line {n}")).collect();
+    script.observation(
+        &call,
+        ToolObservation {
+            tool_name: "bash".into(),
+            ok: true,
+            phase: Phase::Execute,
+            code: Code::Ok,
+            summary: "Exit code 0.".into(),
+            user_text: "Exit code 0.".into(),
+            preview: Some(lines[..6].join("\n")),
+            content: vec![ContentBlock {
+                format: ContentFormat::Text,
+                text: Some(lines.join("\n")),
+                ..ContentBlock::default()
+            }],
+            facts: agent_protocol::payload::tool::ObservationFacts {
+                exit_code: Some(0),
+                ..Default::default()
+            },
+            ..ToolObservation::default()
+        },
+    );
+    let silent = script.intent("bash", json!({"command": "touch a"}));
+    script.started(&silent, "bash", true);
+    script.observation(
+        &silent,
+        ToolObservation {
+            tool_name: "bash".into(),
+            ok: true,
+            phase: Phase::Execute,
+            code: Code::Ok,
+            summary: "Exit code 0. No output.".into(),
+            user_text: "Exit code 0. No output.".into(),
+            facts: agent_protocol::payload::tool::ObservationFacts {
+                exit_code: Some(0),
+                ..Default::default()
+            },
+            ..ToolObservation::default()
+        },
+    );
+    let mut ui = ui_of(&script);
+    let printed = agent_tui::view::print_finished(&mut ui, 80, 100);
+    let printed: Vec<String> = printed.iter().map(ToString::to_string).collect();
+    let printed = printed.join("\n");
+    assert!(
+        printed.contains("  exit 0: line 30 · sandboxed"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("  exit 0, no output · sandboxed"),
+        "{printed}"
+    );
+    ui.overlay = Some(Overlay::Transcript(Transcript {
+        all_unfolded: true,
+        ..Transcript::at_end()
+    }));
+    let shown = crate::frames::show(&mut ui, 80, 60).join("\n");
+    assert!(
+        shown.contains("│ line 7\n") && shown.contains("│ line 30"),
+        "{shown}"
+    );
+}
+
+/// Whoever runs a command of their own wants to read what it prints.
+#[test]
+fn an_own_command_shows_its_output() {
+    use agent_protocol::payload::conversation::TurnStarted;
+    let mut script = Script::default();
+    script.session().user("!ls");
+    script.push(
+        Scope::default(),
+        TurnStarted {
+            model: "none".into(),
+            ..TurnStarted::default()
+        },
+    );
+    let call = script.intent("bash", json!({"command": "ls"}));
+    script.started(&call, "bash", true);
+    let lines: Vec<String> = (1..=50).map(|n| format!("file {n}")).collect();
+    script.observed(&call, "bash", Code::Ok, "Exit code 0.", &lines.join("\n"));
+    let mut ui = ui_of(&script);
+    let printed = agent_tui::view::print_finished(&mut ui, 80, 100);
+    let printed: Vec<String> = printed.iter().map(ToString::to_string).collect();
+    let printed = printed.join("\n");
+    for part in [
+        "  │ file 1\n",
+        "  │ file 40\n",
+        "… 10 more lines (Ctrl-T shows them)",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    assert!(!printed.contains("file 41"), "{printed}");
+    let why = agent_tui::view::documents::why(match &ui.state.cells.last().unwrap().kind {
+        agent_tui::state::cell::CellKind::Tool(tool) => tool,
+        other => panic!("{other:?}"),
+    });
+    assert!(format!("{why:?}").contains("you asked for bash"), "{why:?}");
+}
+
+/// A run of blanks must not push the rest of a command out of its title.
+#[test]
+fn a_title_hides_nothing_behind_blanks() {
+    let mut script = begun();
+    let call = script.intent(
+        "bash",
+        json!({"command": format!("echo a{}; rm -rf build{}rm b", " ".repeat(300), "\n".repeat(80))}),
+    );
+    script.started(&call, "bash", true);
+    script.observed(&call, "bash", Code::Ok, "Exit code 0.", "");
+    let printed = printed_at_all_sizes(&script);
+    let whole = "✓ bash echo a⟨300 spaces⟩; rm -rf build⏎⟨79 blank lines⟩rm b";
+    assert!(printed.contains(whole), "{printed}");
+}

@@ -1,8 +1,13 @@
 //! The question before something happens, in every stage.
 
+use std::collections::HashSet;
+
 use agent_protocol::id::ArtifactId;
-use agent_protocol::payload::permission::{ActionRequired, ActionType, Effect};
+use agent_protocol::payload::permission::{
+    ActionRequired, ActionType, CommandParse, Effect, ParsedCommand, PermissionEvaluated,
+};
 use agent_tui::ui::Ui;
+use agent_tui::view::question;
 use agent_tui::{HostMessage, Input};
 use insta::assert_snapshot;
 use serde_json::json;
@@ -157,4 +162,97 @@ fn nothing_of_a_command_is_ever_left_out() {
             "word{n} was never shown"
         );
     }
+}
+
+/// However small the screen is: what was never on it cannot be allowed.
+#[test]
+fn what_was_not_on_the_screen_is_not_allowed() {
+    let command = "rm -rf target/release/the-build-nobody-needs";
+    let mut allowed = Vec::new();
+    let sizes = [4, 9, 10, 16, 22, 40].into_iter();
+    for (columns, rows) in sizes.flat_map(|columns| (1..13).map(move |rows| (columns, rows))) {
+        let mut ui = asking(&[ask_command(command)]);
+        let mut seen = HashSet::new();
+        for _ in 0..60 {
+            seen.extend(show(&mut ui, columns, rows));
+            ui.tick(ui.now + 1000);
+            press(&mut ui, &["<down>"]);
+        }
+        let pending = ui.state.pending[0].clone();
+        let answered = press(&mut ui, &["a"])
+            .iter()
+            .any(|effect| matches!(effect, agent_tui::ui::Effect::Command(_)));
+        if answered {
+            for line in question::body(&ui, &pending, usize::from(columns)) {
+                let line = line.to_string().trim_end().to_owned();
+                assert!(
+                    seen.contains(&line),
+                    "not shown at {columns}x{rows}: {line}"
+                );
+            }
+            allowed.push((columns, rows));
+        }
+        // To say no one has to have read nothing.
+        let mut ui = asking(&[ask_command(command)]);
+        show(&mut ui, columns, rows);
+        ui.tick(ui.now + 1000);
+        assert_eq!(press(&mut ui, &["d"]).len(), 1, "{columns}x{rows}");
+    }
+    assert!(allowed.contains(&(22, 8)), "{allowed:?}");
+    assert!(
+        !allowed
+            .iter()
+            .any(|(columns, rows)| *columns < 10 || *rows < 4)
+    );
+}
+
+#[test]
+fn a_very_small_screen() {
+    let mut text = String::new();
+    for (columns, rows) in [(20, 5), (20, 3), (40, 8)] {
+        let mut ui = asking(&[ask_command("cargo test --workspace")]);
+        text.push_str(&format!("== {columns}x{rows}\n"));
+        for line in show(&mut ui, columns, rows) {
+            text.push_str(&format!("{line}\n"));
+        }
+    }
+    assert_snapshot!(text);
+}
+
+/// What the parser could not read is not told as if it had been read.
+#[test]
+fn what_is_not_understood_only_seems_to_run() {
+    let runs = |ok: bool| {
+        let mut script = Script::default();
+        script.session().user("go");
+        let asked = ask_command("printf '\\033]0;owned' | sh");
+        let call = script.intent("bash", asked.safe_args.clone().unwrap());
+        let command = |words: &[&str]| ParsedCommand {
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            ..ParsedCommand::default()
+        };
+        script.push(
+            agent_protocol::Scope {
+                tool_call_id: Some(call.clone()),
+                ..agent_protocol::Scope::default()
+            },
+            PermissionEvaluated {
+                decision: Effect::Ask,
+                parse: Some(CommandParse {
+                    ok,
+                    commands: vec![command(&["printf", "033]0"]), command(&["owned"])],
+                    ..CommandParse::default()
+                }),
+                ..PermissionEvaluated::default()
+            },
+        );
+        script.asks(&call, asked);
+        show(&mut ui_of(&script), 80, 24).join("\n")
+    };
+    assert!(runs(true).contains("  runs owned"), "{}", runs(true));
+    assert!(
+        runs(false).contains("  seems to run owned"),
+        "{}",
+        runs(false)
+    );
 }

@@ -185,6 +185,32 @@ fn trust() {
     assert_snapshot!(at_all_sizes(make));
 }
 
+/// What was never on the screen cannot be trusted, however small the screen is.
+#[test]
+fn a_small_screen_trusts_nothing_unread() {
+    for (columns, rows) in [(20, 5), (20, 4), (8, 24), (20, 8), (60, 20)] {
+        let mut ui = Ui::new(Settings {
+            start: Start::Trust(TrustQuestion {
+                file: ".agent/config.toml".into(),
+                is_change: false,
+                diff: "--- trusted\n+++ now\n@@ -0,0 +1 @@\n+allow bash(curl *)\n".into(),
+            }),
+            ..settings()
+        });
+        let mut seen = String::new();
+        for _ in 0..40 {
+            seen.push_str(&crate::frames::show(&mut ui, columns, rows).join(" "));
+            ui.tick(ui.now + 1000);
+            press(&mut ui, &["<down>"]);
+        }
+        press(&mut ui, &["<end>"]);
+        crate::frames::show(&mut ui, columns, rows);
+        let trusted = !press(&mut ui, &["t"]).is_empty();
+        assert_eq!(trusted, seen.contains("curl"), "{columns}x{rows}: {seen}");
+        assert_eq!(trusted, columns >= 20 && rows >= 8, "{columns}x{rows}");
+    }
+}
+
 #[test]
 fn replay() {
     let mut text = String::new();

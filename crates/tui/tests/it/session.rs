@@ -192,7 +192,7 @@ async fn escape_interrupts_a_running_command() {
         .script
         .observed(&call, "bash", Code::Cancelled, "stopped by the user", "");
     session.send();
-    session.glass.wait_for("stopped by the user").await;
+    session.glass.wait_for("  interrupted").await;
     session.shutdown.cancel();
     session.end().await;
 }
