@@ -294,6 +294,40 @@ fn plain_mode_is_lines_of_words() {
     assert_eq!(terminal.exit_code(), 0);
 }
 
+/// A terminal that can do nothing but lines gets lines.
+#[test]
+fn a_dumb_terminal_gets_lines_of_words() {
+    let (project, _server) = project_with(Script::new().turn(Turn::text("All is well.")));
+    let mut terminal = Terminal::start_with(&project, &[], (100, 40), &[("TERM", "dumb")]);
+    terminal.wait_for("Type a message").keys("go\r");
+    terminal.wait_for("Agent: All is well.");
+    let raw = String::from_utf8(terminal.raw()).unwrap();
+    assert!(!raw.contains('\x1b'), "{raw:?}");
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.exit_code(), 0);
+}
+
+/// In plain mode too what runs ends with the program, and the record says so.
+#[test]
+fn signals_end_plain_mode_in_order() {
+    for signal in [Signal::SIGTERM, Signal::SIGHUP] {
+        let (project, _server) = project_with(
+            Script::new()
+                .turn(bash("echo begun; sleep 600"))
+                .turn(Turn::text("After.")),
+        );
+        let mut terminal = Terminal::start(&project, &["--plain"], (100, 40));
+        terminal.wait_for("Type a message").keys("go\r");
+        terminal.wait_for("running: echo begun");
+        terminal.signal(signal);
+        assert_eq!(terminal.exit_code(), 143, "{signal}");
+        let ended = events(&project, ".")
+            .iter()
+            .any(|event| matches!(event.payload, Payload::TurnFailed(_)));
+        assert!(ended, "the turn's end is in the log");
+    }
+}
+
 /// A panic of the screen itself, in the middle of a turn, on the usual screen and on the whole one.
 #[test]
 fn a_panic_gives_the_terminal_back() {

@@ -150,7 +150,7 @@ fn commands_lead_where_they_say() {
     terminal.wait_for("The first answer.").wait_for(READY);
     for (command, shown) in [
         ("/help", "keys and commands"),
-        ("/permissions", "Permission rules in force"),
+        ("/permissions", "permission rules in force"),
         ("/sandbox", "landlock"),
         ("/context", "context"),
         ("/cost", "tokens"),
@@ -211,7 +211,7 @@ fn undo_and_diff_work_on_the_sessions_changes() {
     terminal.wait_for("Changed.").wait_for(READY);
     terminal
         .keys("/diff\r")
-        .wait_for("All changes of this session");
+        .wait_for("all changes of this session");
     terminal.wait_for("two").keys("q");
     terminal.wait_for(READY).keys("/undo\r");
     terminal.wait_for("put back as before: a.txt");

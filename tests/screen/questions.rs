@@ -19,6 +19,9 @@ fn the_demo_allowed_fixes_the_test() {
     terminal.question("$ sh test.sh").keys("a");
     terminal.wait_for("✓ verified: sh test.sh passed");
     assert!(project.read("sum/src/sum.sh").contains("$(($1 + $2))"));
+    // Whoever goes on asking is told what the model is.
+    terminal.wait_for(READY).keys("And now?\r");
+    terminal.wait_for("I am a script");
     leave(&mut terminal);
     let decided = decisions(&events(&project, "sum"));
     assert_eq!(decided, [(ActionDecision::AllowOnce, DecidedBy::User); 3]);

@@ -44,6 +44,12 @@ const FILES: &[(&str, &str)] = &[
 /// What the scripted model says.
 const TRANSCRIPT: &str = include_str!("../../../../fixtures/transcripts/demo.jsonl");
 
+/// What it says to whoever goes on asking when its part is over.
+const OVER: &str = r#"{"text": "I am a script, and that was all of it. Leave with `/quit`; `agent` in a project of yours asks a real model, and says what it needs for that."}"#;
+
+/// How often.
+const OVER_TIMES: usize = 100;
+
 /// What the demo may do without asking; the rest of the rules is the user's own.
 const RULES: &str = "[permissions]\nallow = [\"bash(sh test.sh)\", \"edit(src/**)\"]\n";
 
@@ -136,7 +142,7 @@ fn own_place(mut app: App, directory: &Path) -> App {
 /// On a terminal nothing is allowed beforehand: the questions are asked for real.
 fn on_screen(app: &App, directory: &Path, screen: ScreenArgs) -> Result<Exit, Failure> {
     app.output
-        .print("A demo: the model is a script; tools, questions, sandbox and log are real.\n\n")
+        .print("A demo: the model is a script.\nTools, questions, sandbox and log are real.\n\n")
         .or_fail()?;
     let visit = Visit {
         program: "agent demo",
@@ -186,7 +192,8 @@ fn make_project(arguments: &DemoArgs, app: &App) -> Result<PathBuf, Failure> {
 }
 
 fn model(config: &Config) -> Result<agent_engine::Model, Failure> {
-    let transcript = Transcript::parse(TRANSCRIPT).or_fail()?;
+    let over = format!("{OVER}\n").repeat(OVER_TIMES);
+    let transcript = Transcript::parse(&format!("{TRANSCRIPT}\n{over}")).or_fail()?;
     let provider = Arc::new(ScriptedProvider::new("demo", transcript));
     let target = ModelRef {
         provider: "demo".to_owned(),

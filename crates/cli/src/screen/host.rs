@@ -79,11 +79,11 @@ impl Host {
             HostRequest::Models => HostMessage::Models(models::known(&self.app, &self.config)),
             HostRequest::Permissions => {
                 let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-                document("Permission rules in force", &rules_text(&rules))
+                document("permission rules in force", &rules_text(&rules))
             }
             HostRequest::Sandbox => {
                 let text = commands::sandbox::findings(&self.app, &self.config);
-                document("Sandbox", &text)
+                document("sandbox", &text)
             }
             HostRequest::Tools => HostMessage::Tools(self.tools()),
             HostRequest::Export { form } => told(self.export(form)),
@@ -137,7 +137,7 @@ impl Host {
         }
         let redactor = self.app.rim_with(&self.config, "agent")?.redactor;
         Ok(HostMessage::Document(Document {
-            title: "All changes of this session".to_owned(),
+            title: "all changes of this session".to_owned(),
             text: redactor.mask(&diff.text()).into_owned(),
             format: DocumentFormat::Diff,
         }))

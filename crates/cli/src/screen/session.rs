@@ -391,7 +391,8 @@ pub(crate) fn settings(app: &App, config: &Config) -> Settings {
     Settings {
         colors,
         background,
-        plain: config.ui.plain.value,
+        // Where nothing can be drawn over, lines are all there is.
+        plain: config.ui.plain.value || variable("TERM") == Some("dumb"),
         full_screen: config.ui.full_screen.value,
         vim_keys: config.ui.vim_keys.value,
         mode: config.permissions.mode.value,
