@@ -226,6 +226,10 @@ still changes is drawn over. Nothing is drawn while nothing happens, and at most
 however much does. Full-screen views (transcript, documents, replay) come and go without a trace;
 `full_screen` in the settings makes the whole interface one.
 
+A resize draws the live part anew and leaves what is finished to the terminal. One thing is out of our
+hands: tmux moves rows off a screen that is not full when it gets narrower, and what it took of the
+live part stays in its scrollback.
+
 Everything on the screen is a fold over the session's log. If the screen shows it, the log says it;
 a resumed or replayed session looks as it looked live.
 
@@ -243,7 +247,9 @@ would allow. Some things are asked about every time; they offer neither.
 - Enter never allows anything. There is no selected answer.
 - A question longer than the screen takes all of it and scrolls; allowing and editing work once its
   end was shown, and the keys look like it. Denying always works. A diff that is still being fetched
-  cannot be allowed.
+  cannot be allowed. On a very small screen the keys stand without their words; where not even a line
+  of the question has room, nothing can be allowed.
+- What could not be parsed is said to `seem to run` its parts; it is asked about every time.
 - Several questions queue; each has its own guard, so one key answers one question.
 - While a full-screen view is open, a waiting question is announced at its foot and takes no keys.
 - An edited command, content or replacement is sent back as yours, validated and recorded again. What
@@ -255,13 +261,13 @@ would allow. Some things are asked about every time; they offer neither.
 What you send while a turn runs is queued and begins when that turn is completed; with Ctrl-S it joins
 the running turn at its next step instead. After an interrupt, a failure or a restart nothing begins by itself: the messages
 are shown as not sent yet, Enter on an empty composer sends the first, Alt-Up takes the last back.
-A `!` command is yours: it is judged by rules and sandbox without a question, and what it printed goes
+A `!` command is yours: it is judged by rules and sandbox without a question; what it printed is shown, and goes
 to the model with your next message, marked as untrusted.
 
 ## Cells
 
 A call is one title line and one line of outcome: how it went (of a command, its exit code and the last
-line it printed), what was cut, the sandbox it ran in, who let it through. `⊘` is a refusal, not a failure. `Ctrl-T` folds out the rest: preview or diff,
+line it printed), what was cut, the sandbox it ran in, who let it through. `⊘` is a refusal or an interrupt, not a failure. `Ctrl-T` folds out the rest: output or diff,
 changed files, sandbox violations, artifacts and each decision on the way; `w` there or `/why` tells
 the decisions alone. The last line of a turn says whether the work was verified, from the log and not
 from what the model claims: passed, failed, stale (files changed since) or unverified.
@@ -271,7 +277,7 @@ from what the model claims: passed, failed, stale (files changed since) or unver
 Sixteen colours, 256, true colour or none (`NO_COLOR`, `--color never`); signs and colours never stand
 without words. Plain mode (`--plain`, or `plain = true` under `[ui]`) prints lines of words one after
 the other and reads whole lines: no spinner, no boxes, nothing drawn over; a question is answered with a
-letter and Enter. Everything works at 60x20. When the terminal is not in focus, it is rung (OSC 9 and
+letter and Enter. A terminal that says it is `dumb` gets plain mode. Everything works at 60x20. When the terminal is not in focus, it is rung (OSC 9 and
 bell) for a question and for the end of a turn; `notify = false` under `[ui]` stops that.
 
 ## Foreign text

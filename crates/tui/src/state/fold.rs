@@ -1,23 +1,21 @@
 //! One event into the state. Each event class that a screen shows has its place here; the others
 //! change nothing a person would miss.
 
-use agent_protocol::id::ModelRequestId;
 use agent_protocol::payload::UnknownReason;
 use agent_protocol::payload::conversation::{
     HistoryStatus, QueueChanged, QueueOperation, QueuePolicy, TurnCompleted, TurnFailed,
     TurnOutcome, TurnSubmitted,
 };
-use agent_protocol::payload::model::{ModelCompleted, ModelDelta, ModelFailed, ReasoningDelta};
 use agent_protocol::payload::permission::GrantScope;
 use agent_protocol::status::Status;
 use agent_protocol::{Event, Payload};
 
 use super::call::changes;
 use super::cell::{
-    AssistantCell, CallStage, CellKind, KEPT_DIFF, KEPT_TEXT, Notice, NoticeLevel, ReasoningCell,
-    TurnEnd, UserCell, clip, head_and_tail,
+    CallStage, CellKind, KEPT_DIFF, KEPT_TEXT, Notice, NoticeLevel, TurnEnd, UserCell, clip,
+    head_and_tail,
 };
-use super::{QueuedInput, State, Stream, ToolLine, Turn};
+use super::{QueuedInput, State, ToolLine, Turn};
 use crate::host::LiveText;
 use crate::safe::one_line;
 
@@ -195,16 +193,13 @@ impl State {
                 ),
                 None,
             ),
-            Payload::RuntimeWarning(warning) => self.notice(
-                NoticeLevel::Warning,
-                format!("{} ({})", warning.message, warning.code),
-                None,
-            ),
-            Payload::RuntimeError(error) => self.notice(
-                NoticeLevel::Error,
-                format!("{} ({})", error.message, error.code),
-                None,
-            ),
+            // The words say it; the code is in the log.
+            Payload::RuntimeWarning(warning) => {
+                self.notice(NoticeLevel::Warning, warning.message.clone(), None);
+            }
+            Payload::RuntimeError(error) => {
+                self.notice(NoticeLevel::Error, error.message.clone(), None);
+            }
             Payload::RoutingFallbackApplied(fallback) => self.notice(
                 NoticeLevel::Warning,
                 format!(
@@ -337,7 +332,7 @@ impl State {
         }
     }
 
-    fn notice(&mut self, level: NoticeLevel, text: String, detail: Option<&str>) {
+    pub(super) fn notice(&mut self, level: NoticeLevel, text: String, detail: Option<&str>) {
         self.push_done(CellKind::Notice(Notice {
             level,
             text: one_line(&text),
@@ -484,161 +479,5 @@ impl State {
         self.streams.clear();
         self.open_calls.clear();
         self.evaluated.clear();
-    }
-
-    fn change_text(&mut self, index: usize, change: impl FnOnce(&mut AssistantCell)) {
-        self.change(index, |cell| {
-            if let CellKind::Assistant(assistant) = &mut cell.kind {
-                change(assistant);
-            }
-        });
-    }
-
-    fn text_cell(&mut self, request: &ModelRequestId) -> usize {
-        if let Some(index) = self
-            .streams
-            .get(request)
-            .and_then(|stream| stream.text_cell)
-        {
-            return index;
-        }
-        self.close_reasoning(request);
-        let index = self.push(CellKind::Assistant(AssistantCell::default()));
-        self.streams.entry(request.clone()).or_default().text_cell = Some(index);
-        index
-    }
-
-    fn close_reasoning(&mut self, request: &ModelRequestId) {
-        let open = self
-            .streams
-            .get(request)
-            .and_then(|stream| stream.reasoning_cell);
-        if let Some(index) = open {
-            self.change(index, |cell| cell.done = true);
-        }
-    }
-
-    fn model_delta(&mut self, delta: &ModelDelta) {
-        if delta.text.is_empty() || self.facts.compacting {
-            return;
-        }
-        let index = self.text_cell(&delta.model_request_id);
-        self.change_text(index, |assistant| {
-            // What is recorded takes the place of the live text that ran ahead of it.
-            let ahead = assistant.text.split_off(assistant.recorded);
-            assistant.text.push_str(&delta.text);
-            assistant.recorded = assistant.text.len();
-            if let Some(still_ahead) = ahead.get(delta.text.len()..) {
-                assistant.text.push_str(still_ahead);
-            }
-        });
-        self.activity("the model is answering", None);
-    }
-
-    fn model_completed(&mut self, completed: &ModelCompleted) {
-        let request = &completed.model_request_id;
-        let usage = &completed.usage;
-        self.facts.input_tokens += usage.input.unwrap_or(0);
-        self.facts.output_tokens += usage.output.unwrap_or(0);
-        self.facts.cached_tokens += usage.cached_input.unwrap_or(0);
-        if let Some(input) = usage.input {
-            self.facts.context.used = Some(input + usage.output.unwrap_or(0));
-        }
-        self.close_reasoning(request);
-        if let Some(text) = completed
-            .text
-            .as_ref()
-            .filter(|text| !text.trim().is_empty() && !self.facts.compacting)
-        {
-            let index = self.text_cell(request);
-            self.change(index, |cell| {
-                if let CellKind::Assistant(assistant) = &mut cell.kind
-                    && assistant.text != *text
-                {
-                    assistant.text.clone_from(text);
-                }
-            });
-        }
-        self.current_request = None;
-        if let Some(Stream {
-            text_cell: Some(index),
-            ..
-        }) = self.streams.remove(request)
-        {
-            self.change(index, |cell| cell.done = true);
-        }
-        if !completed.tool_call_ids.is_empty() {
-            self.activity("checking what the model asked for", None);
-        }
-    }
-
-    fn model_failed(&mut self, failed: &ModelFailed) {
-        self.current_request = None;
-        // A process that ended in the middle of it says no more about it than this.
-        self.facts.compacting &= failed.retryable;
-        self.close_reasoning(&failed.model_request_id);
-        if let Some(Stream {
-            text_cell: Some(index),
-            ..
-        }) = self.streams.remove(&failed.model_request_id)
-        {
-            self.change(index, |cell| {
-                if let CellKind::Assistant(assistant) = &mut cell.kind {
-                    assistant.interrupted = true;
-                }
-                cell.done = true;
-            });
-        }
-        self.last_failure = Some(failed.message.clone());
-        let mut text = format!(
-            "the model request failed ({}): {}",
-            failed.kind, failed.message
-        );
-        if let Some(millis) = failed.retry_in_ms {
-            text.push_str(&format!(
-                "; trying again in {}",
-                crate::text::duration(millis)
-            ));
-        }
-        let level = if failed.retryable {
-            NoticeLevel::Warning
-        } else {
-            NoticeLevel::Error
-        };
-        self.notice(level, text, failed.hint.as_deref());
-    }
-
-    fn reasoning_cell(&mut self, request: &ModelRequestId) -> usize {
-        if let Some(index) = self
-            .streams
-            .get(request)
-            .and_then(|stream| stream.reasoning_cell)
-        {
-            return index;
-        }
-        let index = self.push(CellKind::Reasoning(ReasoningCell::default()));
-        self.streams
-            .entry(request.clone())
-            .or_default()
-            .reasoning_cell = Some(index);
-        index
-    }
-
-    fn reasoning_delta(&mut self, delta: &ReasoningDelta) {
-        if self.facts.compacting {
-            return;
-        }
-        let index = self.reasoning_cell(&delta.model_request_id);
-        self.change(index, |cell| {
-            if let CellKind::Reasoning(reasoning) = &mut cell.kind {
-                reasoning.record();
-                if let Some(text) = &delta.text {
-                    let room = KEPT_DIFF.saturating_sub(reasoning.text.len());
-                    reasoning.text.push_str(clip(text, room));
-                }
-                reasoning.bytes += delta.bytes;
-            }
-        });
-        self.activity("the model is thinking", None);
     }
 }

@@ -5,6 +5,7 @@ mod call;
 pub mod cell;
 mod fold;
 pub mod pending;
+mod stream;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -96,6 +96,13 @@ impl Pending {
         self.input.as_ref()?.get("path")?.as_str()
     }
 
+    /// Whether it would run with the network.
+    #[must_use]
+    pub fn wants_network(&self) -> bool {
+        let input = self.input.as_ref();
+        input.and_then(|input| input.get("network")) == Some(&Value::Bool(true))
+    }
+
     /// What the model says a command is for.
     #[must_use]
     pub fn description(&self) -> Option<&str> {

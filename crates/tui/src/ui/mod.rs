@@ -122,6 +122,8 @@ pub struct Shown {
 pub struct ShownPrompt {
     pub action_id: ActionId,
     pub scroll: Scroll,
+    /// There was no room for any of it.
+    pub hidden: bool,
 }
 
 const ARMED_MS: u64 = 1500;
@@ -191,6 +193,7 @@ impl Ui {
                     self.state.apply(&event);
                 }
                 self.skip_old_cells();
+                self.in_force();
                 self.printed.glimpse = true;
                 self.since_glimpse = Some(Vec::new());
             }
@@ -200,6 +203,7 @@ impl Ui {
                     self.state.apply(&event);
                 }
                 self.skip_old_cells();
+                self.in_force();
             }
             Input::Live(live) => self.state.apply_live(&live),
             Input::Host(message) => self.host(message),
@@ -215,14 +219,14 @@ impl Ui {
             .and_then(|at| self.state.cells.get(at))
             .map(|cell| cell.sequence);
         let before = self.state.cells.len();
-        let (mode, model) = (self.state.facts.mode, self.state.facts.model.take());
+        let model = self.state.facts.model.take();
         self.state = past;
+        self.in_force();
         for event in self.since_glimpse.take().unwrap_or_default() {
             if event.sequence > self.state.facts.last_sequence {
                 self.state.apply(&event);
             }
         }
-        self.state.facts.mode = self.state.facts.mode.or(mode);
         self.state.facts.model = self.state.facts.model.take().or(model);
         match last {
             Some(last) => {
@@ -240,6 +244,14 @@ impl Ui {
             transcript.top += more;
             transcript.selected = transcript.selected.map(|at| at + more);
             transcript.unfolded = transcript.unfolded.iter().map(|at| at + more).collect();
+        }
+    }
+
+    /// Mode and model are what holds now, whatever held when the session was left.
+    fn in_force(&mut self) {
+        self.state.facts.mode = Some(self.settings.mode);
+        if !self.settings.model.is_empty() {
+            self.state.facts.model = Some(self.settings.model.clone());
         }
     }
 
@@ -469,6 +481,8 @@ impl Ui {
             prompt.guard.drawn(self.now);
             prompt.scroll = seen.scroll.at;
             prompt.page = seen.scroll.page;
+            // What was read before and is gone from the screen has to come back to be allowed.
+            prompt.seen_end &= !seen.hidden;
             prompt.seen_end |= seen.scroll.at >= seen.scroll.last;
         }
         if let Some(scroll) = shown.scroll {

@@ -206,6 +206,8 @@ fn activity(ui: &Ui, columns: usize) -> Option<Line<'static>> {
     {
         text.push_str(&format!(", in {}", duration(millis)));
     }
+    // What is going on is worth more than how to stop it.
+    let esc = if columns < 40 { "" } else { esc };
     let tail = format!(" · {}{esc}", seconds(elapsed));
     let text = cut(&text, columns.saturating_sub(2 + width(&tail)));
     Some(Line::from(vec![

@@ -49,12 +49,10 @@ pub fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
     };
     if cramped {
         // The ends of its lines are not on the screen: nobody has read it.
-        let prompt = frame
-            .shown
-            .prompt
-            .iter_mut()
-            .map(|prompt| &mut prompt.scroll);
-        for scroll in prompt.chain(&mut frame.shown.scroll) {
+        if let Some(prompt) = &mut frame.shown.prompt {
+            (prompt.scroll.last, prompt.hidden) = (usize::MAX, true);
+        }
+        if let Some(scroll) = &mut frame.shown.scroll {
             scroll.last = usize::MAX;
         }
     }

@@ -126,6 +126,11 @@ pub fn document(document: &Document, columns: usize, theme: Theme) -> Vec<Line<'
 /// Where the last column of a line in columns begins: behind the last gap near its beginning. What
 /// is wrapped goes on there.
 fn column_of(line: &str) -> usize {
+    // Of a numbered line, behind its number.
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    if digits > 0 && line[digits..].starts_with(". ") {
+        return digits + 2;
+    }
     let near = &line[..line.floor_char_boundary(32)];
     let gap = near.rfind("  ").filter(|at| line.len() > at + 2);
     gap.map_or(2, |at| width(&line[..at]) + 2)
@@ -254,5 +259,20 @@ pub(crate) fn trust_in_words(question: &TrustQuestion) -> String {
         format!(
             "{file} wants to change what this project may do. It was never trusted, so for now it can only tighten. All of it is new:"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrapped_goes_on_where_it_began() {
+        let check = |line: &str, expected: usize| assert_eq!(column_of(line), expected, "{line}");
+        check("words and more words", 2);
+        check("2. the gate said ask", 3);
+        check("12. ended", 4);
+        check("model      demo/scripted", 11);
+        check("2.5 of them", 2);
     }
 }

@@ -95,6 +95,7 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Option<DrawnPrompt
                 last,
                 page: window,
             },
+            hidden: false,
         },
         covers,
     })
@@ -129,6 +130,7 @@ fn too_small(pending: &Pending, columns: usize, height: usize, theme: Theme) -> 
                 last: usize::MAX,
                 page: 1,
             },
+            hidden: true,
         },
         covers: true,
     }

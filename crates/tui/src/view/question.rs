@@ -19,6 +19,7 @@ const LISTED_PARTS: usize = 8;
 /// How the gate's fact about the full sandbox begins, and what that one leaves to whoever is asked.
 const SANDBOXED: &str = "runs in the sandbox: ";
 const NOT_COVERED: &str = "the sandbox does not cover the project's own files";
+const NOR_NETWORK: &str = ", and with the network nothing it sends or fetches";
 
 /// Facts of at most this length share a line.
 const SHORT: usize = 24;
@@ -130,7 +131,12 @@ fn risks(pending: &Pending, why: &str) -> Vec<String> {
         }
         short = is_short;
         if risk.starts_with(SANDBOXED) {
-            risks.push(NOT_COVERED.to_owned());
+            let nor = if pending.wants_network() {
+                NOR_NETWORK
+            } else {
+                ""
+            };
+            risks.push(format!("{NOT_COVERED}{nor}"));
         }
     }
     risks
@@ -282,6 +288,21 @@ mod tests {
         assert_eq!(summed_up(&parts), "4 commands: set, cp (2 times), rm");
         let many = vec!["echo x".to_owned(); 50];
         assert_eq!(summed_up(&many), "at least 50 commands: echo (50 times)");
+    }
+
+    #[test]
+    fn the_network_is_not_covered() {
+        let asked = |network: bool| {
+            let asked = agent_protocol::payload::permission::ActionRequired {
+                safe_args: Some(serde_json::json!({"command": "curl x", "network": network})),
+                risk_facts: vec![format!("{SANDBOXED}it can write the project")],
+                ..Default::default()
+            };
+            let pending = Pending::new("act_1".parse().unwrap(), None, &asked);
+            risks(&pending, "it asks for the network").join("\n")
+        };
+        assert!(asked(true).contains("nothing it sends or fetches"));
+        assert!(!asked(false).contains("network"));
     }
 
     #[test]

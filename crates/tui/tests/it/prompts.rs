@@ -206,6 +206,18 @@ fn what_was_not_on_the_screen_is_not_allowed() {
     );
 }
 
+/// A window that got too small to show the question takes the answer back that was possible before.
+#[test]
+fn what_is_no_longer_on_the_screen_is_not_allowed() {
+    for (columns, rows) in [(20, 4), (8, 24)] {
+        let mut ui = after(&[ask_command("cargo test")], &[]);
+        show(&mut ui, columns, rows);
+        assert_eq!(press(&mut ui, &["a"]), [], "{columns}x{rows}");
+        show(&mut ui, 80, 24);
+        assert_eq!(press(&mut ui, &["a"]).len(), 1, "{columns}x{rows}");
+    }
+}
+
 #[test]
 fn a_very_small_screen() {
     let mut text = String::new();

@@ -353,3 +353,42 @@ fn a_glimpse_becomes_the_whole_past() {
     assert!(!printed.contains("answer"), "{printed}");
     assert!(ui.state.cells.len() > 100);
 }
+
+/// A session that was left in another mode goes on in the one that holds now, and the status line
+/// says so before anything happens.
+#[test]
+fn the_mode_on_the_screen_is_the_one_in_force() {
+    use agent_protocol::Scope;
+    use agent_protocol::payload::conversation::TurnStarted;
+    use agent_protocol::status::Mode;
+    use agent_tui::ui::Ui;
+
+    let mut script = Script::default();
+    script.session().user("go");
+    script.push(
+        Scope::default(),
+        TurnStarted {
+            model: "other/one".into(),
+            mode: Mode::Full,
+            ..TurnStarted::default()
+        },
+    );
+    script.failed(agent_protocol::status::Status::Cancelled, "interrupted");
+    let check = |ui: &Ui| {
+        let facts = &ui.state.facts;
+        assert_eq!(facts.mode, Some(Mode::Ask));
+        assert_eq!(facts.model.as_deref(), Some("scripted/demo"));
+    };
+    let mut ui = Ui::new(crate::frames::settings());
+    ui.input(Input::History(script.events.clone()));
+    check(&ui);
+    let mut ui = Ui::new(crate::frames::settings());
+    ui.input(Input::Glimpse(script.events[2..].to_vec()));
+    check(&ui);
+    let mut past = agent_tui::state::State::default();
+    for event in &script.events {
+        past.apply(event);
+    }
+    ui.input(Input::Past(Box::new(past)));
+    check(&ui);
+}
