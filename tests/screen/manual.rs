@@ -89,7 +89,8 @@ fn menu() -> String {
 }
 
 fn folded_out() -> String {
-    let (project, mut terminal) = finished((80, 36));
+    // Wide enough that the turn's last line has room for any time it takes.
+    let (project, mut terminal) = finished((84, 36));
     terminal.keys("\x14").wait_for("transcript");
     // Back from the end: the last command, then the edit, which is folded out.
     terminal

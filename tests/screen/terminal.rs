@@ -205,7 +205,11 @@ impl Terminal {
     #[track_caller]
     pub(crate) fn wait_for_key(&mut self, text: &str, key: &str) -> &mut Self {
         self.wait_until(&format!("a question about {text}"), |screen| {
-            screen.contents().contains(text) && key_is_bright(screen, key)
+            let shown = screen.contents();
+            // What is still being fetched cannot be allowed, though it can be denied.
+            shown.contains(text)
+                && !shown.contains("loading the diff")
+                && key_is_bright(screen, key)
         })
     }
 
