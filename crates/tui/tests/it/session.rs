@@ -379,10 +379,10 @@ fn the_mode_on_the_screen_is_the_one_in_force() {
         assert_eq!(facts.mode, Some(Mode::Ask));
         assert_eq!(facts.model.as_deref(), Some("scripted/demo"));
     };
-    let mut ui = Ui::new(crate::frames::settings());
+    let mut ui = Ui::new(settings());
     ui.input(Input::History(script.events.clone()));
     check(&ui);
-    let mut ui = Ui::new(crate::frames::settings());
+    let mut ui = Ui::new(settings());
     ui.input(Input::Glimpse(script.events[2..].to_vec()));
     check(&ui);
     let mut past = agent_tui::state::State::default();
