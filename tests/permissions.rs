@@ -3,6 +3,7 @@
 use agent_test_support::project::TestProject;
 use serde_json::{Value, json};
 
+use crate::conversation::{Conversation, bash};
 use crate::{agent, assert_schema};
 
 /// The decisions about these bash commands with `rules`, in mode `ask`.
@@ -322,4 +323,57 @@ fn a_bad_rule_file_is_exit_2_with_file_line_and_suggestion() {
     ] {
         assert!(run.stderr().contains(part), "{part} in {}", run.stderr());
     }
+}
+
+/// A search names no secret and would show every one below: it passes over them, whatever does it.
+#[test]
+fn searches_do_not_come_across_secrets() {
+    let project = project();
+    project.write("src/token.rs", "let token = \"visible\";\n");
+    for secret in [
+        ".env",
+        "config/prod.env",
+        "certs/a.pem",
+        "deep/.ssh/x",
+        "ID_RSA",
+    ] {
+        project.write(secret, "token=hunter2\n");
+    }
+    project.write(".env.example", "token=example\n");
+    let mut conversation = Conversation::start(&project, &["--mode", "ask"]);
+    for command in [
+        "grep -rn token .",
+        "grep -Rn token",
+        "rg -n --hidden --no-ignore token || grep -r token .",
+        "timeout 20 grep -rin TOKEN . 2>/dev/null | head -50",
+        "diff -r src deep; grep -r token .",
+    ] {
+        let observed = bash(&mut conversation, command).to_string();
+        assert!(!observed.contains("hunter2"), "{command}: {observed}");
+        assert!(observed.contains("visible"), "{command}: {observed}");
+        assert!(observed.contains("example"), "{command}: {observed}");
+    }
+    let grep = json!({"pattern": "token", "case": "insensitive"});
+    let observed = conversation.call("grep", grep).to_string();
+    assert!(!observed.contains("hunter2"), "{observed}");
+    assert!(observed.contains("visible"), "{observed}");
+    assert!(
+        observed.contains("hidden by a rule or as secrets"),
+        "{observed}"
+    );
+    // By name it is a question, which nobody is there to answer.
+    let by_name = json!({"pattern": "token", "path": "certs/a.pem"});
+    for observed in [
+        bash(&mut conversation, "grep -n token .env"),
+        bash(&mut conversation, "grep -rn token . .env"),
+        conversation.call("grep", by_name),
+    ] {
+        assert_eq!(observed["phase"], "permission", "{observed}");
+        assert!(!observed.to_string().contains("hunter2"), "{observed}");
+    }
+    conversation.end();
+    // Beside a command that may need them they are not hidden, so it asks.
+    let rules = "[permissions]\nallow = [\"bash(make)\"]\n";
+    all(&project, rules, "ask", &["make && grep -rn token ."]);
+    all(&project, rules, "allow", &["make && grep -rn token src"]);
 }

@@ -126,12 +126,21 @@ pub struct Confinement {
     pub unconfined: bool,
     /// Paths that stay unreadable, as globs from deny rules.
     pub deny_read: Vec<String>,
+    /// Files of the project whose names are those of secrets (`gate::is_secret`) stay unreadable too.
+    pub hide_secrets: bool,
     /// Paths that stay unwritable, as globs from deny rules and protected paths.
     pub deny_write: Vec<String>,
     /// Directories besides the project that may be written.
     pub write_roots: Vec<PathBuf>,
     /// Directories besides the usual ones that may be read.
     pub read_roots: Vec<PathBuf>,
+}
+
+impl Confinement {
+    /// Whether something in the project stays unreadable.
+    pub fn hides_something(&self) -> bool {
+        self.hide_secrets || !self.deny_read.is_empty()
+    }
 }
 
 /// What a person, a script or a policy has to answer.

@@ -60,7 +60,7 @@ fn every_row_has_its_own_reason_and_is_there_once() {
     for case in cases() {
         assert!(case.why.len() >= 8, "{}: {}", case.file, case.subject);
         let key = format!(
-            "{} {} {} {} {:?} {:?} {:?} {:?} {}",
+            "{} {} {} {} {:?} {:?} {:?} {:?} {:?} {}",
             case.tool,
             case.subject,
             case.mode,
@@ -68,6 +68,7 @@ fn every_row_has_its_own_reason_and_is_there_once() {
             case.rules,
             case.dirty,
             case.links,
+            case.files,
             case.cwd,
             case.network
         );

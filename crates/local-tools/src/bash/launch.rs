@@ -68,7 +68,7 @@ impl CommandSettings {
         command: Command,
         confinement: &Confinement,
     ) -> io::Result<Policy> {
-        let hidden = if confinement.deny_read.is_empty() {
+        let hidden = if !confinement.hides_something() {
             Vec::new()
         } else {
             let denied = denied_globs(confinement, workspace);

@@ -130,13 +130,13 @@ impl Call<'_> {
         let root = self.tool.roots.root();
         let purpose = match self.confinement {
             reach if reach.project_writable => Purpose::Before,
-            reach if reach.deny_read.is_empty() => return Ok(None),
+            reach if !reach.hides_something() => return Ok(None),
             _ => Purpose::Denied,
         };
         let denied = denied_globs(self.confinement, root);
         let hides = |path: &[u8]| denied.hides(path);
         let some: Hides<'_> = &hides;
-        let some = (!self.confinement.deny_read.is_empty()).then_some(some);
+        let some = self.confinement.hides_something().then_some(some);
         let cancel = self.context.cancel();
         self.tool.watch.look(root, cancel, purpose, some).map(Some)
     }

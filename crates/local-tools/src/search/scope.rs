@@ -212,9 +212,11 @@ fn compile_type(name: &str) -> Result<Types, ValidationFailure> {
     })
 }
 
-/// What deny rules hide. A pattern is matched against the path in the project and the absolute one.
+/// What deny rules hide, and secrets from a search that does not name them. A pattern is matched against
+/// the path in the project and the absolute one.
 pub(crate) struct Denied {
     globs: GlobSet,
+    secrets: bool,
     relative: PathBuf,
     absolute: PathBuf,
 }
@@ -236,6 +238,7 @@ impl Denied {
         }
         Self {
             globs: builder.build().unwrap_or_else(|_| GlobSet::empty()),
+            secrets: confinement.hide_secrets,
             relative: relative.to_owned(),
             absolute: absolute.to_owned(),
         }
@@ -243,12 +246,14 @@ impl Denied {
 
     /// Whether a path relative to the start of the walk is hidden.
     pub(crate) fn hides(&self, relative: &[u8]) -> bool {
-        if self.globs.is_empty() {
-            return false;
-        }
         let relative = super::walk::as_path(relative);
-        self.globs.is_match(self.relative.join(relative))
-            || self.globs.is_match(self.absolute.join(relative))
+        let in_project = self.relative.join(relative);
+        if self.secrets && agent_tool_runtime::gate::is_secret(&in_project) {
+            return true;
+        }
+        !self.globs.is_empty()
+            && (self.globs.is_match(in_project)
+                || self.globs.is_match(self.absolute.join(relative)))
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct CommandJudgement {
     pub(super) read_only: bool,
     /// Changes what git keeps in `.git`.
     pub(super) writes_git: bool,
+    /// Searches, and must not come across secrets.
+    pub(super) hides_secrets: bool,
 }
 
 /// Words of a script that could not be parsed are tried as commands in windows of this size.
@@ -79,6 +81,7 @@ impl Judging<'_> {
         let writes_git = analysis.commands.iter().any(writes_git);
         let action_class = class(&analysis, &trips, read_only);
         let parse = parse_fact(&analysis, read_only, proof.as_ref().err());
+        let hides_secrets = self.judge_searches(findings, &analysis, &proof);
         self.judge_sandbox(findings, &proof);
         self.judge_command_mode(findings, &analysis, &proof, read_only, writes_git);
         CommandJudgement {
@@ -87,6 +90,7 @@ impl Judging<'_> {
             parse,
             read_only,
             writes_git,
+            hides_secrets,
         }
     }
 

@@ -428,6 +428,16 @@ impl Judging<'_> {
         }
     }
 
+    fn names_secret(&self) -> bool {
+        self.request.semantics.resources.iter().any(|resource| {
+            let named = self.setting.workspace.root.join(&resource.given);
+            let resolved = resource.resolved.as_deref();
+            std::iter::once(named.as_path())
+                .chain(resolved)
+                .any(|path| self.location(path).is_secret())
+        })
+    }
+
     fn confinement(&self, command: Option<&CommandJudgement>) -> Confinement {
         let writable = self.setting.mode != Mode::ReadOnly
             && !command.is_some_and(|command| command.read_only);
@@ -462,6 +472,11 @@ impl Judging<'_> {
                 })
                 .collect::<Vec<_>>()
         };
+        // A search that names a secret was asked about; any other does not come across one.
+        let hide_secrets = match command {
+            Some(command) => command.hides_secrets,
+            None => self.request.tool == "grep" && !self.names_secret(),
+        };
         let mut deny_write = globs(["write", "edit", "edit"]);
         if command.is_some() && !git {
             deny_write.push(".git/**".to_owned());
@@ -474,6 +489,7 @@ impl Judging<'_> {
             network,
             unconfined: self.request.semantics.leaves_sandbox,
             deny_read: globs(["read", "grep", "glob"]),
+            hide_secrets,
             deny_write,
             write_roots: self.setting.workspace.extra_roots.clone(),
             read_roots: Vec::new(),

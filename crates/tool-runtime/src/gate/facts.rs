@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use super::protected::is_secret;
 use crate::shell::normalise;
 
 /// Facts about files. `None` always means "not known" and never makes a decision milder.
@@ -20,8 +21,20 @@ pub trait Facts {
     /// Whether the project's git tree holds changes that are in no commit.
     fn tree_is_dirty(&self) -> Option<bool>;
 
+    /// What a search through `directory` would come across; `None` also when there is too much of it.
+    fn below(&self, directory: &Path) -> Option<Below>;
+
     /// `sha256:…` of a regular file.
     fn content_hash(&self, path: &Path) -> Option<String>;
+}
+
+/// What lies below a directory, as far as the gate cares.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Below {
+    /// Files and directories whose names are those of secrets.
+    pub secrets: Vec<PathBuf>,
+    /// Where symbolic links lead that leave the directory; a loop leads to the root.
+    pub links: Vec<PathBuf>,
 }
 
 /// Facts when nothing may be looked at: paths are taken by their names. For replays and back-tests.
@@ -45,6 +58,10 @@ impl Facts for NamesOnly {
         None
     }
 
+    fn below(&self, _directory: &Path) -> Option<Below> {
+        None
+    }
+
     fn content_hash(&self, _path: &Path) -> Option<String> {
         None
     }
@@ -60,6 +77,8 @@ pub struct DiskFacts<D: Fn() -> Option<bool>> {
 const MAX_LINKS: usize = 40;
 /// Files a glob may stand for before it is given up.
 const MAX_MATCHES: usize = 2_000;
+/// Names looked at below a directory before it is given up.
+const MAX_BELOW: usize = 20_000;
 /// Larger files are not hashed for a decision.
 const MAX_HASHED: u64 = 64 * 1024 * 1024;
 
@@ -109,6 +128,37 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
 
     fn tree_is_dirty(&self) -> Option<bool> {
         (self.dirty)()
+    }
+
+    fn below(&self, directory: &Path) -> Option<Below> {
+        let mut below = Below::default();
+        let mut waiting = vec![directory.to_owned()];
+        let mut seen = 0;
+        while let Some(place) = waiting.pop() {
+            // What cannot be listed is not searched either.
+            let Ok(entries) = std::fs::read_dir(&place) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                seen += 1;
+                if seen > MAX_BELOW {
+                    return None;
+                }
+                let path = entry.path();
+                let kind = entry.file_type().ok()?;
+                if kind.is_symlink() {
+                    let target = self.resolve(&path).unwrap_or_else(|| PathBuf::from("/"));
+                    if !target.starts_with(directory) {
+                        below.links.push(target);
+                    }
+                } else if path.strip_prefix(directory).is_ok_and(is_secret) {
+                    below.secrets.push(path);
+                } else if kind.is_dir() {
+                    waiting.push(path);
+                }
+            }
+        }
+        Some(below)
     }
 
     fn content_hash(&self, path: &Path) -> Option<String> {
@@ -179,6 +229,23 @@ mod tests {
         assert_eq!(resolve("dangling"), Some(root.join("nowhere/y")));
         assert_eq!(resolve("new/file"), Some(root.join("new/file")));
         assert_eq!(resolve("loop"), None);
+        std::fs::write(root.join("a/b/.env"), "x").unwrap();
+        assert_eq!(
+            facts.below(&root.join("a")),
+            Some(Below {
+                secrets: vec![root.join("a/x.pem"), root.join("a/b/.env")],
+                links: Vec::new(),
+            })
+        );
+        assert_eq!(
+            facts.below(&root.join("a/b")).map(|below| below.secrets),
+            Some(vec![root.join("a/b/.env")])
+        );
+        std::os::unix::fs::symlink("..", root.join("a/b/up")).unwrap();
+        std::os::unix::fs::symlink("/etc", root.join("a/b/out")).unwrap();
+        let mut links = facts.below(&root.join("a/b")).unwrap().links;
+        links.sort();
+        assert_eq!(links, [PathBuf::from("/etc"), root.join("a")]);
         assert_eq!(
             facts.expand(&format!("{}/a/*.pem", root.display())),
             Some(vec![root.join("a/x.pem")])

@@ -22,6 +22,7 @@ mod protected;
 mod risk;
 mod rule;
 mod rule_file;
+mod searches;
 mod semantics;
 mod suggest;
 mod trust;
@@ -29,8 +30,9 @@ mod words;
 
 pub use backtest::{BacktestReport, Changed, Counts, RecordedCall, Repeated, backtest};
 pub use evaluate::{Gate, GateRequest, HookVerdict, Judgement, SandboxLevel, Setting};
-pub use facts::{DiskFacts, Facts, NamesOnly};
+pub use facts::{Below, DiskFacts, Facts, NamesOnly};
 pub use grants::{ApprovalKey, Denial, SessionGrants};
+pub use protected::is_secret;
 pub use rule::{Bases, PathPattern, Pattern, Rule, RuleProblem, canonical_tool, tool_names};
 pub use rule_file::{RuleFileError, RuleFileProblem, RuleSource, example_matches, read_rules};
 pub use semantics::semantics_of;

@@ -7,7 +7,7 @@ use agent_protocol::status::Mode;
 
 use super::evaluate::{Judging, SandboxLevel};
 use super::findings::Findings;
-use super::protected::{holds_protected, protected, secret, wildcard};
+use super::protected::{holds_protected, is_secret, protected, secret, wildcard};
 use crate::shell::prove::{PathUse, Use};
 use crate::shell::{Directories, normalise};
 
@@ -20,6 +20,10 @@ pub(super) struct Location {
 }
 
 impl Location {
+    pub(super) fn is_secret(&self) -> bool {
+        self.both().into_iter().any(is_secret)
+    }
+
     fn both(&self) -> Vec<&Path> {
         let mut paths = vec![self.named.as_path()];
         paths.extend(self.resolved.as_deref());
@@ -37,7 +41,7 @@ impl Judging<'_> {
         }
     }
 
-    fn is_inside(&self, location: &Location) -> bool {
+    pub(super) fn is_inside(&self, location: &Location) -> bool {
         let Some(resolved) = &location.resolved else {
             return false;
         };
@@ -48,7 +52,7 @@ impl Judging<'_> {
     }
 
     /// Deny and ask rules about one path. Returns whether some allow rule opens it.
-    fn rules_on_path(
+    pub(super) fn rules_on_path(
         &self,
         findings: &mut Findings,
         location: &Location,

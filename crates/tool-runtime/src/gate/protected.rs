@@ -42,20 +42,57 @@ const PROTECTED_NAMES: &[(&str, &str)] = &[
     ("azure-pipelines.yml", "a CI definition"),
     ("bitbucket-pipelines.yml", "a CI definition"),
     ("appveyor.yml", "a CI definition"),
+    (".appveyor.yml", "a CI definition"),
+    (".cirrus.yml", "a CI definition"),
+    (".semaphore", "a CI definition"),
+    (".gitlab-ci", "a CI definition"),
     ("jenkinsfile", "a CI definition"),
     (".envrc", "a file that runs when its directory is entered"),
     (".mcp.json", "a list of servers to start"),
     (".gitmodules", "git configuration"),
     (".gitconfig", "git configuration"),
     (".ripgreprc", "flags for a search program"),
+    (
+        ".direnvrc",
+        "a file that runs when its directory is entered",
+    ),
+    (
+        "mise.toml",
+        "a file that runs when its directory is entered",
+    ),
+    (
+        ".mise.toml",
+        "a file that runs when its directory is entered",
+    ),
+    (".npmrc", "settings that name programs to run"),
+    (".yarnrc", "settings that name programs to run"),
+    (".yarnrc.yml", "settings that name programs to run"),
+    (".pnpmfile.cjs", "settings that name programs to run"),
     (".pre-commit-config.yaml", "git hooks"),
     ("lefthook.yml", "git hooks"),
+    (".lefthook.yml", "git hooks"),
+    (".githooks", "git hooks"),
     (".claude", "another agent's configuration"),
     (".cursor", "another agent's configuration"),
     (".codex", "another agent's configuration"),
     (".gemini", "another agent's configuration"),
     (".opencode", "another agent's configuration"),
     (".windsurf", "another agent's configuration"),
+    (".continue", "another agent's configuration"),
+    (".kiro", "another agent's configuration"),
+    (".roo", "another agent's configuration"),
+    (".cline", "another agent's configuration"),
+    (".amazonq", "another agent's configuration"),
+    (".junie", "another agent's configuration"),
+    (".trae", "another agent's configuration"),
+    (".qwen", "another agent's configuration"),
+    (".crush", "another agent's configuration"),
+    (".aider.conf.yml", "another agent's configuration"),
+    (".goosehints", "instructions to agents"),
+    (".roorules", "instructions to agents"),
+    ("warp.md", "instructions to agents"),
+    ("qwen.md", "instructions to agents"),
+    ("crush.md", "instructions to agents"),
     ("agents.md", "instructions to agents"),
     ("claude.md", "instructions to agents"),
     ("gemini.md", "instructions to agents"),
@@ -135,9 +172,31 @@ const SECRET_NAMES: &[(&str, &str)] = &[
     ("*.tfstate", "cloud credentials"),
     ("*.tfvars", "cloud credentials"),
     ("shadow", "password hashes"),
+    ("shadow-", "password hashes"),
     ("gshadow", "password hashes"),
+    ("ssh_host_*_key", "a private key"),
     (".bash_history", "a shell's history"),
     (".zsh_history", "a shell's history"),
+    (".psql_history", "a shell's history"),
+    (".mysql_history", "a shell's history"),
+    (".python_history", "a shell's history"),
+    (".node_repl_history", "a shell's history"),
+    (".secret", "secrets"),
+    (".secrets", "secrets"),
+    ("secret.yml", "secrets"),
+    ("secret.yaml", "secrets"),
+    ("secret.json", "secrets"),
+    ("secret.toml", "secrets"),
+    ("client_secret*.json", "cloud credentials"),
+    (".vault_pass*", "credentials"),
+    (".boto", "cloud credentials"),
+    (".s3cfg", "cloud credentials"),
+    ("rclone.conf", "cloud credentials"),
+    ("*.ovpn", "a private key"),
+    ("logins.json", "a password store"),
+    ("key4.db", "a password store"),
+    ("login data", "a password store"),
+    ("cookies.sqlite", "credentials"),
     ("secrets.yml", "secrets"),
     ("secrets.yaml", "secrets"),
     ("secrets.json", "secrets"),
@@ -165,6 +224,16 @@ const SECRET_DIRECTORIES: &[(&str, &str)] = &[
     ("gcloud", "cloud credentials"),
     ("keyrings", "a key ring"),
     (".password-store", "a password store"),
+    (".1password", "a password store"),
+    ("private-keys-v1.d", "a key ring"),
+];
+
+/// The same for two components in a row.
+const SECRET_PAIRS: &[(&str, &str, &str)] = &[
+    (".config", "gh", "credentials"),
+    (".config", "hub", "credentials"),
+    ("run", "secrets", "secrets"),
+    (".terraform.d", "credentials.tfrc.json", "cloud credentials"),
 ];
 
 fn folded(path: &Path) -> Vec<String> {
@@ -226,6 +295,11 @@ pub(super) fn holds_protected(path: &Path) -> bool {
         || protected(path).is_some()
 }
 
+/// Whether the content of `path` is a secret by its name.
+pub fn is_secret(path: &Path) -> bool {
+    secret(path).is_some()
+}
+
 /// Whether the content of `path` is a secret, with what it is and the names a rule may spell out.
 pub(super) fn secret(path: &Path) -> Option<(&'static str, Vec<String>)> {
     let components = folded(path);
@@ -240,6 +314,13 @@ pub(super) fn secret(path: &Path) -> Option<(&'static str, Vec<String>)> {
         .find(|(directory, _)| components.iter().any(|component| component == directory))
     {
         return Some((what, vec![(*directory).to_owned(), name.clone()]));
+    }
+    if let Some((_, second, what)) = SECRET_PAIRS.iter().find(|(first, second, _)| {
+        components
+            .windows(2)
+            .any(|pair| matches!(pair, [one, two] if one == first && two == second))
+    }) {
+        return Some((what, vec![(*second).to_owned(), name.clone()]));
     }
     if NOT_SECRET.iter().any(|glob| wildcard(glob, name)) {
         return None;
@@ -290,6 +371,9 @@ mod tests {
             "/w/.cargo/config.toml",
             "/w/sub/HEAD",
             "/w/.exrc",
+            "/w/.npmrc",
+            "/w/.Roo/rules",
+            "/w/WARP.md",
         ] {
             assert!(protected(Path::new(path)).is_some(), "{path}");
         }
@@ -315,6 +399,9 @@ mod tests {
             "/w/certs/a.pem",
             "/proc/1/environ",
             "/w/ID_RSA",
+            "/home/u/.config/gh/hosts.yml",
+            "/run/secrets/token",
+            "/w/.secrets",
         ] {
             assert!(secret(Path::new(path)).is_some(), "{path}");
         }
@@ -323,6 +410,8 @@ mod tests {
             "/w/src/env.rs",
             "/w/id_rsa.pub",
             "/w/key.rs",
+            "/w/src/secrets.rs",
+            "/w/gh/hosts.yml",
         ] {
             assert!(secret(Path::new(path)).is_none(), "{path}");
         }

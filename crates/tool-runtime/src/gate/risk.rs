@@ -242,6 +242,9 @@ fn sandbox_facts(judging: &Judging<'_>, command: &CommandJudgement, facts: &mut 
         SandboxLevel::Unavailable => "there is no sandbox here",
     };
     facts.push(sandbox.to_owned());
+    if command.hides_secrets {
+        facts.push("files with names of secrets (`.env`, keys, …) look empty to it".to_owned());
+    }
     if command.writes_git {
         facts.push("changes the repository's own files in `.git`".to_owned());
     }

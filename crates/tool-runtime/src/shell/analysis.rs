@@ -23,7 +23,7 @@ pub enum Directories {
 }
 
 impl Directories {
-    pub(super) fn union(&self, other: &Self) -> Self {
+    pub(crate) fn union(&self, other: &Self) -> Self {
         let (Self::Known(left), Self::Known(right)) = (self, other) else {
             return Self::Unknown;
         };
@@ -89,6 +89,8 @@ pub struct Command {
     pub wraps: bool,
     /// As a wrapper it is understood and adds nothing.
     pub transparent: bool,
+    /// It gets its input from the command before it.
+    pub piped: bool,
     /// Arguments from standard input or from matches are appended when it runs.
     pub appended_arguments: bool,
 }
@@ -179,6 +181,7 @@ pub(super) fn empty_command(directories: Directories) -> Command {
         opaque: None,
         wraps: false,
         transparent: false,
+        piped: false,
         appended_arguments: false,
     }
 }

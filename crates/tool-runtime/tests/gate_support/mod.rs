@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use agent_protocol::payload::permission::{Effect, Layer, RuleOrigin};
 use agent_tool_runtime::Workspace;
 use agent_tool_runtime::gate::{
-    Bases, Facts, Gate, GateRequest, HookVerdict, Judgement, Rule, SandboxLevel, Setting,
-    semantics_of,
+    Bases, Below, Facts, Gate, GateRequest, HookVerdict, Judgement, Rule, SandboxLevel, Setting,
+    is_secret, semantics_of,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -251,6 +251,23 @@ impl Facts for Machine<'_> {
 
     fn tree_is_dirty(&self) -> Option<bool> {
         self.0.dirty
+    }
+
+    fn below(&self, directory: &Path) -> Option<Below> {
+        let files = self.0.files.iter();
+        let links = self.0.links.iter();
+        let inside = |name: &String| Path::new(PROJECT).join(name).starts_with(directory);
+        Some(Below {
+            secrets: files
+                .filter(|file| inside(file) && is_secret(Path::new(file)))
+                .map(|file| Path::new(PROJECT).join(file))
+                .collect(),
+            links: links
+                .filter(|(name, _)| inside(name))
+                .map(|(_, target)| Path::new(PROJECT).join(target))
+                .filter(|target| !target.starts_with(directory))
+                .collect(),
+        })
     }
 
     fn content_hash(&self, _path: &Path) -> Option<String> {

@@ -10,7 +10,7 @@ pub(crate) struct Skipped {
     pub(crate) ignored: u64,
     /// Directories an ignore rule names; what is in them was not looked at.
     pub(crate) ignored_directories: u64,
-    /// Files and directories a deny rule hides.
+    /// Files and directories a deny rule hides, or their being secrets.
     pub(crate) denied: u64,
     /// Symbolic links, which are not followed.
     pub(crate) links: u64,
@@ -67,7 +67,7 @@ pub(crate) fn skipped_sentence(facts: &[SkippedFiles]) -> String {
             let words = match fact.reason.as_str() {
                 "ignored" => "ignored by .gitignore or .ignore",
                 "ignored_directory" => "ignored directories (not entered)",
-                "denied" => "hidden by a rule",
+                "denied" => "hidden by a rule or as secrets",
                 "symlink" => "symbolic links (not followed)",
                 "special" => "not regular files",
                 "binary" => "binary",

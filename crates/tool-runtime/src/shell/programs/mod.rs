@@ -21,6 +21,11 @@ pub enum Use {
     Metadata,
     /// A revision, a path, or `revision:path`.
     Revision,
+    /// Like its content, and that of whatever is below it.
+    Tree {
+        /// Symbolic links on the way are followed.
+        follows: bool,
+    },
 }
 
 /// One path a command would look at.
@@ -58,6 +63,7 @@ pub(super) fn judge(words: &[Word], directories: &Directories) -> Result<Reading
         seen: HashSet::new(),
         values: Vec::new(),
         texts: Vec::new(),
+        named: 0,
     };
     arguments.judge(program, words.get(1..).unwrap_or_default())?;
     Ok(arguments.reading)
@@ -93,6 +99,8 @@ pub(super) struct Arguments {
     pub(super) values: Vec<(String, String)>,
     /// Operands that are not paths, for the checks.
     pub(super) texts: Vec<String>,
+    /// How many operands are paths to read.
+    named: usize,
 }
 
 impl Arguments {
@@ -135,6 +143,7 @@ impl Arguments {
                         last.kind
                     };
                     self.use_path(pattern, kind, true);
+                    self.named += 1;
                     had_operands = true;
                     continue;
                 }
@@ -179,6 +188,7 @@ impl Arguments {
             self.operand(&mut operands, text, words.len() - at)?;
         }
         self.judge_presence(program, had_operands)?;
+        self.use_trees(program);
         match program.check {
             Some(check) => check.holds(self),
             None => Ok(()),
@@ -383,8 +393,42 @@ impl Arguments {
             self.texts.push(text.to_owned());
         } else {
             self.use_path(text, operand.kind, false);
+            self.named += 1;
         }
         Ok(())
+    }
+
+    /// Marks what is searched with everything below it. Without a path that is the directory itself, by an
+    /// empty name.
+    fn use_trees(&mut self, program: &Program) {
+        let any = |flags: &HashSet<String>| flags.iter().any(|flag| self.seen.contains(flag));
+        let value_recurses = self.values.iter().any(|(flag, value)| {
+            matches!(flag.as_str(), "-d" | "--directories") && value == "recurse"
+        });
+        let recurses = program.recurse.contains("always")
+            || any(&program.recurse)
+            || (!program.recurse.is_empty() && value_recurses);
+        if !recurses {
+            return;
+        }
+        let follows = any(&program.follow);
+        if self.named == 0 {
+            self.use_path("", Kind::Read, false);
+        }
+        let mut trees = Vec::new();
+        for path in &mut self.reading.paths {
+            let usage = Use::Tree { follows };
+            match path.usage {
+                Use::Content => path.usage = usage,
+                // It may be no path at all, and is judged as what it may be.
+                Use::Revision => trees.push(PathUse {
+                    usage,
+                    ..path.clone()
+                }),
+                Use::Metadata | Use::Tree { .. } => {}
+            }
+        }
+        self.reading.paths.extend(trees);
     }
 
     fn use_path(&mut self, text: &str, kind: Kind, is_glob: bool) {

@@ -62,6 +62,10 @@ struct Row {
     #[serde(default)]
     text_operands: String,
     #[serde(default)]
+    recurse: String,
+    #[serde(default)]
+    follow: String,
+    #[serde(default)]
     harmless_flags: bool,
     #[serde(default)]
     needs_sandbox: bool,
@@ -139,6 +143,10 @@ pub(super) struct Program {
     pub(super) require_or_bare: HashSet<String>,
     pub(super) operands_need: HashSet<String>,
     pub(super) text_operands: HashSet<String>,
+    /// Flags with which everything below a directory is read; `always` for without any.
+    pub(super) recurse: HashSet<String>,
+    /// Flags with which symbolic links on the way are followed.
+    pub(super) follow: HashSet<String>,
     pub(super) harmless_flags: bool,
     pub(super) needs_sandbox: bool,
     pub(super) single_dash: bool,
@@ -183,6 +191,8 @@ impl Program {
             require_or_bare: set(&row.require_or_bare),
             operands_need: set(&row.operands_need),
             text_operands: set(&row.text_operands),
+            recurse: set(&row.recurse),
+            follow: set(&row.follow),
             harmless_flags: row.harmless_flags,
             needs_sandbox: row.needs_sandbox,
             single_dash: row.single_dash,
