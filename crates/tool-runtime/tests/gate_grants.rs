@@ -15,8 +15,8 @@ use agent_protocol::payload::permission::{ActionClass, DecisionSource, Effect, G
 use agent_protocol::status::Mode;
 use agent_tool_runtime::Workspace;
 use agent_tool_runtime::gate::{
-    Denial, Gate, GateRequest, Judgement, NamesOnly, RecordedCall, SandboxLevel, Setting, backtest,
-    semantics_of,
+    ApprovalKey, Denial, DiskFacts, Gate, GateRequest, Judgement, NamesOnly, RecordedCall,
+    SandboxLevel, Setting, backtest, semantics_of,
 };
 use gate_support::{Case, HOME, PROJECT, cases, rule};
 use serde_json::{Value, json};
@@ -237,6 +237,39 @@ fn a_grant_for_the_session_is_for_exactly_that_call() {
             .decision,
         Effect::Ask
     );
+}
+
+/// Wherever it is run from and however many flags stand before it.
+#[test]
+fn a_script_that_changed_is_another_call() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    std::fs::create_dir(root.join("tools")).unwrap();
+    let workspace = Workspace {
+        root: root.clone(),
+        extra_roots: Vec::new(),
+    };
+    for (script, command) in [
+        ("deploy.sh", "./deploy.sh"),
+        ("deploy.sh", "bash -e -u -x ./deploy.sh prod"),
+        ("deploy.sh", "sudo -E timeout 60 ./deploy.sh"),
+        ("tools/run", "cd tools && ./run"),
+        ("tools/run", "cd tools; sh -eu run"),
+        ("tools/x.py", "python3 -u -W ignore tools/x.py"),
+        ("x.awk", "awk -F , -v n=1 -f x.awk data"),
+        ("Extra.mk", "make -j 4 -f Extra.mk"),
+    ] {
+        let key = |content: &str| {
+            std::fs::write(root.join(script), content).unwrap();
+            let input = bash(command);
+            let semantics = semantics_of("bash", &input, &workspace).unwrap();
+            let facts = DiskFacts { dirty: || None };
+            ApprovalKey::of("bash", &input, &semantics, "workspace", &facts)
+        };
+        let asked = key("one");
+        assert_eq!(asked, key("one"), "{command}");
+        assert_ne!(asked, key("two"), "{command}");
+    }
 }
 
 #[test]

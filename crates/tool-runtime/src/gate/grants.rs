@@ -11,7 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::facts::{Facts, hex};
 use crate::authority::{CommandRequest, PermissionSemantics};
-use crate::shell::{Start, analyse};
+use crate::shell::word::Word;
+use crate::shell::{Directories, Start, analyse, runs_scripts};
 
 /// The exact bytes a decision was made about. Two calls with the same key are the same call: same tool,
 /// input, directory, files behind it and reach.
@@ -77,16 +78,26 @@ fn content_behind(command: &CommandRequest, facts: &dyn Facts) -> Vec<String> {
             is_directory: &|_| None,
         },
     );
+    let here = Directories::Known(vec![command.cwd.clone()]);
     let mut hashes = Vec::new();
     for found in &analysis.commands {
-        // The program itself when it is named by a path, and the first operand of what runs scripts.
-        for word in found.words.iter().take(3).filter_map(|word| word.text()) {
-            let path = command.cwd.join(word);
-            hashes.extend(
-                facts
-                    .content_hash(&path)
-                    .map(|hash| format!("{word} {hash}")),
-            );
+        let directories = match found.directories.union(&here) {
+            Directories::Known(directories) => directories,
+            Directories::Unknown => vec![command.cwd.clone()],
+        };
+        // The program itself when it is named by a path, and what may be the script of one that runs scripts,
+        // behind however many flags.
+        let name = found.words.first().map(Word::sketch).unwrap_or_default();
+        let most = if runs_scripts(name) { 16 } else { 3 };
+        for word in found.words.iter().take(most).filter_map(|word| word.text()) {
+            for directory in &directories {
+                let path = directory.join(word);
+                hashes.extend(
+                    facts
+                        .content_hash(&path)
+                        .map(|hash| format!("{word} {hash}")),
+                );
+            }
         }
     }
     hashes.dedup();

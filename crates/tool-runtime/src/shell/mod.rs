@@ -28,6 +28,7 @@ pub(crate) use analysis::normalise;
 pub use analysis::{
     Analysis, Assignment, Command, Directories, Place, Redirect, RedirectKind, Start,
 };
+pub(crate) use inline_code::runs_scripts;
 pub use outcome::commands_behind_exit;
 pub use prescan::{MAX_BYTES, Refusal, is_deceptive, prescan};
 pub use separators::count_commands;

@@ -233,7 +233,39 @@ pub fn touched_paths(command: &Command) -> (Vec<PathUse>, bool) {
             });
         }
     }
+    for text in targets_in_directory(name, command) {
+        paths.push(path(&text, Use::Content, &command.directories));
+    }
     (paths, false)
+}
+
+/// `mv a docs` and `cp -t docs a` make `docs/a`.
+fn targets_in_directory(name: &str, command: &Command) -> Vec<String> {
+    if !matches!(name, "mv" | "cp" | "ln" | "install" | "rsync") {
+        return Vec::new();
+    }
+    let texts: Vec<&str> = command.words.iter().skip(1).map(Word::sketch).collect();
+    let named = texts.windows(2).find_map(|pair| match pair {
+        ["-t" | "--target-directory", directory] => Some(*directory),
+        _ => None,
+    });
+    let attached = texts
+        .iter()
+        .find_map(|text| text.strip_prefix("--target-directory="));
+    let operands: Vec<&str> = texts
+        .iter()
+        .copied()
+        .filter(|text| !text.starts_with('-'))
+        .collect();
+    let Some(directory) = named.or(attached).or(operands.last().copied()) else {
+        return Vec::new();
+    };
+    operands
+        .iter()
+        .filter(|operand| **operand != directory)
+        .filter_map(|operand| operand.trim_end_matches('/').rsplit('/').next())
+        .map(|last| format!("{}/{last}", directory.trim_end_matches('/')))
+        .collect()
 }
 
 /// What may be a path in the text of a program: `open(".env")`, `print > "out"`.

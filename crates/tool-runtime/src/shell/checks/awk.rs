@@ -48,7 +48,7 @@ struct Lexer<'a> {
 }
 
 /// Whether the program only prints.
-pub(super) fn only_prints(program: &str) -> bool {
+pub(in crate::shell) fn only_prints(program: &str) -> bool {
     let mut lexer = Lexer {
         rest: program,
         before: Before::Operator,

@@ -6,6 +6,8 @@ mod awk;
 mod jq;
 mod sed;
 
+pub(super) use awk::only_prints as awk_only_prints;
+pub(super) use sed::only_prints as sed_only_prints;
 use serde::Deserialize;
 
 use super::programs::Arguments;

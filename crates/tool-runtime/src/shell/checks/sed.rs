@@ -4,7 +4,7 @@
 //! label), the script is refused.
 
 /// Whether every command of the script works on the pattern and hold space alone.
-pub(super) fn only_prints(script: &str) -> bool {
+pub(in crate::shell) fn only_prints(script: &str) -> bool {
     let mut rest = script;
     let mut depth = 0usize;
     let mut any = false;

@@ -11,6 +11,7 @@ use brush_parser::ast;
 use super::analysis::{
     Analysis, Command, Directories, Place, Redirect, RedirectKind, Start, empty_command,
 };
+use super::inline_code::read_from_input;
 use super::lookalike::look_alike;
 use super::parse::parse;
 use super::prescan::prescan;
@@ -174,10 +175,15 @@ impl Walker<'_> {
             return;
         }
         let mut printed = None;
-        for command in &pipeline.seq {
+        for (at, command) in pipeline.seq.iter().enumerate() {
             let mut own = state.clone();
             let first = self.commands.len();
             self.command(command, &mut own, printed.take());
+            if at > 0 {
+                for piped in self.commands.iter_mut().skip(first) {
+                    piped.piped = true;
+                }
+            }
             printed = self.commands.get(first).and_then(printed_text);
         }
     }
@@ -392,8 +398,37 @@ impl Walker<'_> {
             for script in here_documents {
                 self.script(&script, state);
             }
+        } else {
+            for text in here_documents {
+                self.code_from_input(index, &text, state);
+            }
         }
         self.change_directory(index, state);
+    }
+
+    /// Text that an interpreter or `make` reads from its standard input is code.
+    fn code_from_input(&mut self, first: usize, text: &str, state: &Directories) {
+        let started: Vec<Vec<Word>> = self
+            .commands
+            .iter()
+            .skip(first)
+            .map(|command| command.words.clone())
+            .collect();
+        for words in started {
+            let name = words.first().map(Word::sketch).unwrap_or_default();
+            if matches!(name, "make" | "gmake") {
+                for recipe in text.lines().filter(|line| line.starts_with('\t')) {
+                    self.script(recipe.trim_start_matches(['\t', '@', '-', '+']), state);
+                }
+            } else if let Some(words) = read_from_input(&words, text) {
+                let command = Command {
+                    words,
+                    place: Place::Nested,
+                    ..empty_command(state.clone())
+                };
+                self.finish(command, 0);
+            }
+        }
     }
 
     fn reads_script_from_input(&self, first: usize) -> bool {
@@ -405,7 +440,7 @@ impl Walker<'_> {
                 command
                     .words
                     .first()
-                    .is_some_and(|word| wrappers::is_shell(word.sketch()))
+                    .is_some_and(|word| wrappers::reads_scripts(word.sketch()))
             })
     }
 }

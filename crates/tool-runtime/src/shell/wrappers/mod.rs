@@ -3,7 +3,7 @@
 //! A rule about `terraform apply` means it behind `sudo env A=1 timeout 60` too. [`unwrap`] gives the
 //! command inside, and says whether the wrapper itself is understood well enough for a proof.
 
-use super::inline_code::InlineCode;
+use super::inline_code::started_by;
 use super::word::Word;
 
 /// What a wrapper would start.
@@ -166,6 +166,11 @@ pub(super) fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
+/// Programs that take their standard input for a script.
+pub(super) fn reads_scripts(program: &str) -> bool {
+    is_shell(program) || matches!(base_name(program), "ssh" | "at" | "batch")
+}
+
 pub(crate) fn is_shell(program: &str) -> bool {
     SHELLS.contains(&base_name(program))
 }
@@ -185,6 +190,12 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
             appends_arguments: name == "parallel",
             assignments: Vec::new(),
         }),
+        _ if starts_elsewhere(name, rest) => Some(Unwrapped {
+            inner: suffixes(rest),
+            transparent: false,
+            appends_arguments: false,
+            assignments: Vec::new(),
+        }),
         "source" | "." => Some(not_transparent(Inner::Opaque("it sources a file"))),
         "alias" | "trap" => Some(not_transparent_all(
             rest.iter()
@@ -201,10 +212,47 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
     }
 }
 
+/// Containers, machines and terminals: the command may begin at any of the words.
+fn starts_elsewhere(name: &str, rest: &[Word]) -> bool {
+    const SUB_COMMANDS: &[(&[&str], &[&str])] = &[
+        (
+            &["docker", "podman", "nerdctl", "docker-compose"],
+            &["run", "exec", "create"],
+        ),
+        (&["kubectl", "oc"], &["run", "exec", "debug"]),
+        (
+            &["lxc", "incus", "vagrant", "wsl", "limactl"],
+            &["exec", "ssh", "shell", "-e"],
+        ),
+        (
+            &["tmux"],
+            &[
+                "new",
+                "new-session",
+                "new-window",
+                "neww",
+                "split-window",
+                "send-keys",
+                "respawn-pane",
+                "run-shell",
+            ],
+        ),
+        (&["screen"], &["-dm", "-dmS", "-d", "-S", "-X"]),
+        (&["gcloud"], &["ssh"]),
+        (
+            &["osascript", "expect", "gdb", "lldb"],
+            &["-ex", "--eval-command", "-o", "-c"],
+        ),
+    ];
+    SUB_COMMANDS.iter().any(|(programs, subs)| {
+        programs.contains(&name) && rest.iter().any(|word| subs.contains(&word.sketch()))
+    })
+}
+
 /// `python -c 'os.system("…")'`: what stands in quotes is started.
 fn unwrap_code(name: &str, rest: &[Word]) -> Option<Unwrapped> {
     let arguments: Vec<&Word> = rest.iter().collect();
-    let scripts = InlineCode::of(name, &arguments)?.started();
+    let scripts = started_by(name, &arguments);
     let inner: Vec<Inner> = scripts.into_iter().map(Inner::Script).collect();
     (!inner.is_empty()).then(|| not_transparent_all(inner))
 }
