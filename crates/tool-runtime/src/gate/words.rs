@@ -24,6 +24,11 @@ pub struct WordPattern {
     open: bool,
 }
 
+/// How many steps up a word that may be a path takes.
+fn climbs(text: &str) -> usize {
+    text.split('/').filter(|part| *part == "..").count()
+}
+
 impl WordPattern {
     pub fn parse(pattern: &str) -> Result<Self, RuleProblem> {
         if let Some(found) = pattern.chars().find(|c| ";|&<>`\n".contains(*c)) {
@@ -63,11 +68,11 @@ impl WordPattern {
         let name_is_plain = words
             .first()
             .is_some_and(|word| word.plain_text().is_some());
-        let fixed = self
-            .words
-            .iter()
-            .zip(words)
-            .all(|(pattern, word)| word.text().is_some_and(|text| wildcard(pattern, text)));
+        let fixed = self.words.iter().zip(words).all(|(pattern, word)| {
+            // A star names what is below, not the way up: `./scripts/*` is not `./scripts/../x`.
+            word.text()
+                .is_some_and(|text| wildcard(pattern, text) && climbs(text) <= climbs(pattern))
+        });
         let further = words
             .get(self.words.len()..)
             .unwrap_or_default()
