@@ -8,6 +8,7 @@ mod repair;
 mod reply;
 pub mod scripted;
 mod unique_ids;
+mod write;
 
 use crate::classify::gives_reason;
 use crate::conversation::ModelRequest;
@@ -373,12 +374,4 @@ pub fn decode_all(dialect: Dialect, quirks: &Quirks, body: &[u8]) -> Vec<ModelEv
     decoder.feed(body, &mut events);
     decoder.finish(&mut events);
     events
-}
-
-/// A JSON value as the bytes of a body, without the detour over formatting.
-fn to_bytes(value: &serde_json::Value) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    // Cannot fail: the keys of a value are strings, and a vector takes every byte.
-    let _ = serde_json::to_writer(&mut bytes, value);
-    bytes
 }

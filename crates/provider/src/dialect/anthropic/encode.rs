@@ -1,98 +1,124 @@
 //! A request as Anthropic Messages.
 
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
 
 use crate::conversation::{
-    AssistantPart, CachePolicy, Image, Message, ModelRequest, ReasoningEffort, ToolChoice, UserPart,
+    AssistantPart, CachePolicy, Image, Message, ModelRequest, ReasoningEffort, ToolChoice,
+    ToolResult, UserPart,
 };
-use crate::dialect::openai_chat::{sent_arguments, tool_name};
-use crate::dialect::{Dialect, to_bytes};
+use crate::dialect::Dialect;
+use crate::dialect::openai_chat::{plain, sent_arguments, tool_name};
+use crate::dialect::write::{List, Object, body};
 
 /// What is asked for when the caller sets no limit; the protocol wants one.
 const DEFAULT_MAX_TOKENS: u32 = 8_192;
 
 /// The body of `request`, messages last.
 pub fn encode(request: &ModelRequest) -> Vec<u8> {
-    let mut body = Map::new();
-    body.insert("model".into(), json!(request.model));
-    body.insert("stream".into(), json!(true));
-    let mut limit = request.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
-    // A forced tool call and a temperature exclude thinking; the former is the stronger wish, the
-    // latter the weaker.
-    let forced = matches!(
-        request.effective_tool_choice(),
-        Some(ToolChoice::Required | ToolChoice::Tool(_))
-    );
-    if let Some(effort) = request.reasoning_effort.filter(|_| !forced)
-        && let Some(thinking) = thinking(&request.model, effort)
-    {
-        // The budget counts against the limit, which has to be larger.
-        if let Some(budget) = thinking
-            .get("budget_tokens")
-            .and_then(Value::as_u64)
-            .and_then(|budget| u32::try_from(budget).ok())
-            && limit <= budget
-        {
-            limit = budget.saturating_add(DEFAULT_MAX_TOKENS);
+    body(|body| {
+        body.field("model", &request.model).field("stream", &true);
+        let mut limit = request.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
+        // A forced tool call and a temperature exclude thinking; the former is the stronger wish,
+        // the latter the weaker.
+        let forced = matches!(
+            request.effective_tool_choice(),
+            Some(ToolChoice::Required | ToolChoice::Tool(_))
+        );
+        let thinking = request
+            .reasoning_effort
+            .filter(|_| !forced)
+            .and_then(|effort| thinking(&request.model, effort));
+        if let Some(thinking) = &thinking {
+            // The budget counts against the limit, which has to be larger.
+            if let Some(budget) = thinking
+                .get("budget_tokens")
+                .and_then(Value::as_u64)
+                .and_then(|budget| u32::try_from(budget).ok())
+                && limit <= budget
+            {
+                limit = budget.saturating_add(DEFAULT_MAX_TOKENS);
+            }
+            body.field("thinking", thinking);
         }
-        body.insert("thinking".into(), thinking);
-    }
-    body.insert("max_tokens".into(), json!(limit));
-    if let Some(temperature) = request
-        .temperature
-        .filter(|_| !body.contains_key("thinking"))
-    {
-        body.insert("temperature".into(), json!(temperature));
-    }
-    if !request.stop.is_empty() {
-        body.insert("stop_sequences".into(), json!(request.stop));
-    }
-    if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema}));
-        body.insert("tools".into(), tools.collect());
-        if let Some(choice) = request.effective_tool_choice() {
-            body.insert("tool_choice".into(), tool_choice(choice));
+        body.field("max_tokens", &limit);
+        if let Some(temperature) = request.temperature.filter(|_| thinking.is_none()) {
+            body.field("temperature", &temperature);
         }
-    }
-    let mut system: Vec<Value> = request
-        .system
-        .iter()
-        .filter(|text| !text.is_empty())
-        .map(|text| json!({"type": "text", "text": text}))
-        .collect();
-    let mut messages = messages(request);
-    if request.cache == CachePolicy::Mark {
-        // The order of the cache is tools, system, messages: one mark at the end of the system
-        // text covers the tools too, two more follow the conversation as it grows.
-        mark(system.last_mut());
-        let mut marked = 0;
-        for message in messages
-            .iter_mut()
-            .rev()
-            .filter(|message| message["role"] == "user")
-        {
-            mark(
-                message["content"]
-                    .as_array_mut()
-                    .and_then(|content| content.last_mut()),
-            );
-            marked += 1;
-            if marked == 2 {
-                break;
+        if !request.stop.is_empty() {
+            body.field("stop_sequences", &request.stop);
+        }
+        if !request.tools.is_empty() {
+            body.list("tools", |list| {
+                for tool in &request.tools {
+                    list.object(|entry| {
+                        entry
+                            .field("name", &tool.name)
+                            .field("description", &tool.description)
+                            .field("input_schema", &tool.schema);
+                    });
+                }
+            });
+            if let Some(choice) = request.effective_tool_choice() {
+                body.field("tool_choice", &tool_choice(choice));
             }
         }
-    }
-    if !system.is_empty() {
-        body.insert("system".into(), Value::Array(system));
-    }
-    body.insert("messages".into(), Value::Array(messages));
-    to_bytes(&Value::Object(body))
+        // The order of the cache is tools, system, messages: one mark at the end of the system
+        // text covers the tools too, two more follow the conversation as it grows.
+        let marks = request.cache == CachePolicy::Mark;
+        let system = request.system.iter().filter(|text| !text.is_empty());
+        let system: Vec<&String> = system.collect();
+        if let Some((last, others)) = system.split_last() {
+            body.list("system", |list| {
+                for text in others {
+                    list.object(|block| text_block(text, block));
+                }
+                list.object(|block| {
+                    text_block(last, block);
+                    mark(block, marks);
+                });
+            });
+        }
+        let messages = messages(request);
+        let first_marked = if marks { first_marked(&messages) } else { None };
+        body.list("messages", |list| {
+            for (position, (role, content)) in messages.iter().enumerate() {
+                let is_marked =
+                    *role == USER && first_marked.is_some_and(|first| position >= first);
+                list.object(|message| {
+                    message.field("role", role).list("content", |blocks| {
+                        for (number, block) in content.iter().enumerate() {
+                            let is_last = number + 1 == content.len();
+                            write_block(block, is_marked && is_last, blocks);
+                        }
+                    });
+                });
+            }
+        });
+    })
 }
 
-fn mark(block: Option<&mut Value>) {
-    if let Some(block) = block.and_then(Value::as_object_mut) {
-        block.insert("cache_control".into(), json!({"type": "ephemeral"}));
+const USER: &str = "user";
+
+fn mark(block: &mut Object<'_>, is_marked: bool) {
+    if is_marked {
+        block.field("cache_control", &json!({"type": "ephemeral"}));
     }
+}
+
+/// Where the second user message from the end is, or the only one.
+fn first_marked(messages: &[(&str, Vec<Block<'_>>)]) -> Option<usize> {
+    let user = |(position, (role, _)): (usize, &(&str, Vec<Block<'_>>))| {
+        (*role == USER).then_some(position)
+    };
+    messages
+        .iter()
+        .enumerate()
+        .rev()
+        .filter_map(user)
+        .take(2)
+        .last()
 }
 
 /// Newer models decide themselves how long they think; older ones are given a budget.
@@ -131,42 +157,97 @@ fn tool_choice(choice: &ToolChoice) -> Value {
     }
 }
 
+/// A block of a message, still in the conversation's own form.
+enum Block<'a> {
+    User(&'a UserPart),
+    Assistant(&'a AssistantPart),
+    Result(&'a ToolResult),
+}
+
 /// Tool results are user content here, and neighbours of one role are one message.
-fn messages(request: &ModelRequest) -> Vec<Value> {
-    let mut list: Vec<(&str, Vec<Value>)> = Vec::new();
+fn messages(request: &ModelRequest) -> Vec<(&'static str, Vec<Block<'_>>)> {
+    let mut list: Vec<(&str, Vec<Block<'_>>)> = Vec::new();
     for message in &request.messages {
-        let (role, blocks): (_, Vec<Value>) = match message {
-            Message::User(parts) => ("user", parts.iter().filter_map(user_block).collect()),
+        let (role, blocks): (_, Vec<Block<'_>>) = match message {
+            Message::User(parts) => (USER, parts.iter().filter_map(user_block).collect()),
             Message::Assistant(parts) => (
                 "assistant",
                 parts.iter().filter_map(assistant_block).collect(),
             ),
-            Message::ToolResult(result) => {
-                let mut block = json!({"type": "tool_result", "tool_use_id": call_id(&result.provider_call_id), "content": result.text});
-                if result.is_error {
-                    block["is_error"] = json!(true);
-                }
-                ("user", vec![block])
-            }
+            Message::ToolResult(result) => (USER, vec![Block::Result(result)]),
         };
         match list.last_mut() {
             Some((last, content)) if *last == role => content.extend(blocks),
             _ => list.push((role, blocks)),
         }
     }
-    list.into_iter()
-        .filter(|(_, content)| !content.is_empty())
-        .map(|(role, content)| json!({"role": role, "content": content}))
-        .collect()
+    list.retain(|(_, content)| !content.is_empty());
+    list
 }
 
 /// Empty text blocks are refused by the service.
-fn user_block(part: &UserPart) -> Option<Value> {
-    match part {
-        UserPart::Text(text) if text.is_empty() => None,
-        UserPart::Text(text) => Some(json!({"type": "text", "text": text})),
-        UserPart::Image(image) => Some(json!({"type": "image", "source": image_source(image)})),
+fn user_block(part: &UserPart) -> Option<Block<'_>> {
+    let is_empty = matches!(part, UserPart::Text(text) if text.is_empty());
+    (!is_empty).then_some(Block::User(part))
+}
+
+fn assistant_block(part: &AssistantPart) -> Option<Block<'_>> {
+    let is_sent = match part {
+        AssistantPart::Text(text) => !text.trim().is_empty(),
+        // Thinking without its signature, or with another provider's, would be refused.
+        AssistantPart::Reasoning { opaque, .. } => opaque
+            .as_ref()
+            .is_some_and(|opaque| opaque.dialect == Dialect::AnthropicMessages),
+        AssistantPart::ToolCall(_) => true,
+    };
+    is_sent.then_some(Block::Assistant(part))
+}
+
+fn write_block(block: &Block<'_>, is_marked: bool, blocks: &mut List<'_>) {
+    if let Block::Assistant(AssistantPart::Reasoning { text, opaque }) = block {
+        let Some(opaque) = opaque else { return };
+        let mut thinking = opaque.value.clone();
+        if thinking["type"] == "thinking" {
+            thinking["thinking"] = json!(text);
+        }
+        blocks.value(&thinking);
+        return;
     }
+    blocks.object(|object| {
+        match block {
+            Block::User(UserPart::Text(text)) | Block::Assistant(AssistantPart::Text(text)) => {
+                text_block(text, object);
+            }
+            Block::User(UserPart::Image(image)) => {
+                object
+                    .field("type", "image")
+                    .field("source", &image_source(image));
+            }
+            Block::Assistant(AssistantPart::ToolCall(call)) => {
+                object
+                    .field("type", "tool_use")
+                    .field("id", &*call_id(&call.provider_call_id))
+                    .field("name", &*tool_name(&call.name))
+                    .json("input", &sent_arguments(call));
+            }
+            Block::Result(result) => {
+                object
+                    .field("type", "tool_result")
+                    .field("tool_use_id", &*call_id(&result.provider_call_id))
+                    .field("content", &result.text);
+                if result.is_error {
+                    object.field("is_error", &true);
+                }
+            }
+            // Written above.
+            Block::Assistant(AssistantPart::Reasoning { .. }) => {}
+        }
+        mark(object, is_marked);
+    });
+}
+
+fn text_block(text: &str, block: &mut Object<'_>) {
+    block.field("type", "text").field("text", text);
 }
 
 fn image_source(image: &Image) -> Value {
@@ -182,42 +263,7 @@ fn image_source(image: &Image) -> Value {
     }
 }
 
-fn assistant_block(part: &AssistantPart) -> Option<Value> {
-    match part {
-        AssistantPart::Text(text) if text.trim().is_empty() => None,
-        AssistantPart::Text(text) => Some(json!({"type": "text", "text": text})),
-        // Thinking without its signature, or with another provider's, would be refused.
-        AssistantPart::Reasoning { text, opaque } => {
-            let opaque = opaque
-                .as_ref()
-                .filter(|opaque| opaque.dialect == Dialect::AnthropicMessages)?;
-            let mut block = opaque.value.clone();
-            if block["type"] == "thinking" {
-                block["thinking"] = json!(text);
-            }
-            Some(block)
-        }
-        AssistantPart::ToolCall(call) => Some(json!({
-            "type": "tool_use",
-            "id": call_id(&call.provider_call_id),
-            "name": tool_name(&call.name),
-            "input": sent_arguments(call),
-        })),
-    }
-}
-
 /// Ids of other providers may have characters this one refuses.
-fn call_id(id: &str) -> String {
-    let id: String = id
-        .chars()
-        .take(64)
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
-                c
-            } else {
-                '_'
-            }
-        })
-        .collect();
-    if id.is_empty() { "call".to_owned() } else { id }
+fn call_id(id: &str) -> Cow<'_, str> {
+    plain(id, "call")
 }

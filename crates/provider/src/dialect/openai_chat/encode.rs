@@ -1,57 +1,78 @@
 //! A request as Chat Completions.
 
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::REASONING_CONTENT;
 use crate::conversation::{
-    AssistantPart, Image, Message, ModelRequest, ToolCall, ToolChoice, UserPart,
+    Arguments, AssistantPart, Image, Message, ModelRequest, ToolCall, ToolChoice, ToolSpec,
+    UserPart,
 };
-use crate::dialect::{Dialect, to_bytes};
+use crate::dialect::Dialect;
+use crate::dialect::write::{List, Object, body};
 use crate::quirks::{CallIdRule, EffortField, EmptyContent, Quirks, ReasoningReplay};
 
 /// The body of `request`. Messages come last, so that a longer conversation begins with the bytes
 /// of the shorter one.
 pub fn encode(request: &ModelRequest, quirks: &Quirks) -> Vec<u8> {
-    let mut body = Map::new();
-    body.insert("model".into(), json!(request.model));
-    body.insert("stream".into(), json!(true));
-    if quirks.stream_usage {
-        body.insert("stream_options".into(), json!({"include_usage": true}));
-    }
-    if let Some(limit) = request.max_output_tokens {
-        body.insert(quirks.max_tokens_field.into(), json!(limit));
-    }
-    if let Some(temperature) = request.temperature {
-        body.insert("temperature".into(), json!(temperature));
-    }
-    if let Some(effort) = request.reasoning_effort {
-        match quirks.effort {
-            EffortField::Omit => {}
-            EffortField::ReasoningEffort => {
-                body.insert("reasoning_effort".into(), json!(effort.as_str()));
-            }
-            EffortField::ReasoningObject => {
-                body.insert("reasoning".into(), json!({"effort": effort.as_str()}));
+    body(|body| {
+        body.field("model", &request.model).field("stream", &true);
+        if quirks.stream_usage {
+            body.field("stream_options", &json!({"include_usage": true}));
+        }
+        if let Some(limit) = request.max_output_tokens {
+            body.field(quirks.max_tokens_field, &limit);
+        }
+        if let Some(temperature) = request.temperature {
+            body.field("temperature", &temperature);
+        }
+        if let Some(effort) = request.reasoning_effort {
+            match quirks.effort {
+                EffortField::Omit => {}
+                EffortField::ReasoningEffort => {
+                    body.field("reasoning_effort", effort.as_str());
+                }
+                EffortField::ReasoningObject => {
+                    body.field("reasoning", &json!({"effort": effort.as_str()}));
+                }
             }
         }
-    }
-    if !request.stop.is_empty() {
-        body.insert("stop".into(), json!(request.stop));
-    }
-    if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            let mut schema = tool.schema.clone();
-            drop_keys(&mut schema, quirks.drop_schema_keys);
-            json!({"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": schema}})
-        });
-        body.insert("tools".into(), tools.collect());
-        if let Some(choice) = request.effective_tool_choice() {
-            body.insert("tool_choice".into(), tool_choice(choice, quirks));
+        if !request.stop.is_empty() {
+            body.field("stop", &request.stop);
         }
+        if !request.tools.is_empty() {
+            body.list("tools", |list| {
+                for tool in &request.tools {
+                    list.object(|entry| {
+                        entry
+                            .field("type", "function")
+                            .object("function", |function| {
+                                function
+                                    .field("name", &tool.name)
+                                    .field("description", &tool.description)
+                                    .field("parameters", &*schema(tool, quirks));
+                            });
+                    });
+                }
+            });
+            if let Some(choice) = request.effective_tool_choice() {
+                body.field("tool_choice", &tool_choice(choice, quirks));
+            }
+        }
+        body.list("messages", |list| messages(request, quirks, list));
+    })
+}
+
+fn schema<'a>(tool: &'a ToolSpec, quirks: &Quirks) -> Cow<'a, Value> {
+    if quirks.drop_schema_keys.is_empty() {
+        return Cow::Borrowed(&tool.schema);
     }
-    body.insert("messages".into(), Value::Array(messages(request, quirks)));
-    to_bytes(&Value::Object(body))
+    let mut schema = tool.schema.clone();
+    drop_keys(&mut schema, quirks.drop_schema_keys);
+    Cow::Owned(schema)
 }
 
 fn tool_choice(choice: &ToolChoice, quirks: &Quirks) -> Value {
@@ -63,10 +84,13 @@ fn tool_choice(choice: &ToolChoice, quirks: &Quirks) -> Value {
     }
 }
 
-fn messages(request: &ModelRequest, quirks: &Quirks) -> Vec<Value> {
-    let mut list = Vec::with_capacity(request.messages.len() + 1);
+fn messages(request: &ModelRequest, quirks: &Quirks, list: &mut List<'_>) {
     if !request.system.is_empty() {
-        list.push(json!({"role": "system", "content": request.system.join("\n\n")}));
+        list.object(|message| {
+            message
+                .field("role", "system")
+                .field("content", &request.system.join("\n\n"));
+        });
     }
     let last_user = request
         .messages
@@ -74,19 +98,27 @@ fn messages(request: &ModelRequest, quirks: &Quirks) -> Vec<Value> {
         .rposition(|message| matches!(message, Message::User(_)))
         .unwrap_or(0);
     for (position, message) in request.messages.iter().enumerate() {
-        list.push(match message {
-            Message::User(parts) => json!({"role": "user", "content": user_content(parts)}),
-            Message::Assistant(parts) => assistant(parts, position > last_user, quirks),
+        list.object(|object| match message {
+            Message::User(parts) => {
+                object.field("role", "user");
+                user_content(parts, object);
+            }
+            Message::Assistant(parts) => assistant(parts, position > last_user, quirks, object),
             Message::ToolResult(result) => {
-                json!({"role": "tool", "tool_call_id": call_id(&result.provider_call_id, quirks.call_id), "content": result.text})
+                object
+                    .field("role", "tool")
+                    .field(
+                        "tool_call_id",
+                        &*call_id(&result.provider_call_id, quirks.call_id),
+                    )
+                    .field("content", &result.text);
             }
         });
     }
-    list
 }
 
 /// Plain text stays a plain string: older servers know nothing else.
-fn user_content(parts: &[UserPart]) -> Value {
+fn user_content(parts: &[UserPart], message: &mut Object<'_>) {
     let texts: Option<Vec<&str>> = parts
         .iter()
         .map(|part| match part {
@@ -95,15 +127,23 @@ fn user_content(parts: &[UserPart]) -> Value {
         })
         .collect();
     if let Some(texts) = texts {
-        return json!(texts.join("\n\n"));
+        message.field("content", &texts.join("\n\n"));
+        return;
     }
-    parts
-        .iter()
-        .map(|part| match part {
-            UserPart::Text(text) => json!({"type": "text", "text": text}),
-            UserPart::Image(image) => json!({"type": "image_url", "image_url": image_url(image)}),
-        })
-        .collect()
+    message.list("content", |list| {
+        for part in parts {
+            list.object(|entry| match part {
+                UserPart::Text(text) => {
+                    entry.field("type", "text").field("text", text);
+                }
+                UserPart::Image(image) => {
+                    entry
+                        .field("type", "image_url")
+                        .field("image_url", &image_url(image));
+                }
+            });
+        }
+    });
 }
 
 fn image_url(image: &Image) -> Value {
@@ -113,7 +153,12 @@ fn image_url(image: &Image) -> Value {
     }
 }
 
-fn assistant(parts: &[AssistantPart], in_current_turn: bool, quirks: &Quirks) -> Value {
+fn assistant(
+    parts: &[AssistantPart],
+    in_current_turn: bool,
+    quirks: &Quirks,
+    message: &mut Object<'_>,
+) {
     let mut text = String::new();
     let mut reasoning = String::new();
     let mut details = None;
@@ -130,97 +175,103 @@ fn assistant(parts: &[AssistantPart], in_current_turn: bool, quirks: &Quirks) ->
                 {
                     match &opaque.value {
                         Value::String(field) => came_in_field |= field == REASONING_CONTENT,
-                        value => details = Some(value.clone()),
+                        value => details = Some(value),
                     }
                 }
             }
-            AssistantPart::ToolCall(call) => calls.push(tool_call(call, quirks)),
+            AssistantPart::ToolCall(call) => calls.push(call),
         }
     }
-    let mut message = Map::new();
-    message.insert("role".into(), json!("assistant"));
-    let content = match quirks.empty_content {
-        EmptyContent::Null if text.is_empty() && !calls.is_empty() => Value::Null,
-        _ => json!(text),
-    };
-    message.insert("content".into(), content);
+    message.field("role", "assistant");
+    match quirks.empty_content {
+        EmptyContent::Null if text.is_empty() && !calls.is_empty() => {
+            message.field("content", &Value::Null);
+        }
+        _ => {
+            message.field("content", &text);
+        }
+    }
     match quirks.replay {
         ReasoningReplay::SinceLastUser if in_current_turn && !reasoning.is_empty() => {
-            message.insert(REASONING_CONTENT.into(), json!(reasoning));
+            message.field(REASONING_CONTENT, &reasoning);
         }
         ReasoningReplay::AsItCame if in_current_turn && came_in_field => {
-            message.insert(REASONING_CONTENT.into(), json!(reasoning));
+            message.field(REASONING_CONTENT, &reasoning);
         }
         ReasoningReplay::Details => {
             if let Some(details) = details {
-                message.insert("reasoning_details".into(), details);
+                message.field("reasoning_details", details);
             }
         }
         ReasoningReplay::SinceLastUser | ReasoningReplay::AsItCame | ReasoningReplay::Never => {}
     }
     if !calls.is_empty() {
-        message.insert("tool_calls".into(), Value::Array(calls));
+        message.list("tool_calls", |list| {
+            for call in calls {
+                list.object(|entry| tool_call(call, quirks, entry));
+            }
+        });
     }
-    Value::Object(message)
 }
 
-fn tool_call(call: &ToolCall, quirks: &Quirks) -> Value {
-    let mut value = json!({
-        "id": call_id(&call.provider_call_id, quirks.call_id),
-        "type": "function",
-        "function": {"name": tool_name(&call.name), "arguments": sent_arguments(call).to_string()},
-    });
+fn tool_call(call: &ToolCall, quirks: &Quirks, entry: &mut Object<'_>) {
+    entry
+        .field("id", &*call_id(&call.provider_call_id, quirks.call_id))
+        .field("type", "function")
+        .object("function", |function| {
+            function
+                .field("name", &*tool_name(&call.name))
+                .field("arguments", &*sent_arguments(call));
+        });
     if let Some(opaque) = call
         .opaque
         .as_ref()
         .filter(|opaque| opaque.dialect == Dialect::OpenAiChat)
-        && let Some(map) = value.as_object_mut()
     {
-        map.insert("extra_content".into(), opaque.value.clone());
+        entry.field("extra_content", &opaque.value);
     }
-    value
 }
 
-/// The arguments of a past call, always as an object: servers parse them again, and a call that
-/// was malformed once must not make every later request fail.
-pub(crate) fn sent_arguments(call: &ToolCall) -> Value {
-    call.arguments_value()
-        .unwrap_or_else(|| json!({"malformed_arguments": call.arguments_text}))
+/// The arguments of a past call as JSON text, always of an object: servers parse them again, and a
+/// call that was malformed once must not make every later request fail.
+pub(crate) fn sent_arguments(call: &ToolCall) -> Cow<'_, str> {
+    match call.arguments {
+        Arguments::Object if serde_json::from_str::<IgnoredAny>(&call.arguments_text).is_ok() => {
+            Cow::Borrowed(&call.arguments_text)
+        }
+        Arguments::Empty => Cow::Borrowed("{}"),
+        _ => Cow::Owned(json!({"malformed_arguments": call.arguments_text}).to_string()),
+    }
 }
 
 /// A tool name every server accepts in a history, whatever the model had called.
-pub(crate) fn tool_name(name: &str) -> String {
-    let name: String = name
-        .chars()
-        .take(64)
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
-                c
-            } else {
-                '_'
-            }
-        })
-        .collect();
+pub(crate) fn tool_name(name: &str) -> Cow<'_, str> {
+    plain(name, "unnamed")
+}
+
+/// At most 64 letters, digits, `_` and `-`; `otherwise` when there is nothing.
+pub(crate) fn plain<'a>(name: &'a str, otherwise: &'static str) -> Cow<'a, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() {
-        "unnamed".to_owned()
+        Cow::Borrowed(otherwise)
+    } else if name.len() <= 64 && name.chars().all(is_plain) {
+        Cow::Borrowed(name)
     } else {
-        name
+        let letters = name.chars().take(64);
+        letters.map(|c| if is_plain(c) { c } else { '_' }).collect()
     }
 }
 
-fn call_id(id: &str, rule: CallIdRule) -> String {
+fn call_id(id: &str, rule: CallIdRule) -> Cow<'_, str> {
+    let fits = id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric());
     match rule {
-        CallIdRule::Any => id.to_owned(),
-        CallIdRule::NineAlphanumeric
-            if id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()) =>
-        {
-            id.to_owned()
-        }
-        CallIdRule::NineAlphanumeric => Sha256::digest(id.as_bytes())
+        CallIdRule::NineAlphanumeric if !fits => Sha256::digest(id.as_bytes())
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect::<String>()[..9]
-            .to_owned(),
+            .to_owned()
+            .into(),
+        CallIdRule::Any | CallIdRule::NineAlphanumeric => Cow::Borrowed(id),
     }
 }
 

@@ -10,4 +10,4 @@ const REASONING_CONTENT: &str = "reasoning_content";
 
 pub use decode::ChatDecoder;
 pub use encode::encode;
-pub(super) use encode::{sent_arguments, tool_name};
+pub(super) use encode::{plain, sent_arguments, tool_name};

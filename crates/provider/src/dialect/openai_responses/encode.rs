@@ -1,47 +1,56 @@
 //! A request as OpenAI Responses.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::conversation::{AssistantPart, Message, ModelRequest, ToolChoice, UserPart};
+use crate::dialect::Dialect;
 use crate::dialect::openai_chat::{sent_arguments, tool_name};
-use crate::dialect::{Dialect, to_bytes};
+use crate::dialect::write::{List, Object, body};
 
 /// The body of `request`, input last. Nothing is stored on the server; encrypted reasoning comes
 /// with the answer and is sent back with the conversation.
 pub fn encode(request: &ModelRequest) -> Vec<u8> {
-    let mut body = Map::new();
-    body.insert("model".into(), json!(request.model));
-    body.insert("stream".into(), json!(true));
-    body.insert("store".into(), json!(false));
-    if thinks(&request.model) {
-        body.insert("include".into(), json!(["reasoning.encrypted_content"]));
-    }
-    if let Some(limit) = request.max_output_tokens {
-        body.insert("max_output_tokens".into(), json!(limit));
-    }
-    if let Some(temperature) = request.temperature {
-        body.insert("temperature".into(), json!(temperature));
-    }
-    if let Some(effort) = request.reasoning_effort {
-        body.insert(
-            "reasoning".into(),
-            json!({"effort": effort.as_str(), "summary": "auto"}),
-        );
-    }
-    if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            json!({"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.schema, "strict": false})
-        });
-        body.insert("tools".into(), tools.collect());
-        if let Some(choice) = request.effective_tool_choice() {
-            body.insert("tool_choice".into(), tool_choice(choice));
+    body(|body| {
+        body.field("model", &request.model)
+            .field("stream", &true)
+            .field("store", &false);
+        if thinks(&request.model) {
+            body.field("include", &["reasoning.encrypted_content"]);
         }
-    }
-    if !request.system.is_empty() {
-        body.insert("instructions".into(), json!(request.system.join("\n\n")));
-    }
-    body.insert("input".into(), Value::Array(input(request)));
-    to_bytes(&Value::Object(body))
+        if let Some(limit) = request.max_output_tokens {
+            body.field("max_output_tokens", &limit);
+        }
+        if let Some(temperature) = request.temperature {
+            body.field("temperature", &temperature);
+        }
+        if let Some(effort) = request.reasoning_effort {
+            body.field(
+                "reasoning",
+                &json!({"effort": effort.as_str(), "summary": "auto"}),
+            );
+        }
+        if !request.tools.is_empty() {
+            body.list("tools", |list| {
+                for tool in &request.tools {
+                    list.object(|entry| {
+                        entry
+                            .field("type", "function")
+                            .field("name", &tool.name)
+                            .field("description", &tool.description)
+                            .field("parameters", &tool.schema)
+                            .field("strict", &false);
+                    });
+                }
+            });
+            if let Some(choice) = request.effective_tool_choice() {
+                body.field("tool_choice", &tool_choice(choice));
+            }
+        }
+        if !request.system.is_empty() {
+            body.field("instructions", &request.system.join("\n\n"));
+        }
+        body.list("input", |list| input(request, list));
+    })
 }
 
 /// Models that do not think refuse to be asked for their encrypted reasoning.
@@ -60,41 +69,52 @@ fn tool_choice(choice: &ToolChoice) -> Value {
     }
 }
 
-fn input(request: &ModelRequest) -> Vec<Value> {
-    let mut items = Vec::with_capacity(request.messages.len());
+fn input(request: &ModelRequest, items: &mut List<'_>) {
     for message in &request.messages {
         match message {
-            Message::User(parts) => items.push(
-                json!({"role": "user", "content": parts.iter().map(user_part).collect::<Value>()}),
-            ),
-            Message::Assistant(parts) => assistant_items(parts, &mut items),
-            Message::ToolResult(result) => {
-                items.push(json!({"type": "function_call_output", "call_id": result.provider_call_id, "output": result.text}));
-            }
+            Message::User(parts) => items.object(|item| {
+                item.field("role", "user").list("content", |content| {
+                    for part in parts {
+                        content.object(|block| user_part(part, block));
+                    }
+                });
+            }),
+            Message::Assistant(parts) => assistant_items(parts, items),
+            Message::ToolResult(result) => items.object(|item| {
+                item.field("type", "function_call_output")
+                    .field("call_id", &result.provider_call_id)
+                    .field("output", &result.text);
+            }),
         }
     }
-    items
 }
 
-fn user_part(part: &UserPart) -> Value {
+fn user_part(part: &UserPart, block: &mut Object<'_>) {
     match part {
-        UserPart::Text(text) => json!({"type": "input_text", "text": text}),
+        UserPart::Text(text) => block.field("type", "input_text").field("text", text),
         UserPart::Image(image) => {
             let detail = image.detail.map_or("auto", |detail| detail.as_str());
-            json!({"type": "input_image", "image_url": image.url, "detail": detail})
+            block
+                .field("type", "input_image")
+                .field("image_url", &image.url)
+                .field("detail", detail)
         }
-    }
+    };
 }
 
 /// One message is several items here. A reasoning item is refused without the item it led to, so
 /// one that nothing follows stays out.
-fn assistant_items(parts: &[AssistantPart], items: &mut Vec<Value>) {
+fn assistant_items(parts: &[AssistantPart], items: &mut List<'_>) {
     for (position, part) in parts.iter().enumerate() {
         match part {
             AssistantPart::Text(text) if text.is_empty() => {}
-            AssistantPart::Text(text) => items.push(
-                json!({"role": "assistant", "content": [{"type": "output_text", "text": text}]}),
-            ),
+            AssistantPart::Text(text) => items.object(|item| {
+                item.field("role", "assistant").list("content", |content| {
+                    content.object(|block| {
+                        block.field("type", "output_text").field("text", text);
+                    });
+                });
+            }),
             AssistantPart::Reasoning { opaque, .. } => {
                 let leads_somewhere = parts[position + 1..].iter().any(|later| match later {
                     AssistantPart::Text(text) => !text.is_empty(),
@@ -105,15 +125,15 @@ fn assistant_items(parts: &[AssistantPart], items: &mut Vec<Value>) {
                     .as_ref()
                     .filter(|opaque| leads_somewhere && opaque.dialect == Dialect::OpenAiResponses)
                 {
-                    items.push(opaque.value.clone());
+                    items.value(&opaque.value);
                 }
             }
-            AssistantPart::ToolCall(call) => items.push(json!({
-                "type": "function_call",
-                "call_id": call.provider_call_id,
-                "name": tool_name(&call.name),
-                "arguments": sent_arguments(call).to_string(),
-            })),
+            AssistantPart::ToolCall(call) => items.object(|item| {
+                item.field("type", "function_call")
+                    .field("call_id", &call.provider_call_id)
+                    .field("name", &*tool_name(&call.name))
+                    .field("arguments", &*sent_arguments(call));
+            }),
         }
     }
 }
