@@ -1,6 +1,8 @@
 //! Making room: older history is replaced, in the model's input only, by a fact sheet from the log and
 //! a short prose summary by the model. The log keeps everything.
 
+use std::sync::Arc;
+
 use agent_protocol::Refs;
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::model::{
@@ -210,17 +212,21 @@ fn fits(model: &Model, conversation: u64) -> bool {
 }
 
 /// Turns a conversation into the question for its summary.
-pub(crate) fn ask_for_summary(messages: &mut Vec<Message>, trigger: CompactionTrigger) {
+pub(crate) fn ask_for_summary(messages: &mut Vec<Arc<Message>>, trigger: CompactionTrigger) {
     if trigger == CompactionTrigger::ContextLength {
         // It was too long once already: ask over the later half only, from something a user said.
         let half = messages.len() / 2;
-        let from = (half..messages.len()).find(|at| matches!(messages[*at], Message::User(_)));
+        let from = (half..messages.len()).find(|at| matches!(*messages[*at], Message::User(_)));
         messages.drain(..from.unwrap_or(half));
-        while matches!(messages.first(), Some(Message::ToolResult(_))) {
+        while matches!(
+            messages.first().map(Arc::as_ref),
+            Some(Message::ToolResult(_))
+        ) {
             messages.remove(0);
         }
     }
-    messages.push(Message::User(vec![UserPart::Text(ASK.to_owned())]));
+    let ask = Message::User(vec![UserPart::Text(ASK.to_owned())]);
+    messages.push(Arc::new(ask));
 }
 
 /// How many entries from the start are replaced: all but the last few, and of those no more than
@@ -255,12 +261,12 @@ mod tests {
         sizes
             .iter()
             .enumerate()
-            .map(|(number, bytes)| Item {
-                sequence: number as u64,
-                entry: Entry::Summary {
+            .map(|(number, bytes)| {
+                let entry = Entry::Summary {
                     text: "x".repeat(*bytes),
                     artifact: ArtifactId::from_digest(&[0; 32]),
-                },
+                };
+                Item::new(number as u64, entry)
             })
             .collect()
     }

@@ -289,8 +289,26 @@ fn preamble_bytes(preamble: &Preamble) -> u64 {
 fn tool_bytes(tools: &[ToolSpec]) -> u64 {
     tools
         .iter()
-        .map(|tool| tool.description.len() + tool.schema.to_string().len())
-        .sum::<usize>() as u64
+        .map(|tool| tool.description.len() as u64 + json_bytes(&tool.schema))
+        .sum()
+}
+
+/// How long a value is as JSON, without writing it anywhere.
+fn json_bytes(value: &serde_json::Value) -> u64 {
+    struct Count(u64);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 fn entry_bytes(entry: &Entry) -> u64 {
@@ -300,10 +318,7 @@ fn entry_bytes(entry: &Entry) -> u64 {
         Entry::Step(Step { text, calls, .. }) | Entry::Own(OwnCalls { text, calls }) => {
             let calls = calls.iter().map(|call| {
                 call.name.len()
-                    + call
-                        .arguments
-                        .as_ref()
-                        .map_or(0, |arguments| arguments.to_string().len())
+                    + call.arguments.as_ref().map_or(0, String::len)
                     + call.result.as_ref().map_or(0, |result| result.text.len())
             });
             text.len() + calls.sum::<usize>()

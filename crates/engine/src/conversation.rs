@@ -5,6 +5,7 @@
 //! looks at the workspace.
 
 use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 use agent_protocol::id::{ArtifactId, ModelRequestId, ToolCallId, TurnId};
 use agent_protocol::payload::conversation::{QueueOperation, QueuePolicy, TurnSubmitted};
@@ -46,6 +47,30 @@ pub struct Item {
     pub sequence: u64,
     /// What it is.
     pub entry: Entry,
+    /// What it says in a request, once that was asked for.
+    messages: OnceLock<Vec<Arc<Message>>>,
+}
+
+impl Item {
+    /// An entry that began with the event `sequence`.
+    #[must_use]
+    pub fn new(sequence: u64, entry: Entry) -> Self {
+        Self {
+            sequence,
+            entry,
+            messages: OnceLock::new(),
+        }
+    }
+
+    fn entry_mut(&mut self) -> &mut Entry {
+        self.messages = OnceLock::new();
+        &mut self.entry
+    }
+
+    fn messages(&self) -> &[Arc<Message>] {
+        self.messages
+            .get_or_init(|| self.entry.messages().into_iter().map(Arc::new).collect())
+    }
 }
 
 /// What an entry of the conversation is.
@@ -97,7 +122,8 @@ pub struct Call {
     pub tool_call_id: ToolCallId,
     pub provider_call_id: String,
     pub name: String,
-    pub arguments: Option<Value>,
+    /// An object as compact JSON, as it is repeated with every request.
+    pub arguments: Option<String>,
     pub result: Option<CallResult>,
 }
 
@@ -183,20 +209,24 @@ impl Conversation {
             turn_id: Some(turn_id.clone()),
             input,
         };
-        self.items.push(Item {
-            sequence: self.base + event.sequence,
-            entry,
-        });
+        self.items
+            .push(Item::new(self.base + event.sequence, entry));
     }
 
     fn intend(&mut self, event: &Event, intent: &ToolIntent, artifact: ArtifactText<'_>) {
         let Some(call_id) = &event.scope.tool_call_id else {
             return;
         };
-        let arguments = intent.raw_input.clone().or_else(|| {
+        let kept = || {
             let bytes = artifact(intent.raw_input_ref.as_ref()?)?;
-            serde_json::from_slice(&bytes).ok()
-        });
+            serde_json::from_slice::<Value>(&bytes).ok()
+        };
+        let arguments = match &intent.raw_input {
+            Some(input) => input.is_object().then(|| input.to_string()),
+            None => kept()
+                .filter(Value::is_object)
+                .map(|input| input.to_string()),
+        };
         let name = intent
             .requested_name
             .clone()
@@ -209,7 +239,7 @@ impl Conversation {
             tool_call_id: call_id.clone(),
             provider_call_id,
             name,
-            arguments: arguments.filter(Value::is_object),
+            arguments,
             result: None,
         };
         let at = match &intent.model_request_id {
@@ -217,7 +247,7 @@ impl Conversation {
             None => self.own_of(event.scope.turn_id.as_ref()),
         };
         if let Some(at) = at
-            && let Some(calls) = self.items[at].entry.calls_mut()
+            && let Some(calls) = self.items[at].entry_mut().calls_mut()
         {
             calls.push(call);
             self.calls.insert(call_id.clone(), at);
@@ -227,7 +257,7 @@ impl Conversation {
     /// A call without a model request is the user's: what they typed for it becomes its entry.
     fn own_of(&mut self, own_turn: Option<&TurnId>) -> Option<usize> {
         let at = self.items.len().checked_sub(1)?;
-        let entry = &mut self.items[at].entry;
+        let entry = self.items[at].entry_mut();
         if let Entry::User { turn_id, input } = entry
             && turn_id.as_ref() == own_turn
         {
@@ -260,7 +290,7 @@ impl Conversation {
         let calls = self
             .items
             .get_mut(at)
-            .and_then(|item| item.entry.calls_mut());
+            .and_then(|item| item.entry_mut().calls_mut());
         if let Some(call) = calls
             .into_iter()
             .flatten()
@@ -285,7 +315,7 @@ impl Conversation {
             .as_ref()
             .and_then(|id| Continuation::from_bytes(&artifact(id)?))
             .unwrap_or_default();
-        if let Some(Entry::Step(step)) = self.items.get_mut(at).map(|item| &mut item.entry) {
+        if let Some(Entry::Step(step)) = self.items.get_mut(at).map(Item::entry_mut) {
             step.text = text;
             step.continuation = continuation;
             step.answered = true;
@@ -301,10 +331,7 @@ impl Conversation {
                 model_request_id: request.clone(),
                 ..Step::default()
             };
-            self.items.push(Item {
-                sequence,
-                entry: Entry::Step(step),
-            });
+            self.items.push(Item::new(sequence, Entry::Step(step)));
             self.items.len() - 1
         })
     }
@@ -317,13 +344,8 @@ impl Conversation {
             text,
             artifact: compaction.summary_ref.clone(),
         };
-        self.items.insert(
-            0,
-            Item {
-                sequence: compaction.up_to_sequence,
-                entry,
-            },
-        );
+        self.items
+            .insert(0, Item::new(compaction.up_to_sequence, entry));
         self.calls.clear();
         for (at, item) in self.items.iter().enumerate() {
             let open = item.entry.calls().iter();
@@ -341,29 +363,28 @@ impl Conversation {
 
     /// The messages of the next model input.
     #[must_use]
-    pub fn messages(&self) -> Vec<Message> {
-        let mut messages = Vec::with_capacity(self.items.len() * 2);
-        for item in &self.items {
-            match &item.entry {
-                Entry::User { input, .. } => {
-                    let text = std::iter::once(UserPart::Text(input.text.clone()));
-                    let images = input.images.iter().map(|url| crate::images::part(url));
-                    messages.push(Message::User(text.chain(images).collect()));
-                }
-                Entry::Summary { text, .. } => {
-                    messages.push(Message::User(vec![UserPart::Text(text.clone())]));
-                }
-                Entry::Step(step) => step.push_messages(&mut messages),
-                Entry::Own(own) => {
-                    messages.push(Message::User(vec![UserPart::Text(own.in_words())]));
-                }
-            }
-        }
-        messages
+    pub fn messages(&self) -> Vec<Arc<Message>> {
+        let messages = self.items.iter().flat_map(Item::messages);
+        messages.cloned().collect()
     }
 }
 
 impl Entry {
+    /// What it says in a request.
+    fn messages(&self) -> Vec<Message> {
+        let said = |text: String| vec![Message::User(vec![UserPart::Text(text)])];
+        match self {
+            Self::User { input, .. } => {
+                let text = std::iter::once(UserPart::Text(input.text.clone()));
+                let images = input.images.iter().map(|url| crate::images::part(url));
+                vec![Message::User(text.chain(images).collect())]
+            }
+            Self::Summary { text, .. } => said(text.clone()),
+            Self::Step(step) => step.messages(),
+            Self::Own(own) => said(own.in_words()),
+        }
+    }
+
     /// The calls it holds.
     #[must_use]
     pub fn calls(&self) -> &[Call] {
@@ -396,15 +417,15 @@ impl OwnCalls {
 }
 
 impl Step {
-    fn push_messages(&self, messages: &mut Vec<Message>) {
+    fn messages(&self) -> Vec<Message> {
         // An answer that was cut off before it ended is not repeated to the model.
         if !self.answered && self.calls.is_empty() {
-            return;
+            return Vec::new();
         }
         let mut calls = Vec::with_capacity(self.calls.len());
         for (index, call) in self.calls.iter().enumerate() {
             let arguments_text = match &call.arguments {
-                Some(arguments) => arguments.to_string(),
+                Some(arguments) => arguments.clone(),
                 // What could not be read is not sent back: servers refuse it. The observation says
                 // what was wrong.
                 None => "{}".to_owned(),
@@ -419,9 +440,9 @@ impl Step {
         }
         let parts = self.continuation.arrange(&self.text, calls);
         if parts.is_empty() {
-            return;
+            return Vec::new();
         }
-        messages.push(Message::Assistant(parts));
+        let mut messages = vec![Message::Assistant(parts)];
         for call in &self.calls {
             let (text, is_error) = match &call.result {
                 Some(result) => (result.text.clone(), !result.ok),
@@ -434,6 +455,7 @@ impl Step {
                 is_error,
             }));
         }
+        messages
     }
 }
 

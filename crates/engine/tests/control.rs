@@ -75,13 +75,16 @@ impl Provider for Watched {
         cancel: &'a CancellationToken,
         observe: &'a mut (dyn FnMut(Signal) + Send),
     ) -> BoxFuture<'a, Result<Response, ModelError>> {
-        let said = request.messages.iter().filter_map(|message| match message {
-            Message::User(parts) => parts.iter().find_map(|part| match part {
-                UserPart::Text(text) => Some(text.clone()),
-                UserPart::Image(_) => None,
-            }),
-            _ => None,
-        });
+        let said = request
+            .messages
+            .iter()
+            .filter_map(|message| match &**message {
+                Message::User(parts) => parts.iter().find_map(|part| match part {
+                    UserPart::Text(text) => Some(text.clone()),
+                    UserPart::Image(_) => None,
+                }),
+                _ => None,
+            });
         let mut asked = self.asked.lock().unwrap();
         asked.push(said.collect());
         let number = asked.len();

@@ -84,9 +84,12 @@ async fn converse(provider: &HttpProvider, model: &str, required: bool) -> Resul
     let mut request = ModelRequest {
         model: model.to_owned(),
         system: vec!["You are a helpful assistant that calls tools.".to_owned()],
-        messages: vec![Message::User(vec![UserPart::Text(
-            "What is the weather in Paris? Call the tool.".to_owned(),
-        )])],
+        messages: vec![
+            Message::User(vec![UserPart::Text(
+                "What is the weather in Paris? Call the tool.".to_owned(),
+            )])
+            .into(),
+        ],
         tools: vec![ToolSpec {
             name: "get_weather".to_owned(),
             description: "Tells the weather in a city.".to_owned(),
@@ -104,13 +107,16 @@ async fn converse(provider: &HttpProvider, model: &str, required: bool) -> Resul
             "the model called no tool",
         ));
     };
-    request.messages.push(first.to_message());
-    request.messages.push(Message::ToolResult(ToolResult {
-        provider_call_id: call.provider_call_id,
-        name: call.name,
-        text: "21 degrees, sunny".to_owned(),
-        is_error: false,
-    }));
+    request.messages.push(first.to_message().into());
+    request.messages.push(
+        Message::ToolResult(ToolResult {
+            provider_call_id: call.provider_call_id,
+            name: call.name,
+            text: "21 degrees, sunny".to_owned(),
+            is_error: false,
+        })
+        .into(),
+    );
     let second = exchange(provider, &request).await?;
     println!("answer {:?}", second.text());
     Ok(())

@@ -1,5 +1,7 @@
 //! What we ask a model: one neutral request that every dialect can put on the wire.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::dialect::Dialect;
@@ -11,8 +13,8 @@ pub struct ModelRequest {
     pub model: String,
     /// Instructions, in order. The stable ones come first, so that caches can keep them.
     pub system: Vec<String>,
-    /// The conversation so far, oldest first.
-    pub messages: Vec<Message>,
+    /// The conversation so far, oldest first. Every request repeats it, so its messages are shared.
+    pub messages: Vec<Arc<Message>>,
     /// The tools the model may call, in catalogue order.
     pub tools: Vec<ToolSpec>,
     /// `None` leaves the choice out of the request, which every server reads as `auto`.
@@ -221,7 +223,10 @@ pub enum CachePolicy {
 impl ModelRequest {
     /// The tool choice that goes on the wire for this request.
     pub fn effective_tool_choice(&self) -> Option<&ToolChoice> {
-        let after_tool = matches!(self.messages.last(), Some(Message::ToolResult(_)));
+        let after_tool = matches!(
+            self.messages.last().map(Arc::as_ref),
+            Some(Message::ToolResult(_))
+        );
         match &self.tool_choice_after_tool_result {
             Some(choice) if after_tool => Some(choice),
             _ => self.tool_choice.as_ref(),

@@ -6,12 +6,18 @@
     reason = "a test"
 )]
 
+use std::sync::Arc;
+
 use agent_provider::quirks::{GENERIC, TABLE};
 use agent_provider::{
     Arguments, AssistantPart, CachePolicy, Dialect, Image, ImageDetail, Message, ModelRequest,
     Opaque, Quirks, ReasoningEffort, ToolCall, ToolChoice, ToolResult, ToolSpec, UserPart, encode,
 };
 use serde_json::{Value, json};
+
+fn shared(messages: Vec<Message>) -> Vec<Arc<Message>> {
+    messages.into_iter().map(Arc::new).collect()
+}
 
 fn opaque(dialect: Dialect, value: Value) -> Option<Opaque> {
     Some(Opaque { dialect, value })
@@ -41,7 +47,7 @@ fn request() -> ModelRequest {
     ModelRequest {
         model: "m-1".to_owned(),
         system: vec!["Stable.".to_owned(), "Today.".to_owned()],
-        messages: vec![
+        messages: shared(vec![
             Message::User(vec![
                 UserPart::Text("Look:".to_owned()),
                 UserPart::Image(Image {
@@ -75,7 +81,7 @@ fn request() -> ModelRequest {
             ]),
             result("call.1", "contents", false),
             result("call.2", "not valid", true),
-        ],
+        ]),
         tools: vec![ToolSpec {
             name: "read".to_owned(),
             description: "Reads.".to_owned(),
@@ -125,9 +131,7 @@ fn prefixes_are_stable() {
         assert_eq!(encode(dialect, &request, &GENERIC), shorter);
         request
             .messages
-            .push(Message::Assistant(vec![AssistantPart::Text(
-                "More.".to_owned(),
-            )]));
+            .push(Message::Assistant(vec![AssistantPart::Text("More.".to_owned())]).into());
         let longer = encode(dialect, &request, &GENERIC);
         // All but the brackets that close the list and the body.
         assert!(
@@ -149,12 +153,10 @@ fn cache_marks_are_few_and_at_the_ends() {
     for turn in 0..20 {
         request
             .messages
-            .push(Message::Assistant(vec![AssistantPart::Text(format!(
-                "turn {turn}"
-            ))]));
+            .push(Message::Assistant(vec![AssistantPart::Text(format!("turn {turn}"))]).into());
         request
             .messages
-            .push(Message::User(vec![UserPart::Text("on".to_owned())]));
+            .push(Message::User(vec![UserPart::Text("on".to_owned())]).into());
     }
     assert_eq!(count(&request), 3);
     request.cache = CachePolicy::Off;
@@ -179,7 +181,7 @@ fn opaque_data_goes_back_to_its_own_dialect_only() {
 #[test]
 fn reasoning_that_leads_nowhere_is_left_out_of_responses() {
     let mut request = request();
-    let Message::Assistant(parts) = &mut request.messages[1] else {
+    let Message::Assistant(parts) = Arc::make_mut(&mut request.messages[1]) else {
         panic!("the second message")
     };
     parts.truncate(2);
@@ -219,7 +221,7 @@ fn models_that_do_not_think_are_not_asked_for_their_thoughts() {
 fn quirks(name: &str) -> Value {
     let mut request = request();
     request.tool_choice_after_tool_result = None;
-    if let Message::Assistant(parts) = &mut request.messages[1] {
+    if let Message::Assistant(parts) = Arc::make_mut(&mut request.messages[1]) {
         parts.retain(|part| !matches!(part, AssistantPart::Text(_)));
         parts.push(AssistantPart::Reasoning {
             text: String::new(),
@@ -279,7 +281,7 @@ fn thinking_of_older_turns_stays_at_home() {
     let mut request = request();
     request
         .messages
-        .push(Message::User(vec![UserPart::Text("next".to_owned())]));
+        .push(Message::User(vec![UserPart::Text("next".to_owned())]).into());
     let body = body(
         Dialect::OpenAiChat,
         &request,
@@ -304,10 +306,10 @@ fn thinking_goes_back_the_way_it_came() {
     };
     let sent_back = |field: &str| {
         let request = ModelRequest {
-            messages: vec![
+            messages: shared(vec![
                 Message::User(vec![UserPart::Text("x".to_owned())]),
                 decoded(field).to_message(),
-            ],
+            ]),
             ..ModelRequest::default()
         };
         body(Dialect::OpenAiChat, &request, &GENERIC)["messages"][1].clone()
@@ -339,11 +341,11 @@ fn ids_are_unique_on_the_wire() {
         })
     };
     let request = ModelRequest {
-        messages: vec![
+        messages: shared(vec![
             Message::Assistant(vec![call("a"), call("b")]),
             result("of a"),
             result("of b"),
-        ],
+        ]),
         ..ModelRequest::default()
     };
     let chat = body(Dialect::OpenAiChat, &request, &GENERIC)["messages"].clone();

@@ -46,18 +46,21 @@ fn turns_are_played_in_order() {
         ("Let me look.", "Hmm.", &StopReason::ToolUse)
     );
     assert_eq!(response.usage.total, Some(12));
-    request.messages.push(response.to_message());
-    request.messages.push(Message::ToolResult(ToolResult {
-        provider_call_id: response
-            .tool_calls()
-            .next()
-            .unwrap()
-            .provider_call_id
-            .clone(),
-        name: "read".to_owned(),
-        text: "contents".to_owned(),
-        is_error: false,
-    }));
+    request.messages.push(response.to_message().into());
+    request.messages.push(
+        Message::ToolResult(ToolResult {
+            provider_call_id: response
+                .tool_calls()
+                .next()
+                .unwrap()
+                .provider_call_id
+                .clone(),
+            name: "read".to_owned(),
+            text: "contents".to_owned(),
+            is_error: false,
+        })
+        .into(),
+    );
     assert_eq!(
         exchange(&provider, &request).outcome.unwrap().text(),
         "Done."

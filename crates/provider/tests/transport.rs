@@ -46,14 +46,17 @@ fn the_same_conversation_gives_the_same_events_in_every_dialect() {
         for _ in 0..4 {
             let turn = exchange(&provider, &request);
             let response = turn.outcome.as_ref().unwrap();
-            request.messages.push(response.to_message());
+            request.messages.push(response.to_message().into());
             for call in response.tool_calls() {
-                request.messages.push(Message::ToolResult(ToolResult {
-                    provider_call_id: call.provider_call_id.clone(),
-                    name: call.name.clone(),
-                    text: "contents".to_owned(),
-                    is_error: false,
-                }));
+                request.messages.push(
+                    Message::ToolResult(ToolResult {
+                        provider_call_id: call.provider_call_id.clone(),
+                        name: call.name.clone(),
+                        text: "contents".to_owned(),
+                        is_error: false,
+                    })
+                    .into(),
+                );
             }
             for event in turn.events() {
                 match event {
@@ -484,14 +487,17 @@ fn tool_choice_after_a_tool_result_is_left_alone_or_replaced() {
         let mut request = request("x");
         request.tool_choice_after_tool_result = after;
         let response = exchange(&provider, &request).outcome.unwrap();
-        request.messages.push(response.to_message());
+        request.messages.push(response.to_message().into());
         let call = response.tool_calls().next().unwrap();
-        request.messages.push(Message::ToolResult(ToolResult {
-            provider_call_id: call.provider_call_id.clone(),
-            name: "read".to_owned(),
-            text: "contents".to_owned(),
-            is_error: false,
-        }));
+        request.messages.push(
+            Message::ToolResult(ToolResult {
+                provider_call_id: call.provider_call_id.clone(),
+                name: "read".to_owned(),
+                text: "contents".to_owned(),
+                is_error: false,
+            })
+            .into(),
+        );
         exchange(&provider, &request).outcome.unwrap();
         let bodies = server.bodies();
         assert!(bodies[0].get("tool_choice").is_none(), "{wire:?}");

@@ -324,9 +324,9 @@ fn online(app: &App, config: &Config) -> Check {
     };
     let request = ModelRequest {
         model: model.settings.model.clone(),
-        messages: vec![Message::User(vec![UserPart::Text(
-            "Answer with the word ok.".to_owned(),
-        )])],
+        messages: vec![
+            Message::User(vec![UserPart::Text("Answer with the word ok.".to_owned())]).into(),
+        ],
         max_output_tokens: Some(ONLINE_TOKENS),
         ..ModelRequest::default()
     };

@@ -15,7 +15,7 @@ pub(super) fn evidence(request: &ModelRequest, sha256: &str) -> PromptEvidence {
     };
     let mut roles = vec!["system".to_owned()];
     for message in &request.messages {
-        let role = match message {
+        let role = match &**message {
             Message::User(parts) => {
                 let images = parts
                     .iter()

@@ -171,7 +171,7 @@ impl ScriptedProvider {
             request
                 .messages
                 .iter()
-                .filter(|message| matches!(message, Message::Assistant(_)))
+                .filter(|message| matches!(***message, Message::Assistant(_)))
                 .count()
         };
         let index = next.unwrap_or_else(said);
@@ -345,7 +345,7 @@ impl Expect {
         let last = request
             .messages
             .last()
-            .map(message_text)
+            .map(|message| message_text(message))
             .unwrap_or_default();
         if let Some(missing) = self
             .last_contains

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::conversation::{AssistantPart, Message, ModelRequest};
 
@@ -19,7 +20,7 @@ pub(super) fn with_unique_ids(request: &ModelRequest) -> Cow<'_, ModelRequest> {
     // The new names of the calls of the last answer, by their old one, in order.
     let mut open: HashMap<String, Vec<String>> = HashMap::new();
     for message in &mut request.messages {
-        match message {
+        match Arc::make_mut(message) {
             Message::Assistant(parts) => {
                 open.clear();
                 for part in parts {
@@ -49,9 +50,9 @@ pub(super) fn with_unique_ids(request: &ModelRequest) -> Cow<'_, ModelRequest> {
     Cow::Owned(request)
 }
 
-fn has_repeated_ids(messages: &[Message]) -> bool {
+fn has_repeated_ids(messages: &[Arc<Message>]) -> bool {
     let mut seen = std::collections::HashSet::new();
-    let calls = messages.iter().flat_map(|message| match message {
+    let calls = messages.iter().flat_map(|message| match &**message {
         Message::Assistant(parts) => parts.as_slice(),
         _ => &[],
     });
@@ -92,12 +93,12 @@ mod tests {
 
     fn check(messages: Vec<Message>, expected: &str) {
         let request = ModelRequest {
-            messages,
+            messages: messages.into_iter().map(Arc::new).collect(),
             ..ModelRequest::default()
         };
         let mut told = Vec::new();
         for message in &with_unique_ids(&request).messages {
-            match message {
+            match &**message {
                 Message::Assistant(parts) => told.extend(parts.iter().map(|part| match part {
                     AssistantPart::ToolCall(call) => format!("call {}", call.provider_call_id),
                     _ => String::new(),

@@ -47,11 +47,19 @@ fn value(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 
 impl Object<'_> {
     fn key(&mut self, key: &str) {
-        if !std::mem::replace(&mut self.is_empty, false) {
-            self.out.push(b',');
-        }
-        value(self.out, key);
-        self.out.push(b':');
+        // Keys are our own words: nothing in them has to be escaped.
+        debug_assert!(
+            key.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        );
+        let begins = if std::mem::replace(&mut self.is_empty, false) {
+            "\""
+        } else {
+            ",\""
+        };
+        self.out.extend_from_slice(begins.as_bytes());
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
     }
 
     pub(super) fn field(&mut self, key: &str, content: &(impl Serialize + ?Sized)) -> &mut Self {

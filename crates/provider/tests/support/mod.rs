@@ -58,7 +58,7 @@ pub(crate) fn request(text: &str) -> ModelRequest {
     ModelRequest {
         model: "model-1".to_owned(),
         system: vec!["Be brief.".to_owned()],
-        messages: vec![Message::User(vec![UserPart::Text(text.to_owned())])],
+        messages: vec![Message::User(vec![UserPart::Text(text.to_owned())]).into()],
         tools: vec![ToolSpec {
             name: "read".to_owned(),
             description: "Reads a file.".to_owned(),

@@ -168,7 +168,7 @@ enum Block<'a> {
 fn messages(request: &ModelRequest) -> Vec<(&'static str, Vec<Block<'_>>)> {
     let mut list: Vec<(&str, Vec<Block<'_>>)> = Vec::new();
     for message in &request.messages {
-        let (role, blocks): (_, Vec<Block<'_>>) = match message {
+        let (role, blocks): (_, Vec<Block<'_>>) = match &**message {
             Message::User(parts) => (USER, parts.iter().filter_map(user_block).collect()),
             Message::Assistant(parts) => (
                 "assistant",

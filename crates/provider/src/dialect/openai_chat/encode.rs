@@ -95,10 +95,10 @@ fn messages(request: &ModelRequest, quirks: &Quirks, list: &mut List<'_>) {
     let last_user = request
         .messages
         .iter()
-        .rposition(|message| matches!(message, Message::User(_)))
+        .rposition(|message| matches!(**message, Message::User(_)))
         .unwrap_or(0);
     for (position, message) in request.messages.iter().enumerate() {
-        list.object(|object| match message {
+        list.object(|object| match &**message {
             Message::User(parts) => {
                 object.field("role", "user");
                 user_content(parts, object);

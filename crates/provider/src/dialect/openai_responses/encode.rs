@@ -71,7 +71,7 @@ fn tool_choice(choice: &ToolChoice) -> Value {
 
 fn input(request: &ModelRequest, items: &mut List<'_>) {
     for message in &request.messages {
-        match message {
+        match &**message {
             Message::User(parts) => items.object(|item| {
                 item.field("role", "user").list("content", |content| {
                     for part in parts {
