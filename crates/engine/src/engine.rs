@@ -17,6 +17,7 @@ use agent_session::{Appended, ModelInputs};
 use agent_tool_runtime::{
     Authority, BatchReport, Cancel, Journal, JournalError, OpenCall, Pipeline, ToolIntent,
 };
+use bytes::Bytes;
 
 use crate::context::{ContextPolicy, Facts, Resolved};
 use crate::control::Control;
@@ -80,7 +81,7 @@ pub struct Engine {
     last_request: Option<ModelRequestId>,
     last_sequence: u64,
     turn_started: Timestamp,
-    inputs: Mutex<ModelInputs>,
+    inputs: Mutex<ModelInputs<Bytes>>,
 }
 
 /// A request that is ready to be sent.

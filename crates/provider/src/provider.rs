@@ -1,8 +1,8 @@
 //! The seam between the turn loop and whatever answers it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -45,7 +45,7 @@ pub enum Signal {
         /// Counted from 1.
         attempt: u32,
         /// The body, byte for byte as it will be sent.
-        body: Arc<[u8]>,
+        body: Bytes,
         /// Its SHA-256, lower-case hex.
         body_sha256: String,
     },

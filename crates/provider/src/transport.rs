@@ -2,9 +2,10 @@
 //! help. All waiting is in here, and all of it ends: by time, by count or by cancellation.
 
 use std::error::Error as _;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -112,7 +113,7 @@ impl HttpProvider {
         cancel: &CancellationToken,
         observe: &mut (dyn FnMut(Signal) + Send),
     ) -> Result<Response, ModelError> {
-        let body: Arc<[u8]> = encode(self.endpoint.dialect, request, self.endpoint.quirks).into();
+        let body = Bytes::from(encode(self.endpoint.dialect, request, self.endpoint.quirks));
         let body_sha256 = sha256_hex(&body);
         let begin = Instant::now();
         let mut attempt = 0;
@@ -123,7 +124,7 @@ impl HttpProvider {
             }
             observe(Signal::AttemptStarted {
                 attempt,
-                body: Arc::clone(&body),
+                body: body.clone(),
                 body_sha256: body_sha256.clone(),
             });
             // Dropping the unfinished attempt closes its connection.
@@ -171,14 +172,14 @@ impl HttpProvider {
     async fn attempt(
         &self,
         attempt: u32,
-        body: &[u8],
+        body: &Bytes,
         observe: &mut (dyn FnMut(Signal) + Send),
     ) -> Result<Response, ModelError> {
         let request = self
             .client()?
             .post(self.url.clone())
             .headers(self.headers.clone())
-            .body(body.to_vec());
+            .body(body.clone());
         let response = match timeout(self.endpoint.timeouts.first_byte, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(connection_error(&error)),

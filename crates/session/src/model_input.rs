@@ -8,6 +8,7 @@
 //! the differences since the last whole one have grown as large as it, so that reading one back
 //! never reads more than about twice its size.
 
+use std::borrow::Cow;
 use std::io::Read as _;
 
 use agent_protocol::id::ArtifactId;
@@ -40,22 +41,23 @@ pub enum ModelInputError {
 
 /// An input as it is to be kept.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct Kept<'a> {
     pub media_type: &'static str,
-    pub bytes: Vec<u8>,
+    pub bytes: Cow<'a, [u8]>,
 }
 
-/// Remembers the input before, to find what the next one repeats.
+/// Remembers the input before, to find what the next one repeats. It is held as whoever sent it
+/// holds it, so that it need not be copied.
 #[derive(Debug)]
-pub struct ModelInputs {
-    last: Option<(ArtifactId, Vec<u8>)>,
+pub struct ModelInputs<B = Vec<u8>> {
+    last: Option<(ArtifactId, B)>,
     /// Bytes that may still be kept whole without a thought.
     generosity: u64,
     /// Bytes of differences since the last whole input.
     since_whole: u64,
 }
 
-impl Default for ModelInputs {
+impl<B> Default for ModelInputs<B> {
     fn default() -> Self {
         Self {
             last: None,
@@ -65,19 +67,20 @@ impl Default for ModelInputs {
     }
 }
 
-impl ModelInputs {
+impl<B: AsRef<[u8]>> ModelInputs<B> {
     /// The form in which `body` is kept, whose hash is `sha256` in hexadecimal digits. Tell
     /// [`ModelInputs::stored`] under which name it was.
     #[must_use]
-    pub fn keep(&self, body: &[u8], sha256: &str) -> Kept {
+    pub fn keep<'a>(&self, body: &'a [u8], sha256: &str) -> Kept<'a> {
         let whole = || Kept {
             media_type: WHOLE,
-            bytes: body.to_vec(),
+            bytes: Cow::Borrowed(body),
         };
         let before = self.last.as_ref();
         let Some((base, before)) = before.filter(|_| self.generosity < body.len() as u64) else {
             return whole();
         };
+        let before = before.as_ref();
         let beginning = common_beginning(before, body);
         let end = common_end(&before[beginning..], &body[beginning..]);
         let header = json!({
@@ -94,19 +97,19 @@ impl ModelInputs {
         }
         Kept {
             media_type: DIFFERENCE,
-            bytes,
+            bytes: bytes.into(),
         }
     }
 
-    /// The input is on disk.
-    pub fn stored(&mut self, artifact_id: ArtifactId, kept: &Kept, body: &[u8]) {
-        if kept.media_type == WHOLE {
+    /// The input is on disk, kept in so many bytes of that media type.
+    pub fn stored(&mut self, artifact_id: ArtifactId, media_type: &str, kept: u64, body: B) {
+        if media_type == WHOLE {
             self.since_whole = 0;
-            self.generosity = self.generosity.saturating_sub(body.len() as u64);
+            self.generosity = self.generosity.saturating_sub(kept);
         } else {
-            self.since_whole += kept.bytes.len() as u64;
+            self.since_whole += kept;
         }
-        self.last = Some((artifact_id, body.to_vec()));
+        self.last = Some((artifact_id, body));
     }
 }
 
@@ -255,7 +258,8 @@ mod tests {
             let kept = inputs.keep(&body, &hex(&body));
             kept_bytes += kept.bytes.len();
             let artifact_id = store.put(&kept.bytes).unwrap().artifact_id;
-            inputs.stored(artifact_id.clone(), &kept, &body);
+            let (media_type, bytes) = (kept.media_type, kept.bytes.len() as u64);
+            inputs.stored(artifact_id.clone(), media_type, bytes, body.clone());
             names.push((artifact_id, body));
         }
         // A shorter one follows, as after making room.

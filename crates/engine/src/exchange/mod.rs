@@ -5,7 +5,7 @@ mod facts;
 mod recorder;
 mod stream;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use agent_protocol::id::{ArtifactId, ContextId, ModelRequestId, ToolCallId};
 use agent_protocol::payload::Usage;
@@ -22,6 +22,7 @@ use agent_provider::provider::Provider;
 use agent_provider::response::Response;
 use agent_session::ModelInputs;
 use agent_tool_runtime::{Journal, JournalError};
+use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use self::facts::{choice_word, evidence, failure_kind, usage_of};
@@ -47,7 +48,7 @@ pub(crate) struct Exchange<'a> {
     /// What the input holds; its hash is filled in when the bytes are known.
     pub(crate) receipt: ContextResolved,
     /// How the exact bytes are kept besides their hash; they are not when this is missing.
-    pub(crate) inputs: Option<&'a Mutex<ModelInputs>>,
+    pub(crate) inputs: Option<&'a Mutex<ModelInputs<Bytes>>>,
 }
 
 /// A whole answer, recorded.
@@ -104,7 +105,7 @@ impl Exchange<'_> {
         provider: &dyn Provider,
         request: &ModelRequest,
         attempt: u32,
-        body: &Arc<[u8]>,
+        body: &Bytes,
         sha256: &str,
     ) -> Result<(), JournalError> {
         if attempt == 1 {
@@ -153,7 +154,7 @@ impl Exchange<'_> {
     }
 
     /// Keeps the exact bytes, where that is wanted.
-    fn keep_input(&self, body: &[u8], sha256: &str) -> Result<Option<ArtifactId>, JournalError> {
+    fn keep_input(&self, body: &Bytes, sha256: &str) -> Result<Option<ArtifactId>, JournalError> {
         let Some(inputs) = self.inputs else {
             return Ok(None);
         };
@@ -166,7 +167,8 @@ impl Exchange<'_> {
             &kept.bytes,
             self.model_request_id.as_str(),
         )?;
-        inputs.stored(stored.artifact_id.clone(), &kept, body);
+        let (media_type, bytes) = (kept.media_type, kept.bytes.len() as u64);
+        inputs.stored(stored.artifact_id.clone(), media_type, bytes, body.clone());
         Ok(Some(stored.artifact_id))
     }
 

@@ -15,9 +15,10 @@ pub(super) struct List<'a> {
     is_empty: bool,
 }
 
-/// A body that is one object.
-pub(super) fn body(fill: impl FnOnce(&mut Object<'_>)) -> Vec<u8> {
-    let mut out = Vec::new();
+/// A body that is one object, of a request with so many messages.
+pub(super) fn body(messages: usize, fill: impl FnOnce(&mut Object<'_>)) -> Vec<u8> {
+    // A guess: most bodies are not moved while they grow, and memory that is not used is not taken.
+    let mut out = Vec::with_capacity(32 * 1024 + messages * 512);
     object(&mut out, fill);
     out
 }

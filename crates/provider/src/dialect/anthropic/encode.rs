@@ -17,7 +17,7 @@ const DEFAULT_MAX_TOKENS: u32 = 8_192;
 
 /// The body of `request`, messages last.
 pub fn encode(request: &ModelRequest) -> Vec<u8> {
-    body(|body| {
+    body(request.messages.len(), |body| {
         body.field("model", &request.model).field("stream", &true);
         let mut limit = request.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
         // A forced tool call and a temperature exclude thinking; the former is the stronger wish,

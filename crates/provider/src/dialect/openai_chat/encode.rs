@@ -18,7 +18,7 @@ use crate::quirks::{CallIdRule, EffortField, EmptyContent, Quirks, ReasoningRepl
 /// The body of `request`. Messages come last, so that a longer conversation begins with the bytes
 /// of the shorter one.
 pub fn encode(request: &ModelRequest, quirks: &Quirks) -> Vec<u8> {
-    body(|body| {
+    body(request.messages.len(), |body| {
         body.field("model", &request.model).field("stream", &true);
         if quirks.stream_usage {
             body.field("stream_options", &json!({"include_usage": true}));

@@ -10,7 +10,7 @@ use crate::dialect::write::{List, Object, body};
 /// The body of `request`, input last. Nothing is stored on the server; encrypted reasoning comes
 /// with the answer and is sent back with the conversation.
 pub fn encode(request: &ModelRequest) -> Vec<u8> {
-    body(|body| {
+    body(request.messages.len(), |body| {
         body.field("model", &request.model)
             .field("stream", &true)
             .field("store", &false);
