@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::git_link::GitLink;
 use crate::guard::{Found, Guard};
 use crate::policy::{Policy, WriteAccess};
-use crate::protected::{SEARCH_DEPTH, SEARCH_DEPTH_ELSEWHERE};
+use crate::search::{MOST_ENTRIES, MOST_ENTRIES_ELSEWHERE};
 
 /// What may be written, each with what in it may not. The workspace comes first.
 pub(crate) fn guards(
@@ -19,9 +19,11 @@ pub(crate) fn guards(
     link: Option<&GitLink>,
 ) -> io::Result<Vec<(Guard, Found)>> {
     let granted = policy.write_access == WriteAccess::WorkspaceWithGit;
-    let mut main = Guard::of_names(workspace, SEARCH_DEPTH)?;
+    let mut main = Guard::of_names(workspace, MOST_ENTRIES, &policy.denied)?;
     for path in &policy.protected {
-        if let Ok(path) = workspace.join(path).strip_prefix(workspace) {
+        if let Ok(path) = workspace.join(path).strip_prefix(workspace)
+            && !path.as_os_str().is_empty()
+        {
             main.protect(path.to_owned());
         }
     }
@@ -43,9 +45,15 @@ pub(crate) fn guards(
         if link.is_some_and(|link| link.common == *root) {
             guards.push(Guard::of_git(root)?);
         } else if !root.starts_with(workspace) {
-            let mut guard = Guard::of_names(root, SEARCH_DEPTH_ELSEWHERE)?;
+            let mut guard = Guard::of_names(root, MOST_ENTRIES_ELSEWHERE, &policy.denied)?;
             // The workspace has its own, which may grant more.
             guard.leave_out(workspace.strip_prefix(root).ok());
+            let inside = policy.protected.iter();
+            for path in inside.filter_map(|path| path.strip_prefix(root).ok()) {
+                if !path.as_os_str().is_empty() {
+                    guard.protect(path.to_owned());
+                }
+            }
             guards.push(guard);
         }
     }

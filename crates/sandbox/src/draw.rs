@@ -176,6 +176,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
     };
     let seccomp = (level != Level::None).then_some(SeccompPlan {
         internet: namespaces || policy.network == Network::Host,
+        memory_files: capabilities.cgroup.is_ok() || policy.limits.memory.is_none(),
     });
     let limits = LimitPlan {
         processes: policy.limits.processes.map(u64::from),

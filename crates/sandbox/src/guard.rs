@@ -5,15 +5,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::git_data::{GitData, pointed_to};
-use crate::protected;
+use crate::policy::WriteDenied;
+use crate::search;
 use crate::tree::Tree;
+
+/// How many paths that rules name are made read-only by a mount of their own.
+const MOST_DENIED_MOUNTS: usize = 500;
 
 /// What is not allowed to change below one directory. All paths are relative to it.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pub(crate) tree: Tree,
-    /// How many levels are searched for protected names.
-    depth: usize,
+    /// How many entries are searched for protected names.
+    most: usize,
+    /// Which names rules protect.
+    denied: WriteDenied,
     /// Git directories that may be written.
     git: Vec<PathBuf>,
     /// Protected by the policy, whatever their names.
@@ -38,10 +44,11 @@ pub(crate) struct Found {
 
 impl Guard {
     /// A directory in which protected names are searched for.
-    pub(crate) fn of_names(root: &Path, depth: usize) -> io::Result<Self> {
+    pub(crate) fn of_names(root: &Path, most: usize, denied: &WriteDenied) -> io::Result<Self> {
         Ok(Self {
             tree: Tree::open(root)?,
-            depth,
+            most,
+            denied: denied.clone(),
             git: Vec::new(),
             also: Vec::new(),
             pointed_to: Vec::new(),
@@ -53,7 +60,7 @@ impl Guard {
     pub(crate) fn of_git(git: &Path) -> io::Result<Self> {
         Ok(Self {
             git: vec![PathBuf::new()],
-            ..Self::of_names(git, 0)?
+            ..Self::of_names(git, 0, &WriteDenied::default())?
         })
     }
 
@@ -85,28 +92,46 @@ impl Guard {
     }
 
     pub(crate) fn is_by_policy(&self, path: &Path) -> bool {
-        self.also.iter().any(|also| path.starts_with(also))
+        let denied = |path: &Path| self.denied.names(&self.tree.path().join(path));
+        self.also.iter().any(|also| path.starts_with(also)) || path.ancestors().any(denied)
     }
 
+    /// What is there before a command.
     pub(crate) fn look(&self) -> Found {
+        self.look_at(self.most)
+    }
+
+    /// What is there after it. Only where everything was seen before can everything be new.
+    pub(crate) fn look_again(&self, saw_everything: bool) -> Found {
+        match saw_everything && self.most > 0 {
+            true => self.look_at(search::MOST_ENTRIES_AFTER),
+            false => self.look_at(self.most),
+        }
+    }
+
+    fn look_at(&self, most: usize) -> Found {
         let mut found = Found {
             complete: true,
             ..Found::default()
         };
-        if self.depth > 0 {
-            let named = protected::existing(self.tree.path(), self.depth);
-            found.complete = named.complete;
-            (found.present, found.read_only) = named
+        let mut denied = Vec::new();
+        if most > 0 {
+            let there = search::existing(&self.tree, &self.denied, most);
+            found.complete = there.complete;
+            let ours = |path: &PathBuf| {
+                let mut out = self.left_out.iter();
+                !out.any(|out| path.starts_with(out))
+            };
+            (found.present, found.read_only) = there
                 .paths
                 .into_iter()
-                .filter(|path| {
-                    !self
-                        .left_out
-                        .as_ref()
-                        .is_some_and(|out| path.starts_with(out))
-                })
+                .filter(ours)
                 .partition(|path| self.git.contains(path));
+            denied.extend(there.denied.into_iter().filter(ours));
         }
+        // Each costs a mount; the rest is compared.
+        let compared = denied.split_off(denied.len().min(MOST_DENIED_MOUNTS));
+        found.read_only.append(&mut denied);
         for git in &self.git {
             let data = GitData::of(&self.tree, git);
             found.read_only.extend(data.followed);
@@ -120,8 +145,12 @@ impl Guard {
             let mut above = path.ancestors();
             above.any(|above| found.read_only.iter().any(|known| known == above))
         };
-        let compared = self.pointed_to.iter().filter(there);
-        found.compared = compared.filter(|path| !covered(path)).cloned().collect();
+        let pointed_to = self.pointed_to.iter().filter(there);
+        found.compared = pointed_to
+            .filter(|path| !covered(path))
+            .cloned()
+            .chain(compared)
+            .collect();
         found
     }
 }

@@ -98,15 +98,6 @@ impl Prepared {
         })
     }
 
-    pub(crate) fn run_as(&self) -> Option<(u32, u32)> {
-        self.plan.run_as
-    }
-
-    /// A launcher from which this sandbox can come.
-    pub(crate) fn launcher(&self) -> Result<Launcher, LaunchError> {
-        Launcher::start(self.plan.run_as).map_err(helper)
-    }
-
     /// Has the first process made. Nothing is left behind when that fails.
     pub(crate) fn split_off(&self, launcher: &Arc<Launcher>) -> Result<Born, LaunchError> {
         let (control, theirs) = socketpair(
@@ -192,7 +183,7 @@ impl Prepared {
     }
 }
 
-fn helper(source: io::Error) -> LaunchError {
+pub(crate) fn helper(source: io::Error) -> LaunchError {
     LaunchError::Helper { source }
 }
 

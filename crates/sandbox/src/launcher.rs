@@ -21,8 +21,6 @@ pub(crate) struct Launcher {
     process: Child,
     /// `None` only while being dropped.
     socket: Option<OwnedFd>,
-    /// The user it has become for good, once a plan asked for one.
-    run_as: Option<(u32, u32)>,
 }
 
 /// What a sandbox gets from its beginning.
@@ -33,7 +31,7 @@ pub(crate) struct Ends {
 }
 
 impl Launcher {
-    pub(crate) fn start(run_as: Option<(u32, u32)>) -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let (socket, theirs) = socketpair(
             AddressFamily::UNIX,
             SocketType::STREAM,
@@ -53,13 +51,7 @@ impl Launcher {
         Ok(Self {
             process,
             socket: Some(socket),
-            run_as,
         })
-    }
-
-    /// Whether sandboxes for this user can come from it: giving up root is for good.
-    pub(crate) fn serves(&self, run_as: Option<(u32, u32)>) -> bool {
-        self.run_as == run_as
     }
 
     /// Asks for a sandbox and hears of its first process, pid and descriptor; everything else

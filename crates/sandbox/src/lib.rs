@@ -26,6 +26,7 @@ mod guard;
 mod keepsake;
 mod plan;
 mod remove;
+mod search;
 mod secrets;
 mod syscalls;
 mod tree;
@@ -46,7 +47,7 @@ mod helper;
 
 pub use helper::dispatch_helper;
 pub use launch::{Confined, LaunchError, prepare, spawn};
-pub use policy::{Command, Limits, Mode, Network, Policy, WriteAccess};
+pub use policy::{Command, Limits, Mode, Network, Policy, WriteAccess, WriteDenied};
 pub use probe::{Capabilities, Feature, Finding, probe};
 pub use remove::remove_private;
 pub use report::{EnforcementReport, Layer, Level};

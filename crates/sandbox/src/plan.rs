@@ -71,6 +71,8 @@ pub(crate) struct LandlockPlan {
 pub(crate) struct SeccompPlan {
     /// Whether internet sockets may be made; a network namespace makes that harmless.
     pub(crate) internet: bool,
+    /// Whether files in memory may be made: only a control group counts what they hold.
+    pub(crate) memory_files: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -112,7 +114,10 @@ impl Plan {
                 .paths(&landlock.writable);
             out.flag(landlock.refuse_tcp);
         }
-        out.optional(self.seccomp.map(|seccomp| u64::from(seccomp.internet)));
+        out.optional(
+            self.seccomp
+                .map(|seccomp| u64::from(seccomp.internet) | u64::from(seccomp.memory_files) << 1),
+        );
         let limits = &self.limits;
         out.optional(limits.processes)
             .optional(limits.open_files)
@@ -164,8 +169,9 @@ impl Plan {
             } else {
                 None
             },
-            seccomp: frame.optional()?.map(|internet| SeccompPlan {
-                internet: internet != 0,
+            seccomp: frame.optional()?.map(|flags| SeccompPlan {
+                internet: flags & 1 != 0,
+                memory_files: flags & 2 != 0,
             }),
             limits: LimitPlan {
                 processes: frame.optional()?,

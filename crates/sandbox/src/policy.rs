@@ -1,7 +1,9 @@
 //! What a caller asks for: one command and everything it may reach.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// One command and its reach. Everything here was decided at the start of the session or by
 /// the gate; nothing is read from the environment, the home directory or the workspace itself.
@@ -25,6 +27,8 @@ pub struct Policy {
     pub writable: Vec<PathBuf>,
     /// Protected paths besides the default names, relative to the workspace or inside it.
     pub protected: Vec<PathBuf>,
+    /// Protected by what a rule says of them, wherever they are in what may be written.
+    pub denied: WriteDenied,
     pub write_access: WriteAccess,
     pub network: Network,
     pub limits: Limits,
@@ -51,6 +55,7 @@ impl Policy {
             readable: Vec::new(),
             writable: Vec::new(),
             protected: Vec::new(),
+            denied: WriteDenied::default(),
             write_access: WriteAccess::Workspace,
             network: Network::Off,
             limits: Limits::default(),
@@ -58,6 +63,38 @@ impl Policy {
             private_tmp: private_tmp.to_owned(),
             mode: Mode::Required,
         }
+    }
+}
+
+/// Which files and directories rules deny to change, told by their whole path. What is below a
+/// named directory is not asked about.
+#[derive(Clone, Default)]
+pub struct WriteDenied(Option<Arc<Names>>);
+
+type Names = dyn Fn(&Path) -> bool + Send + Sync;
+
+impl WriteDenied {
+    pub fn new(names: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(names)))
+    }
+
+    /// Whether there is any rule to ask.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(crate) fn names(&self, path: &Path) -> bool {
+        self.0.as_ref().is_some_and(|names| names(path))
+    }
+}
+
+impl fmt::Debug for WriteDenied {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if self.is_empty() {
+            "nothing"
+        } else {
+            "by rules"
+        })
     }
 }
 

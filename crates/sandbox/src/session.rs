@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::launch::{Confined, LaunchError, Prepared};
+use crate::launch::{Confined, LaunchError, Prepared, helper};
 use crate::launcher::Launcher;
 use crate::policy::{Mode, Policy};
 use crate::probe::{Capabilities, probe, survey};
@@ -125,9 +125,7 @@ impl Sandbox {
     ) -> Result<Confined, LaunchError> {
         let prepared = Prepared::new(policy, capabilities)?;
         let mut kept = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(launcher) = kept.as_ref()
-            && launcher.serves(prepared.run_as())
-        {
+        if let Some(launcher) = kept.as_ref() {
             match prepared.split_off(launcher) {
                 Ok(born) => {
                     drop(kept);
@@ -138,7 +136,7 @@ impl Sandbox {
                 Err(error) => return Err(error),
             }
         }
-        let launcher = kept.insert(Arc::new(prepared.launcher()?));
+        let launcher = kept.insert(Arc::new(Launcher::start().map_err(helper)?));
         let born = prepared.split_off(launcher)?;
         drop(kept);
         prepared.meet(born)

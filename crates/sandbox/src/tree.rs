@@ -7,8 +7,11 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags,
+};
 
 /// A directory and what is below it. Paths are relative to it.
 #[derive(Debug)]
@@ -21,6 +24,9 @@ const STEP: OFlags = OFlags::PATH
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
+
+/// One name after the other, none of them a link.
+const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
 impl Tree {
     /// The one way in that follows links; `path` was resolved before.
@@ -37,6 +43,17 @@ impl Tree {
     }
 
     fn directory(&self, relative: &Path) -> io::Result<OwnedFd> {
+        if relative.as_os_str().is_empty() {
+            return self.directory.try_clone();
+        }
+        match rustix::fs::openat2(&self.directory, relative, STEP, Mode::empty(), INSIDE) {
+            Err(rustix::io::Errno::NOSYS) => self.directory_by_steps(relative),
+            other => Ok(other?),
+        }
+    }
+
+    /// In a sandbox like ours there is no call that does it at once.
+    fn directory_by_steps(&self, relative: &Path) -> io::Result<OwnedFd> {
         let mut at = self.directory.try_clone()?;
         for component in relative.components() {
             let Component::Normal(name) = component else {
@@ -45,6 +62,42 @@ impl Tree {
             at = rustix::fs::openat(&at, name, STEP, Mode::empty())?;
         }
         Ok(at)
+    }
+
+    /// A directory to be listed.
+    pub(crate) fn open_directory(&self, relative: &Path) -> io::Result<OwnedFd> {
+        const FLAGS: OFlags = OFlags::RDONLY
+            .union(OFlags::DIRECTORY)
+            .union(OFlags::NOFOLLOW)
+            .union(OFlags::CLOEXEC);
+        let here = Path::new(".");
+        let path = if relative.as_os_str().is_empty() {
+            here
+        } else {
+            relative
+        };
+        match rustix::fs::openat2(&self.directory, path, FLAGS, Mode::empty(), INSIDE) {
+            Err(rustix::io::Errno::NOSYS) => {
+                let place = self.directory_by_steps(relative)?;
+                Ok(rustix::fs::openat(place, here, FLAGS, Mode::empty())?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// When something was made or, where the file system does not know, when it was last changed.
+    pub(crate) fn made(&self, relative: &Path) -> io::Result<SystemTime> {
+        let (parent, name) = self.place(relative)?;
+        let wanted = StatxFlags::BTIME | StatxFlags::CTIME;
+        let data = rustix::fs::statx(parent, name, AtFlags::SYMLINK_NOFOLLOW, wanted)?;
+        let known = data.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let time = if known {
+            data.stx_btime
+        } else {
+            data.stx_ctime
+        };
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        Ok(SystemTime::UNIX_EPOCH + Duration::new(seconds, time.tv_nsec))
     }
 
     /// The directory that holds a path, and its name there.
@@ -78,9 +131,7 @@ impl Tree {
     /// The names in a directory, in order; none if it is not one or may not be read.
     pub(crate) fn names(&self, relative: &Path) -> Vec<OsString> {
         let read = || -> io::Result<Vec<OsString>> {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let place = self.directory(relative)?;
-            let opened = rustix::fs::openat(&place, ".", flags, Mode::empty())?;
+            let opened = self.open_directory(relative)?;
             let mut names = Vec::new();
             for entry in Dir::new(opened)? {
                 let entry = entry?;

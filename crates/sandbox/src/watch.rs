@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
@@ -18,6 +20,12 @@ use crate::violation::{Detection, Kind, Permit, Quarantined, Violation};
 
 /// More than a protected directory has without git's objects.
 const MOST_ENTRIES: usize = 2_000;
+
+/// How many changes are told one by one.
+const MOST_LISTED: usize = 100;
+
+/// How far the times of files lag behind the clock.
+const CLOCK_TICK: Duration = Duration::from_millis(20);
 
 /// A name that any file system takes, with room for a number before it.
 const LONGEST_NAME: usize = 160;
@@ -41,6 +49,9 @@ struct Guarded {
     compared: BTreeSet<PathBuf>,
     /// What is put back, where content is compared.
     keepsake: Keepsake,
+    /// Whether all there was has been seen.
+    complete: bool,
+    begun: SystemTime,
 }
 
 /// What is compared of one protected path.
@@ -77,7 +88,7 @@ impl Watch {
     pub(crate) fn after(&self) -> (Vec<Violation>, Vec<Quarantined>) {
         let mut outcome = Outcome::default();
         if self.access == WriteAccess::ReadOnly && !self.content {
-            return (outcome.violations, outcome.quarantined);
+            return outcome.told();
         }
         for (number, guarded) in self.guarded.iter().enumerate() {
             let compared = Comparison {
@@ -87,7 +98,7 @@ impl Watch {
             };
             compared.run(&mut outcome);
         }
-        (outcome.violations, outcome.quarantined)
+        outcome.told()
     }
 }
 
@@ -95,6 +106,40 @@ impl Watch {
 struct Outcome {
     violations: Vec<Violation>,
     quarantined: Vec<Quarantined>,
+    /// Further ones, which were dealt with as well.
+    unlisted: u64,
+}
+
+impl Outcome {
+    fn add(&mut self, violation: Violation) {
+        if self.violations.len() < MOST_LISTED {
+            self.violations.push(violation);
+        } else {
+            self.unlisted += 1;
+        }
+    }
+
+    fn moved(&mut self, items: impl IntoIterator<Item = Quarantined>) {
+        for item in items {
+            if self.quarantined.len() < MOST_LISTED {
+                self.quarantined.push(item);
+            }
+        }
+    }
+
+    fn told(mut self) -> (Vec<Violation>, Vec<Quarantined>) {
+        if self.unlisted > 0 {
+            self.violations.push(Violation {
+                kind: Kind::Write,
+                target: "more protected names".into(),
+                count: self.unlisted,
+                detection: Detection::BeforeAfterComparison,
+                permitted_by: Permit::SandboxOff,
+                expected: false,
+            });
+        }
+        (self.violations, self.quarantined)
+    }
 }
 
 impl Guarded {
@@ -104,6 +149,8 @@ impl Guarded {
             before: BTreeMap::new(),
             compared: found.compared.iter().cloned().collect(),
             keepsake: Keepsake::default(),
+            complete: found.complete,
+            begun: SystemTime::now(),
         };
         for path in &found.read_only {
             // The log grows while we run; it is guarded by its own hash chain.
@@ -125,6 +172,18 @@ impl Guarded {
             .tree
             .metadata(path)
             .is_ok_and(|data| FileType::from_raw_mode(data.st_mode).is_file() && data.st_nlink > 1)
+    }
+
+    /// Whether something that was not seen before was made since. Where not everything was seen,
+    /// the file system has to say so: what belongs to the user must not be taken away.
+    fn is_new(&self, path: &Path) -> bool {
+        let tree = &self.guard.tree;
+        // It may have gone away with the directory it is in.
+        tree.exists(path)
+            && (self.complete
+                || tree
+                    .made(path)
+                    .is_ok_and(|made| made + CLOCK_TICK >= self.begun))
     }
 
     fn states(&self, found: &Found) -> BTreeMap<PathBuf, State> {
@@ -161,31 +220,37 @@ impl Comparison<'_> {
     fn run(&self, outcome: &mut Outcome) {
         // What was there before is looked at again, whether or not it would be found anew.
         let before = &self.guarded.before;
-        let mut found = self.guarded.guard.look();
+        let mut found = self.guarded.guard.look_again(self.guarded.complete);
+        if self.guarded.complete && !found.complete {
+            self.report(
+                Path::new("."),
+                "has more files than could be looked at",
+                outcome,
+            );
+        }
         found.present.extend(before.keys().cloned());
         let after = self.guarded.states(&found);
         for (path, state) in &after {
             match before.get(path) {
-                // It went away with the directory it is in.
-                None if !self.guarded.guard.tree.exists(path) => {}
+                None if !self.guarded.is_new(path) => {}
                 None => {
                     self.report(path, "was created", outcome);
-                    outcome.quarantined.push(self.move_away(path));
+                    outcome.moved([self.move_away(path)]);
                 }
                 Some(known) if known != state => {
                     self.report(path, "was changed", outcome);
                     let is_link = |state: &State| matches!(state, State::Link(_));
                     if is_link(state) || is_link(known) {
-                        outcome.quarantined.push(self.move_away(path));
+                        outcome.moved([self.move_away(path)]);
                     }
-                    outcome.quarantined.extend(self.restore(path));
+                    outcome.moved(self.restore(path));
                 }
                 Some(_) => {}
             }
         }
         for path in before.keys().filter(|path| !after.contains_key(*path)) {
             self.report(path, "was removed", outcome);
-            outcome.quarantined.extend(self.restore(path));
+            outcome.moved(self.restore(path));
         }
     }
 
@@ -207,7 +272,7 @@ impl Comparison<'_> {
         } else {
             Permit::SandboxOff
         };
-        outcome.violations.push(Violation {
+        outcome.add(Violation {
             kind: Kind::Write,
             target: format!("{} {what}", self.shown(path).display()),
             count: 1,
@@ -254,15 +319,19 @@ impl Comparison<'_> {
         let folder = Path::new("quarantine");
         session.make_parents(&folder.join("file"))?;
         let name = shortened(&self.shown(path).to_string_lossy().replace('/', "%"));
-        for number in 0..1000 {
+        // A name that is taken gets a number which no other of this process has.
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let mut number = 0;
+        loop {
             let target = folder.join(format!("{number:03}-{name}"));
             match tree.take_to(path, session, &target) {
                 Ok(()) => return Ok(session.path().join(target)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    number = NEXT.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(_) => return self.move_aside(path),
             }
         }
-        Err(io::ErrorKind::AlreadyExists.into())
     }
 
     /// Where it cannot be moved far, another file system for example: out of the way matters more

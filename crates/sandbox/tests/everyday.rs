@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use agent_sandbox::{
-    Command, Detection, ExitStatus, Finished, Network, Policy, WriteAccess, environment, probe,
-    spawn, tool_dirs,
+    Command, Detection, ExitStatus, Finished, Network, Policy, Sandbox, WriteAccess, environment,
+    probe, tool_dirs,
 };
 
 struct Place {
@@ -75,6 +75,10 @@ impl Place {
     }
 
     fn run(&self, policy: &Policy) -> (Finished, String) {
+        self.run_with(policy, &Sandbox::of(probe(self.folder.path())))
+    }
+
+    fn run_with(&self, policy: &Policy, sandbox: &Sandbox) -> (Finished, String) {
         let output = Arc::new(Mutex::new(Vec::new()));
         let copy = Arc::clone(&output);
         let sink = move |_, bytes: &[u8]| {
@@ -83,10 +87,8 @@ impl Place {
                 kept.extend_from_slice(bytes);
             }
         };
-        let capabilities = probe(self.folder.path());
-        let finished = spawn(policy, &capabilities, Box::new(sink))
-            .unwrap()
-            .wait(None, None);
+        let running = sandbox.spawn(policy, Box::new(sink)).unwrap();
+        let finished = running.wait(None, None);
         let text = String::from_utf8_lossy(&output.lock().unwrap()).into_owned();
         (finished, text)
     }
@@ -424,4 +426,69 @@ fn a_workspace_of_another_user_is_worked_on_as_that_user() {
         std::fs::read_to_string(place.at("work/theirs")).unwrap(),
         "text\nmore\n"
     );
+}
+
+/// Root's own directories are for root alone, and so may be the way to the project: both are put
+/// into place before root is given up.
+#[test]
+fn private_directories_do_not_keep_root_from_another_users_project() {
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new();
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(place.folder.path(), open).unwrap();
+    for name in [
+        "roots/.tool",
+        "roots/session",
+        "roots/tmp",
+        "theirs/project",
+    ] {
+        std::fs::create_dir_all(place.at(name)).unwrap();
+    }
+    std::fs::write(place.at("roots/.tool/program"), "tool\n").unwrap();
+    std::fs::write(place.at("roots/secret"), "hush\n").unwrap();
+    for name in ["theirs/project", "theirs"] {
+        std::os::unix::fs::chown(place.at(name), Some(54_321), Some(54_322)).unwrap();
+    }
+    // What the agent itself makes in the project is root's.
+    std::fs::create_dir_all(place.at("theirs/project/.agent/sessions")).unwrap();
+    for name in ["roots", "theirs", "theirs/project/.agent"] {
+        let private = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(place.at(name), private).unwrap();
+    }
+    let (tool, secret) = (place.at("roots/.tool"), place.at("roots/secret"));
+    let script = format!(
+        "id -u; id -g; id -G; cat {}/program; cat {}; touch made $TMPDIR/x; pwd; ls /proc/1/fd; \
+         kill -0 1 && grep -E 'Cap|NoNew|Groups' /proc/self/status",
+        tool.display(),
+        secret.display()
+    );
+    let command = Command::Shell(script.into());
+    let [workspace, session, tmp] =
+        ["theirs/project", "roots/session", "roots/tmp"].map(|name| place.at(name));
+    let mut policy = Policy::new(&workspace, &session, &tmp, command);
+    policy.home = Some(place.at("roots"));
+    policy.readable = vec![tool];
+    policy.hidden = vec![workspace.join(".agent/sessions")];
+    policy.environment = vec![("PATH".into(), "/usr/bin:/bin".into())];
+    // One launcher for both: what it does for one user must not bind the next.
+    let sandbox = Sandbox::of(probe(place.folder.path()));
+    for round in 0..3 {
+        let (finished, text) = place.run_with(&policy, &sandbox);
+        assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+        assert!(text.starts_with("54321\n54322\n54322\ntool\n"), "{text}");
+        assert!(
+            !text.contains("hush") && text.contains("NoNewPrivs:\t1"),
+            "{text}"
+        );
+        assert!(text.contains("CapBnd:\t0000000000000000"), "{text}");
+        assert!(text.contains(workspace.to_str().unwrap()), "{text}");
+        let made = std::fs::metadata(workspace.join("made")).unwrap();
+        assert_eq!((made.uid(), made.gid()), (54_321, 54_322), "{round}");
+        // In between a command in a project of root's own.
+        let (own, _) = place.run_with(&place.policy("id -u"), &sandbox);
+        assert_eq!(own.status, ExitStatus::Code(0));
+    }
 }

@@ -10,7 +10,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use agent_sandbox::{Command, ExitStatus, Finished, Policy, WriteAccess, probe, spawn};
+use agent_sandbox::{
+    Command, ExitStatus, Finished, Policy, WriteAccess, WriteDenied, probe, spawn,
+};
 
 struct Place {
     folder: tempfile::TempDir,
@@ -282,4 +284,123 @@ fn what_a_rule_denies_is_told_as_that() {
         "{text}"
     );
     assert!(!place.at("work/generated").exists());
+}
+
+#[test]
+fn what_rules_name_anywhere_is_kept_and_not_made() {
+    let place = Place::new();
+    place.outside("mkdir -p a/b/generated; for f in one.lock a/two.lock a/b/generated/x; do echo old > $f; done");
+    let mut policy = place.policy(
+        "for f in one.lock a/two.lock a/b/generated/x; do echo new > $f; done; rm -f one.lock; \
+         mv a c; echo x > b.lock; mkdir -p d/e/generated; echo x > d/e/generated/y; echo fine > plain; true",
+    );
+    policy.denied = WriteDenied::new(|path| {
+        path.extension().is_some_and(|end| end == "lock") || path.ends_with("generated")
+    });
+    let (finished, text) = place.run(&policy);
+    assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+    for file in ["one.lock", "a/two.lock", "a/b/generated/x"] {
+        assert_eq!(
+            place.read(&format!("work/{file}")),
+            "old\n",
+            "{file}\n{text}"
+        );
+    }
+    let made = ["b.lock", "d/e/generated"].map(|name| place.at("work").join(name));
+    assert!(!made.iter().any(|path| path.exists()), "{text}");
+    assert_eq!(place.read("work/plain"), "fine\n");
+    let rule = "no deny rule for it";
+    let expected = [
+        ("b.lock was created", rule),
+        ("d/e/generated was created", rule),
+    ];
+    assert_eq!(facts(&finished)[..2], expected, "{text}");
+    assert_eq!(finished.quarantined.len(), 2);
+}
+
+/// More than mounts are made for: those are compared and put back.
+#[test]
+fn a_rule_may_name_many_files() {
+    let place = Place::new();
+    place.outside("mkdir many; for i in $(seq 600); do echo old > many/$i.lock; done");
+    let mut policy = place
+        .policy("for f in many/*.lock; do echo new > $f; done 2>/dev/null; rm -f many/9*; true");
+    policy.denied = WriteDenied::new(|path| path.extension().is_some_and(|end| end == "lock"));
+    let (finished, text) = place.run(&policy);
+    assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+    for number in 1..=600 {
+        assert_eq!(
+            place.read(&format!("work/many/{number}.lock")),
+            "old\n",
+            "{number}"
+        );
+    }
+    let told = facts(&finished);
+    assert!(!told.is_empty() && told.len() <= 102, "{}", told.len());
+}
+
+/// A log must not grow with what a command makes up.
+#[test]
+fn very_many_names_are_all_taken_away_and_told_as_one() {
+    let place = Place::new();
+    // Names so long that the end, which is kept, is always the same.
+    let (finished, text) = place.run(&place.policy(
+        "n=$(printf 'n%.0s' $(seq 200)); mkdir -p {1..1100}/$n/$n; for i in {1..1100}; do echo x > $i/$n/$n/.envrc; done",
+    ));
+    assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+    let left = std::process::Command::new("find")
+        .args([
+            place.at("work").as_os_str(),
+            "-name".as_ref(),
+            ".envrc".as_ref(),
+        ])
+        .output()
+        .unwrap();
+    assert!(
+        left.stdout.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&left.stdout)
+    );
+    let told: Vec<u64> = finished
+        .violations
+        .iter()
+        .filter(|found| !found.expected)
+        .map(|found| found.count)
+        .collect();
+    assert_eq!((told.len(), told.iter().sum::<u64>()), (101, 1100));
+    assert_eq!(finished.quarantined.len(), 100);
+}
+
+/// What was not seen before a command may be the user's: only what is new is taken away.
+#[test]
+fn a_workspace_too_large_to_be_searched_loses_nothing() {
+    let place = Place::new();
+    place.outside("git init -q z/y/x/theirs; mkdir -p many/a");
+    for number in 0..51_000 {
+        std::fs::write(place.at("work/many/a").join(number.to_string()), "").unwrap();
+    }
+    // With fewer files the search after the command gets further than the one before.
+    let (finished, text) =
+        place.run(&place.policy("rm -rf many/a; mkdir -p new/.git; echo x > new/.git/config"));
+    assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+    assert!(
+        place.at("work/z/y/x/theirs/.git/config").exists(),
+        "{:?}",
+        finished.quarantined
+    );
+    assert!(!place.at("work/new/.git").exists());
+    assert_eq!(finished.quarantined.len(), 1);
+}
+
+/// Many files do not hide one name among them, deep down.
+#[test]
+fn a_search_cannot_be_drowned_in_files() {
+    let place = Place::new();
+    place.outside("mkdir -p many a/b/c/d/e");
+    let (finished, text) = place.run(&place.policy(
+        "seq -f many/%.0f 51000 | xargs touch; mkdir -p a/b/c/d/e/f/.git; echo x > a/b/c/d/e/f/.git/config",
+    ));
+    assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+    assert!(!place.at("work/a/b/c/d/e/f/.git").exists());
+    assert_eq!(finished.quarantined.len(), 1);
 }

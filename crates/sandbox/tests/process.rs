@@ -442,3 +442,28 @@ fn an_agent_whose_memory_is_hidden_can_still_confine() {
         assert_eq!(running.wait(None, None).status, ExitStatus::Code(4));
     });
 }
+
+/// Stopping everything, oneself included, keeps nobody waiting.
+#[test]
+fn a_command_that_stops_itself_is_still_ended() {
+    let place = Place::new(Mode::Required);
+    let mark = long();
+    let (running, output) = place.start(&format!(
+        "sleep {mark} & echo ready; kill -STOP -1; kill -STOP $$"
+    ));
+    output.wait_for_something();
+    let finished = running.wait(Some(Instant::now()), None);
+    assert_eq!(finished.killed_by, Some(KilledBy::Deadline));
+    assert_eq!(alive(&mark), 0);
+}
+
+#[test]
+fn a_command_that_leaves_no_room_on_the_disk_is_ended() {
+    let place = Place::new(Mode::Required);
+    let mut policy = place.policy("sleep 600");
+    policy.limits.free_disk = Some(u64::MAX);
+    let sink = Output::default().sink();
+    let running = spawn(&policy, &place.capabilities, sink).unwrap();
+    let finished = running.wait(None, None);
+    assert_eq!(finished.killed_by, Some(KilledBy::DiskLimit));
+}

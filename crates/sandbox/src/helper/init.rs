@@ -8,6 +8,7 @@ use std::ptr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 
+use super::memory;
 use crate::message;
 use crate::plan::{Containment, Plan};
 use crate::wire::{Reader, Writer};
@@ -95,7 +96,7 @@ fn follow(
             }
         }
         if let Some(limit) = plan.limits.memory
-            && resident_bytes(contained) > limit
+            && memory::used(&inside(contained), contained, limit) > limit
         {
             return Ok(Some((message::OUT_OF_MEMORY, 0, 0)));
         }
@@ -196,6 +197,15 @@ fn descendants() -> Vec<Pid> {
         .collect()
 }
 
+/// Everything that is ours, ourselves included.
+fn inside(contained: bool) -> Vec<i32> {
+    if contained {
+        return processes().collect();
+    }
+    let below = descendants();
+    below.iter().map(|pid| pid.as_raw_nonzero().get()).collect()
+}
+
 fn processes() -> impl Iterator<Item = i32> {
     std::fs::read_dir("/proc")
         .into_iter()
@@ -210,23 +220,4 @@ fn parent_of(pid: i32) -> Option<i32> {
     // The name is in parentheses and may itself contain any.
     let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
     (fields.next()? != "Z").then(|| fields.next()?.parse().ok())?
-}
-
-/// Resident memory of everything inside.
-fn resident_bytes(contained: bool) -> u64 {
-    let inside: Vec<i32> = if contained {
-        processes().collect()
-    } else {
-        descendants()
-            .iter()
-            .map(|pid| pid.as_raw_nonzero().get())
-            .collect()
-    };
-    let pages = inside.into_iter().filter_map(|pid| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-        text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
-    });
-    // SAFETY: a question without arguments in memory.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    pages.sum::<u64>() * u64::try_from(page).unwrap_or(4096)
 }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::namespaces::{self, Membership, Origin, Split};
+use super::namespaces::{self, Membership, Origin, Split, Users};
 use super::{Failure, bubblewrap, first_process, privileges, take_control, tell};
 use crate::message;
 use crate::plan::{Containment, Plan};
@@ -27,7 +27,6 @@ pub(super) fn serve() -> io::Result<()> {
     let mut launcher = Launcher {
         socket,
         before,
-        user: None,
         reserve: None,
     };
     while let Some(frame) = Reader::receive(&launcher.socket)? {
@@ -39,8 +38,6 @@ pub(super) fn serve() -> io::Result<()> {
 struct Launcher {
     socket: OwnedFd,
     before: Membership,
-    /// Whom it has become.
-    user: Option<(u32, u32)>,
     reserve: Option<Reserve>,
 }
 
@@ -49,6 +46,8 @@ struct Reserve {
     pid: u64,
     pidfd: OwnedFd,
     socket: OwnedFd,
+    /// Which users its namespace has.
+    users: Users,
 }
 
 /// A plan and what its sandbox is connected to.
@@ -84,9 +83,11 @@ impl Request {
 impl Launcher {
     /// Has the sandbox made and says so; nothing of it stays open here.
     fn answer(&mut self, request: Request) -> io::Result<()> {
+        let users = Users::of(&request.plan);
         let ready = has_usual_namespaces(&request.plan)
             .then(|| self.reserve.take())
             .flatten()
+            .filter(|reserve| reserve.users == users)
             // One that died is replaced by a new process, which can say what is wrong.
             .filter(|reserve| {
                 let plan = Writer::copy_of(&request.frame);
@@ -95,14 +96,25 @@ impl Launcher {
         if let Some(reserve) = ready {
             self.tell_of(reserve.pid, &reserve.pidfd)?;
         } else {
-            match self.split_off(&request.plan) {
-                Ok(Split::Launcher { pid, pidfd }) => self.tell_of(pid, &pidfd)?,
+            let (go, waiting) = pair()?;
+            match namespaces::split_off(namespaces::flags(&request.plan)) {
+                Ok(Split::Launcher { pid, pidfd }) => {
+                    drop(waiting);
+                    match users.map(pid).and_then(|()| announce_map(&go)) {
+                        Ok(()) => self.tell_of(pid, &pidfd)?,
+                        // Without the word the new process ends.
+                        Err(failure) => tell(&failure, &self.socket),
+                    }
+                }
                 Ok(Split::Sandbox(origin)) => {
                     close(&mut self.socket);
+                    drop(go);
                     privileges::set_child_signal(libc::SIG_DFL);
-                    match settle(&request, &origin) {
-                        Ok(()) => become_sandbox(request, &self.before),
-                        Err(failure) => tell(&failure, &request.control),
+                    if Reader::receive(&waiting)?.is_some() {
+                        match settle(&request, &origin) {
+                            Ok(()) => become_sandbox(request, &self.before),
+                            Err(failure) => tell(&failure, &request.control),
+                        }
                     }
                     std::process::exit(1);
                 }
@@ -112,7 +124,7 @@ impl Launcher {
         let again = has_usual_namespaces(&request.plan);
         drop(request);
         if again && self.reserve.is_none() {
-            self.reserve = self.hold_in_reserve();
+            self.reserve = self.hold_in_reserve(users);
         }
         Ok(())
     }
@@ -123,36 +135,48 @@ impl Launcher {
         born.number(pid).send(&self.socket, &[pidfd.as_fd()])
     }
 
-    fn split_off(&mut self, plan: &Plan) -> Result<Split, Failure> {
-        if let Some((uid, gid)) = plan.run_as
-            && self.user != plan.run_as
-        {
-            namespaces::become_user(uid, gid)?;
-            self.user = plan.run_as;
-        }
-        namespaces::split_off(namespaces::flags(plan))
-    }
-
     /// A failure here is not told: the next plan meets it too.
-    fn hold_in_reserve(&mut self) -> Option<Reserve> {
-        let (socket, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .ok()?;
+    fn hold_in_reserve(&mut self, users: Users) -> Option<Reserve> {
+        let (socket, theirs) = pair().ok()?;
         match namespaces::split_off(namespaces::USUAL & !libc::CLONE_NEWNS).ok()? {
-            Split::Launcher { pid, pidfd } => Some(Reserve { pid, pidfd, socket }),
+            Split::Launcher { pid, pidfd } => {
+                // One whose users could not be mapped ends with its socket.
+                users.map(pid).ok()?;
+                Some(Reserve {
+                    pid,
+                    pidfd,
+                    socket,
+                    users,
+                })
+            }
             Split::Sandbox(origin) => {
                 close(&mut self.socket);
                 drop(socket);
                 privileges::set_child_signal(libc::SIG_DFL);
-                let outcome = wait_for_a_plan(theirs, &origin, &self.before);
+                let outcome = wait_for_a_plan(theirs, &origin, users, &self.before);
                 std::process::exit(i32::from(outcome.is_err()));
             }
         }
     }
+}
+
+/// Two ends that nothing else has.
+fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (one, other) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    Ok((one, other))
+}
+
+/// Tells a new process that its users are there.
+fn announce_map(go: &OwnedFd) -> Result<(), Failure> {
+    use super::Context;
+    Writer::with_tag(message::GO)
+        .send(go, &[])
+        .at("map the user", "")
 }
 
 /// Closes the launcher's own socket in a process that was split off.
@@ -168,8 +192,15 @@ fn has_usual_namespaces(plan: &Plan) -> bool {
 }
 
 /// What the reserve does: as much as needs no plan, then the plan. Ends with the launcher.
-fn wait_for_a_plan(socket: OwnedFd, origin: &Origin, before: &Membership) -> io::Result<()> {
-    let prepared = namespaces::map_user(origin).and_then(|()| namespaces::loopback_up());
+fn wait_for_a_plan(
+    socket: OwnedFd,
+    origin: &Origin,
+    users: Users,
+    before: &Membership,
+) -> io::Result<()> {
+    let prepared = users
+        .map_own(origin)
+        .and_then(|()| namespaces::loopback_up());
     if prepared.is_err() {
         return Err(io::ErrorKind::Other.into());
     }
@@ -189,18 +220,31 @@ fn settle(request: &Request, origin: &Origin) -> Result<(), Failure> {
     let plan = &request.plan;
     match plan.containment {
         Containment::Namespaces => {
-            namespaces::map_user(origin)?;
+            Users::of(plan).map_own(origin)?;
             if plan.network_namespace {
                 namespaces::loopback_up()?;
             }
             Ok(())
         }
         Containment::Bubblewrap => {
+            become_owner(plan)?;
             connect(request)?;
             bubblewrap::become_bubblewrap(plan, &request.control)
         }
-        Containment::InsideBubblewrap | Containment::Subreaper => Ok(()),
+        Containment::InsideBubblewrap | Containment::Subreaper => become_owner(plan),
     }
+}
+
+/// Without namespaces of our own root is given up at once.
+fn become_owner(plan: &Plan) -> Result<(), Failure> {
+    use super::Context;
+    let Some((uid, gid)) = plan.run_as else {
+        return Ok(());
+    };
+    namespaces::become_user(uid, gid)?;
+    // Changing users made our own /proc entries root's, and one of them is still to be written.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
+        .at("change user", "")
 }
 
 fn become_sandbox(request: Request, before: &Membership) {

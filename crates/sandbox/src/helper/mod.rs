@@ -10,6 +10,7 @@ mod command;
 mod init;
 mod landlock;
 mod launcher;
+mod memory;
 mod mounts;
 mod namespaces;
 mod privileges;
@@ -199,20 +200,24 @@ fn confine(plan: &Plan, before: &Membership) -> Result<Seen, Failure> {
     let contained = plan.containment != Containment::Subreaper;
     if confined {
         privileges::limit_resources(&plan.limits, contained)?;
-        seen.processes_limited |=
-            contained && plan.limits.processes.is_some() && !getuid().is_root();
+        let as_root = plan.run_as.is_none() && getuid().is_root();
+        seen.processes_limited |= contained && plan.limits.processes.is_some() && !as_root;
     }
     if plan.containment == Containment::Namespaces {
         mounts::seal_proc()?;
     }
-    rustix::process::chdir(&plan.cwd).at("enter the working directory", plan.cwd.display())?;
     // Being a leader already is as good.
     let _ = rustix::process::setsid();
     if confined {
-        privileges::drop_capabilities()?;
+        let owner = plan
+            .run_as
+            .filter(|_| plan.containment == Containment::Namespaces);
+        privileges::drop_capabilities(owner)?;
         let hidden = rustix::process::DumpableBehavior::NotDumpable;
         rustix::process::set_dumpable_behavior(hidden).at("hide from the command", "")?;
     }
+    // With the rights that the command will have.
+    rustix::process::chdir(&plan.cwd).at("enter the working directory", plan.cwd.display())?;
     if let Some(landlock) = &plan.landlock {
         landlock::restrict(landlock)?;
     }

@@ -27,11 +27,21 @@ pub(super) const LANDLOCK_CANARY: &str = "/dev/.landlock-canary";
 
 const EMPTY: &str = "/dev/.empty";
 const COVERS: &str = "/dev/.covers";
+/// A mount of its own, read-only: copies of it are too.
+const NOTHING: &str = "/dev/.covers/nothing";
 
 const READ_ONLY: u64 = 1;
 const NO_SET_USER_ID: u64 = 2;
 
 pub(super) fn arrange(plan: &MountPlan, network_namespace: bool) -> Result<(), Failure> {
+    // Places made here are for whoever the command runs as, whatever the user's own habits.
+    let habit = rustix::process::umask(Mode::from_raw_mode(0o022));
+    let arranged = put_into_place(plan, network_namespace);
+    rustix::process::umask(habit);
+    arranged
+}
+
+fn put_into_place(plan: &MountPlan, network_namespace: bool) -> Result<(), Failure> {
     const STEP: &str = "mount";
     rustix::process::chdir("/").at(STEP, "/")?;
     mount_change(
@@ -72,8 +82,18 @@ pub(super) fn arrange(plan: &MountPlan, network_namespace: bool) -> Result<(), F
         attach(&variable_temporary, Path::new("/var/tmp"))?;
     }
     devices_of_its_own(&devices)?;
+    let nothing = open_place(Path::new(NOTHING)).at("hide", NOTHING)?;
+    let put_back = |path: &Path| {
+        let shown = plan.readable.iter().map(|(_, target)| target);
+        let mut shown = shown.chain([&plan.workspace]).chain(&plan.writable);
+        shown.any(|target| target.starts_with(path))
+    };
     for (number, path) in plan.hidden_directories.iter().enumerate() {
-        covers.extend(cover(path, number)?);
+        if put_back(path) {
+            covers.extend(cover(path, number)?);
+        } else {
+            cover_with(path, &nothing)?;
+        }
     }
     let empty = empty_file()?;
 
@@ -93,14 +113,13 @@ pub(super) fn arrange(plan: &MountPlan, network_namespace: bool) -> Result<(), F
     for path in &plan.protected {
         bind_onto_itself(path, READ_ONLY)?;
     }
-    for (number, path) in plan.hidden_inside.iter().enumerate() {
-        covers.extend(cover(path, plan.hidden_directories.len() + number)?);
+    for path in &plan.hidden_inside {
+        cover_with(path, &nothing)?;
     }
     for path in &plan.hidden_files {
-        hide_file(path, &empty)?;
+        cover_with(path, &empty)?;
     }
     system_views(network_namespace)?;
-    std::fs::remove_file(EMPTY).at("hide", EMPTY)?;
     covers.push(PathBuf::from("/dev"));
     for path in covers {
         // Not recursive: what was put back inside keeps its own attributes.
@@ -156,9 +175,9 @@ fn bind_onto_itself(path: &Path, attributes: u64) -> Result<(), Failure> {
     move_mount(&tree, "", place, "", flags).at("protect", path.display())
 }
 
-/// Covers a directory with an empty one. Already out of sight is as good. The empty ones are
-/// folders of the file system at `/dev`, because a file system of its own for each costs more
-/// than all the rest of the mounts.
+/// Covers a directory with an empty one in which something is put back. Already out of sight is
+/// as good. The empty ones are folders of the file system at `/dev`, because a file system of its
+/// own for each costs more than all the rest of the mounts.
 fn cover(path: &Path, number: usize) -> Result<Option<PathBuf>, Failure> {
     match open_place(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -171,13 +190,15 @@ fn cover(path: &Path, number: usize) -> Result<Option<PathBuf>, Failure> {
     Ok(Some(path.to_owned()))
 }
 
-fn hide_file(path: &Path, empty: &OwnedFd) -> Result<(), Failure> {
-    match open_place(path) {
+/// Covers a directory or a file with a copy of a mount that is empty and read-only.
+fn cover_with(path: &Path, empty: &OwnedFd) -> Result<(), Failure> {
+    let place = match open_place(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other.at("hide", path.display())?,
     };
-    let tree = clone_of(empty.as_fd(), READ_ONLY).at("hide", path.display())?;
-    attach(&tree, path)
+    let tree = clone_of(empty.as_fd(), 0).at("hide", path.display())?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&tree, "", place, "", flags).at("hide", path.display())
 }
 
 fn temporary_file_system(path: &Path, options: &str) -> Result<(), Failure> {
@@ -227,9 +248,13 @@ fn devices_of_its_own(devices: &[(OwnedFd, &str)]) -> Result<(), Failure> {
         0,
     )
     .at(STEP, LANDLOCK_CANARY)?;
+    // Its mode must not be what refuses.
+    rustix::fs::chmod(LANDLOCK_CANARY, Mode::from_raw_mode(0o666)).at(STEP, LANDLOCK_CANARY)?;
     for name in ["shm", "pts", ".covers"] {
         std::fs::create_dir(dev.join(name)).at(STEP, name)?;
     }
+    std::fs::create_dir(NOTHING).at(STEP, NOTHING)?;
+    bind_onto_itself(Path::new(NOTHING), READ_ONLY | NO_SET_USER_ID)?;
     temporary_file_system(&dev.join("shm"), "mode=1777,size=1g")?;
     mount(
         "devpts",
@@ -251,10 +276,10 @@ fn devices_of_its_own(devices: &[(OwnedFd, &str)]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An empty file to put over others. It has a name until all are covered: a mount can be
-/// cloned only from a file that has one.
+/// An empty file to put over others, a mount of its own.
 fn empty_file() -> Result<OwnedFd, Failure> {
     std::fs::write(EMPTY, "").at("hide", EMPTY)?;
+    bind_onto_itself(Path::new(EMPTY), READ_ONLY | NO_SET_USER_ID)?;
     open_place(Path::new(EMPTY)).at("hide", EMPTY)
 }
 

@@ -46,15 +46,60 @@ fn link(name: &str) -> OsString {
         .unwrap_or_default()
 }
 
-/// Gives up root for the owner of the workspace.
+/// Gives up root for the owner of the workspace, and with it every capability.
 pub(super) fn become_user(uid: u32, gid: u32) -> Result<(), Failure> {
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     rustix::thread::set_thread_groups(&[]).at("give up groups", "")?;
     rustix::thread::set_thread_res_gid(gid, gid, gid).at("change group", gid.as_raw())?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid).at("change user", uid.as_raw())?;
-    // Changing users made our own /proc entries root's, and we have to write two of them.
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
-        .at("change user", "")
+    rustix::thread::set_thread_res_uid(uid, uid, uid).at("change user", uid.as_raw())
+}
+
+/// Who exists in the user namespace of a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Users {
+    /// Whoever started the agent, and nobody else: what anybody may map.
+    Own,
+    /// Everybody, under the same numbers. For root in somebody else's project: its directories,
+    /// which only root may enter, are put into place before root is given up for the owner.
+    Everybody,
+}
+
+impl Users {
+    pub(super) fn of(plan: &Plan) -> Self {
+        match (plan.containment, plan.run_as) {
+            (Containment::Namespaces, Some(_)) => Self::Everybody,
+            _ => Self::Own,
+        }
+    }
+
+    /// The part of the launcher, which may map others than itself: for the process `pid`.
+    pub(super) fn map(self, pid: u64) -> Result<(), Failure> {
+        if self == Self::Own {
+            return Ok(());
+        }
+        for name in ["uid_map", "gid_map"] {
+            let ours = std::fs::read_to_string(format!("/proc/self/{name}"));
+            let ours = ours.at("map the users", name)?;
+            // Every range that exists here, under its own numbers.
+            let lines = ours.lines().filter_map(|line| {
+                let mut fields = line.split_ascii_whitespace();
+                let (first, _, count) = (fields.next()?, fields.next()?, fields.next()?);
+                Some(format!("{first} {first} {count}\n"))
+            });
+            let same: String = lines.collect();
+            // In one write: the kernel takes the whole map or none of it.
+            std::fs::write(format!("/proc/{pid}/{name}"), same).at("map the users", name)?;
+        }
+        Ok(())
+    }
+
+    /// The part of the new process.
+    pub(super) fn map_own(self, origin: &Origin) -> Result<(), Failure> {
+        match self {
+            Self::Own => map_user(origin),
+            Self::Everybody => Ok(()),
+        }
+    }
 }
 
 /// The namespaces of a command without network.
@@ -122,7 +167,7 @@ pub(super) fn split_off(flags: libc::c_int) -> Result<Split, Failure> {
 }
 
 /// The same numbers inside as outside: files keep their owners.
-pub(super) fn map_user(origin: &Origin) -> Result<(), Failure> {
+fn map_user(origin: &Origin) -> Result<(), Failure> {
     let Origin { uid, gid } = origin;
     let put = |name: &str, text: String| {
         std::fs::write(format!("/proc/self/{name}"), text).at("map the user", name)

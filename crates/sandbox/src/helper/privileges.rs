@@ -50,14 +50,19 @@ pub(super) fn set_child_signal(disposition: libc::sighandler_t) {
     unsafe { libc::signal(libc::SIGCHLD, disposition) };
 }
 
-/// Drops every capability for good.
-pub(super) fn drop_capabilities() -> Result<(), Failure> {
+/// Drops every capability for good, and root too where the command runs as somebody else.
+pub(super) fn drop_capabilities(run_as: Option<(u32, u32)>) -> Result<(), Failure> {
     rustix::thread::clear_ambient_capability_set().at("drop capabilities", "ambient")?;
     for number in 0..64 {
-        // SAFETY: a system call with plain numbers. Numbers the kernel does not know are
-        // refused, and without the right to change the set it stays: the self-check reads
-        // what is left in either case.
-        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
+        // SAFETY: a system call with plain numbers. The first number the kernel does not know is
+        // refused, and without the right to change the set it stays: the self-check reads what
+        // is left in either case.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) } != 0 {
+            break;
+        }
+    }
+    if let Some((uid, gid)) = run_as {
+        super::namespaces::become_user(uid, gid)?;
     }
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(

@@ -109,6 +109,11 @@ fn program(plan: SeccompPlan, refuse: u32) -> Vec<libc::sock_filter> {
         };
         code.when(BPF_JEQ, *number as u32, |code| code.answer(answer));
     }
+    if !plan.memory_files {
+        code.when(BPF_JEQ, libc::SYS_memfd_create as u32, |code| {
+            code.answer(missing)
+        });
+    }
     code.when(BPF_JEQ, libc::SYS_clone as u32, |code| {
         code.load(argument(0));
         code.when(BPF_JSET, NAMESPACE_FLAGS, |code| code.answer(refuse));
@@ -260,14 +265,14 @@ mod tests {
     }
 
     fn check(number: i64, arguments: [u64; 3], expected: u32) {
-        let answer = run(
-            SeccompPlan { internet: true },
-            ARCHITECTURE,
-            number,
-            arguments,
-        );
+        let answer = run(OPEN, ARCHITECTURE, number, arguments);
         assert_eq!(answer, expected, "call {number} with {arguments:x?}");
     }
+
+    const OPEN: SeccompPlan = SeccompPlan {
+        internet: true,
+        memory_files: true,
+    };
 
     const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
     const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
@@ -333,7 +338,7 @@ mod tests {
 
     #[test]
     fn other_entries_into_the_kernel_are_fatal() {
-        let plan = SeccompPlan { internet: true };
+        let plan = OPEN;
         assert_eq!(run(plan, 0x4000_0003, libc::SYS_read, [0; 3]), KILL);
         #[cfg(target_arch = "x86_64")]
         assert_eq!(
@@ -343,8 +348,24 @@ mod tests {
     }
 
     #[test]
+    fn files_in_memory_are_missing_where_nothing_counts_them() {
+        let answer = |memory_files| {
+            let plan = SeccompPlan {
+                memory_files,
+                ..OPEN
+            };
+            run(plan, ARCHITECTURE, libc::SYS_memfd_create, [0; 3])
+        };
+        assert_eq!(answer(true), ALLOW);
+        assert_eq!(answer(false), libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
+    }
+
+    #[test]
     fn without_a_network_namespace_the_filter_closes_the_internet() {
-        let plan = SeccompPlan { internet: false };
+        let plan = SeccompPlan {
+            internet: false,
+            ..OPEN
+        };
         assert_eq!(
             run(
                 plan,

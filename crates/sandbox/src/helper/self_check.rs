@@ -167,9 +167,12 @@ fn refuse_to_create(directory: &Path) -> Result<(), Failure> {
 }
 
 fn refuse_to_change(path: &Path) -> Result<(), Failure> {
-    let directory = std::fs::symlink_metadata(path)
-        .at(STEP, path.display())?
-        .is_dir();
+    let directory = match std::fs::symlink_metadata(path) {
+        Ok(data) => data.is_dir(),
+        // Out of the command's reach altogether, which root's places in another's project may be.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+        Err(error) => return Err(error).at(STEP, path.display()),
+    };
     if directory {
         return refuse_to_create(path);
     }

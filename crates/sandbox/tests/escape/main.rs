@@ -11,8 +11,10 @@
 
 mod files;
 mod kernel;
+mod later;
 mod network;
 mod processes;
+mod views;
 mod world;
 
 use std::collections::BTreeSet;
@@ -87,6 +89,8 @@ fn cases() -> Vec<Case> {
     all.extend(processes::cases());
     all.extend(network::cases());
     all.extend(kernel::cases());
+    all.extend(later::cases());
+    all.extend(views::cases());
     all
 }
 

@@ -421,6 +421,13 @@ fn furnish(base: &Path) {
             "[core]\n\trepositoryformatversion = 0\n\tbare = false\n",
         );
     }
+    let deep = "home/shop/third/party/src/forge/them/lib/.git";
+    for path in ["HEAD", "config", "objects/none", "refs/none", "hooks/none"] {
+        write(&format!("{deep}/{path}"), "");
+    }
+    write("home/shop/sub/.git", "gitdir: ../.git/modules/deep/lib\n");
+    write("home/shop/src/a.pinned", "pinned\n");
+    write("home/shop/deep/down/generated/file", "made\n");
     write("home/shop/.git/info/attributes", "* text\n");
     write("home/shop/.git/config.worktree", "");
     for path in ["modules/deep/lib", "worktrees/other"] {
