@@ -357,3 +357,84 @@ fn without_landlock_the_rest_holds_and_is_said() {
     assert_ne!(ran.code(), 0);
     assert_eq!(project.read("inside"), "in\n");
 }
+
+/// Rules name files by patterns; commands are held to them wherever the files are.
+#[test]
+fn deny_rules_bind_commands_whatever_their_pattern() {
+    let project = TestProject::new();
+    let rules = [
+        "edit(.gitignore)",
+        "write(.github/**)",
+        "edit(**/*.lock)",
+        "write(src/gen/**)",
+        "read(**/*.pem)",
+        "read(.env)",
+        "edit(./docs/)",
+    ];
+    let rules: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
+    let config = format!("[permissions]\ndeny = [{}]\n", rules.join(", "));
+    project.write_home("config.toml", &config);
+    let kept = [
+        ".gitignore",
+        "sub/.gitignore",
+        ".github/CODEOWNERS",
+        "Cargo.lock",
+        "web/app/yarn.lock",
+        "src/gen/deep/file",
+        "docs/page",
+        "plain",
+    ];
+    for file in kept {
+        project.write(file, "old\n");
+    }
+    for file in ["certs/a.pem", "sub/deep/.env", ".env"] {
+        project.write(file, "hush\n");
+    }
+    let ran = script(
+        &project,
+        &[],
+        "for f in .gitignore sub/.gitignore .github/CODEOWNERS Cargo.lock web/app/yarn.lock \
+         src/gen/deep/file docs/page plain; do echo new > $f; rm -f $f; done; \
+         mkdir -p x/y; echo new > x/y/new.lock; echo new > src/other; \
+         cat certs/a.pem sub/deep/.env .env; mv web w2; mv src s2; true",
+    )
+    .expect_code(0);
+    for file in kept.iter().filter(|file| **file != "plain") {
+        assert_eq!(project.read(file), "old\n", "{file}\n{}", ran.stderr());
+    }
+    assert!(!project.root().join("plain").exists(), "{}", ran.stderr());
+    assert!(!project.root().join("x/y/new.lock").exists());
+    assert_eq!(project.read("src/other"), "new\n");
+    assert!(!ran.stdout().contains("hush"), "{}", ran.stdout());
+    let told = ran.stderr();
+    assert!(
+        told.contains("x/y/new.lock was created; permitted by no deny rule"),
+        "{told}"
+    );
+}
+
+/// Root's own directories, and those of the user whose project it is, are often for one person
+/// alone.
+#[test]
+fn root_works_in_another_users_project_with_private_homes() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+    let project = TestProject::new();
+    if fs::metadata(project.root()).unwrap().uid() != 0 {
+        return;
+    }
+    project.write("file", "text\n");
+    project.write_home(".cargo/config.toml", "# tool\n");
+    for path in [project.root().to_owned(), project.root().join("file")] {
+        chown(path, Some(54_321), Some(54_321)).unwrap();
+    }
+    let private = fs::Permissions::from_mode(0o700);
+    fs::set_permissions(project.home(), private).unwrap();
+    for round in ["one", "two"] {
+        let text = format!("id -u; cat file; echo {round} > made; cat /etc/shadow; true");
+        let ran = script(&project, &[], &text).expect_code(0);
+        assert_eq!(ran.stdout(), "54321\ntext\n", "{}", ran.stderr());
+        let made = project.root().join("made");
+        assert_eq!(fs::metadata(&made).unwrap().uid(), 54_321);
+        assert_eq!(project.read("made"), format!("{round}\n"));
+    }
+}

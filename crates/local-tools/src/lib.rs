@@ -14,6 +14,7 @@
 
 mod bash;
 mod change;
+mod deny;
 pub mod diff;
 pub mod edit;
 mod encoding;

@@ -14,11 +14,12 @@ use agent_protocol::payload::process::{
 };
 use agent_sandbox::{
     Command, EnforcementReport, LaunchError, Level, Limits, Mode, Network, Policy, Sandbox,
-    Violation, WriteAccess,
+    Violation, WriteAccess, WriteDenied,
 };
 use agent_tool_runtime::{Cancel, Confinement};
 
 use super::scan::{Look, Purpose, ScanLimits, Watch};
+use crate::deny::{DenyGlobs, at_home, plain};
 use crate::search::denied_globs;
 
 /// What commands are started with, decided once for the session.
@@ -68,6 +69,7 @@ impl CommandSettings {
         command: Command,
         confinement: &Confinement,
     ) -> io::Result<Policy> {
+        let confinement = &self.written_out(confinement);
         let hidden = if !confinement.hides_something() {
             Vec::new()
         } else {
@@ -86,6 +88,16 @@ impl CommandSettings {
             confinement,
             hidden,
         ))
+    }
+
+    /// The same reach with patterns that do not depend on the user any more.
+    pub(super) fn written_out(&self, confinement: &Confinement) -> Confinement {
+        let mut confinement = confinement.clone();
+        let (read, write) = (&mut confinement.deny_read, &mut confinement.deny_write);
+        for pattern in read.iter_mut().chain(write) {
+            *pattern = at_home(pattern, self.home.as_deref());
+        }
+        confinement
     }
 }
 
@@ -134,14 +146,23 @@ pub(super) fn policy(
     cwd.clone_into(&mut policy.cwd);
     policy.environment.clone_from(&settings.environment);
     policy.home.clone_from(&settings.home);
-    policy.hidden = [settings.hidden.clone(), hidden].concat();
+    // What lies elsewhere is hidden where a rule names it plainly: nobody searches the whole disk.
+    let elsewhere = confinement.deny_read.iter();
+    let elsewhere = elsewhere.filter_map(|pattern| plain(pattern, workspace));
+    policy.hidden = [settings.hidden.clone(), hidden, elsewhere.collect()].concat();
     policy.readable = [settings.readable.clone(), confinement.read_roots.clone()].concat();
     policy.writable = [settings.writable.clone(), confinement.write_roots.clone()].concat();
-    policy.protected = confinement
-        .deny_write
-        .iter()
-        .filter_map(|glob| plain_prefix(glob))
-        .collect();
+    let mut searched = Vec::new();
+    for pattern in &confinement.deny_write {
+        match plain(pattern, workspace) {
+            Some(path) => policy.protected.push(path),
+            None => searched.push(pattern.clone()),
+        }
+    }
+    if !searched.is_empty() {
+        let globs = DenyGlobs::with_directories(&searched, workspace);
+        policy.denied = WriteDenied::new(move |path| globs.names(path));
+    }
     policy.write_access = if !confinement.project_writable {
         WriteAccess::ReadOnly
     } else if confinement.profile.contains("+git") {
@@ -163,14 +184,6 @@ pub(super) fn policy(
         settings.mode.clone()
     };
     policy
-}
-
-/// A deny rule as a path the sandbox can bind: `docs/**` is `docs`. Rules with stars elsewhere hold
-/// for the file tools alone; git's own data is protected by the sandbox itself.
-fn plain_prefix(glob: &str) -> Option<PathBuf> {
-    let plain = glob.strip_suffix("/**").unwrap_or(glob);
-    let is_plain = !plain.contains(['*', '?', '[', '{']) && !plain.is_empty();
-    (is_plain && !plain.starts_with(".git")).then(|| PathBuf::from(plain))
 }
 
 /// What was established, as a fact.

@@ -242,7 +242,7 @@ impl Tool for BashTool {
         invocation: ToolInvocation,
         context: &ExecutionContext,
     ) -> Result<RawResult, ExecutionFailure> {
-        let confinement = invocation.confinement().clone();
+        let confinement = self.settings.written_out(invocation.confinement());
         let timeout = invocation.timeout();
         let command = prepared::<PreparedCommand>(invocation)?;
         run::Call {

@@ -9,12 +9,12 @@ use agent_tool_runtime::{
     Cancel, Confinement, ExecutionContext, ExecutionFailure, PermissionSemantics, Plan, Prepared,
     ToolDefinition, ValidationFailure,
 };
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
 use rustix::fs::OFlags;
 
 use super::walk::{Depth, Hides, Walk};
+use crate::deny::DenyGlobs;
 use crate::path::{Access, Found, ProjectPath, Roots};
 use crate::support::{bad_path, flags, resource};
 
@@ -130,7 +130,12 @@ impl Scope {
         context: &ExecutionContext,
         search: impl FnOnce(Walk<'_>) -> T,
     ) -> Result<T, ExecutionFailure> {
-        let denied = Denied::at(confinement, self.path.relative(), self.path.absolute());
+        let denied = Denied::at(
+            confinement,
+            roots.root(),
+            self.path.relative(),
+            self.path.absolute(),
+        );
         let hides = |path: &[u8]| denied.hides(path);
         let walk = self
             .walk(roots, &hides, context.cancel())
@@ -212,52 +217,42 @@ fn compile_type(name: &str) -> Result<Types, ValidationFailure> {
     })
 }
 
-/// What deny rules hide, and secrets from a search that does not name them. A pattern is matched against
-/// the path in the project and the absolute one.
+/// What deny rules hide from a walk, and secrets from a search that does not name them.
 pub(crate) struct Denied {
-    globs: GlobSet,
+    globs: DenyGlobs,
     secrets: bool,
+    /// Where the walk starts, in the project and absolute.
     relative: PathBuf,
-    absolute: PathBuf,
+    start: PathBuf,
 }
 
 impl Denied {
-    /// The reading rules of this call, for a walk that starts at this place.
-    fn at(confinement: &Confinement, relative: &Path, absolute: &Path) -> Self {
-        let mut builder = GlobSetBuilder::new();
-        for pattern in &confinement.deny_read {
-            for form in [
-                pattern.clone(),
-                format!("{}/**", pattern.trim_end_matches('/')),
-            ] {
-                // The gate refused patterns that do not parse long before this.
-                if let Ok(glob) = GlobBuilder::new(&form).literal_separator(true).build() {
-                    builder.add(glob);
-                }
-            }
-        }
+    /// The reading rules of this call, for a walk that starts at this place of the project.
+    fn at(confinement: &Confinement, project: &Path, relative: &Path, start: &Path) -> Self {
         Self {
-            globs: builder.build().unwrap_or_else(|_| GlobSet::empty()),
+            globs: DenyGlobs::new(&confinement.deny_read, project),
             secrets: confinement.hide_secrets,
             relative: relative.to_owned(),
-            absolute: absolute.to_owned(),
+            start: start.to_owned(),
         }
     }
 
     /// Whether a path relative to the start of the walk is hidden.
     pub(crate) fn hides(&self, relative: &[u8]) -> bool {
-        let relative = super::walk::as_path(relative);
-        let in_project = self.relative.join(relative);
-        if self.secrets && agent_tool_runtime::gate::is_secret(&in_project) {
+        let path = super::walk::as_path(relative);
+        if self.secrets && agent_tool_runtime::gate::is_secret(&self.relative.join(path)) {
             return true;
         }
-        !self.globs.is_empty()
-            && (self.globs.is_match(in_project)
-                || self.globs.is_match(self.absolute.join(relative)))
+        !self.globs.is_empty() && self.globs.names(&self.start.join(path))
     }
 }
 
-/// The same for a walk over the whole project.
+/// The same for a walk over the whole project, for what is covered as a whole.
 pub(crate) fn denied_globs(confinement: &Confinement, project: &Path) -> Denied {
-    Denied::at(confinement, Path::new(""), project)
+    Denied {
+        globs: DenyGlobs::with_directories(&confinement.deny_read, project),
+        secrets: confinement.hide_secrets,
+        relative: PathBuf::new(),
+        start: project.to_owned(),
+    }
 }

@@ -156,6 +156,56 @@ fn what_a_rule_hides_is_hidden_also_where_an_ignore_rule_names_the_directory() {
 }
 
 #[test]
+fn what_a_rule_denies_to_write_is_kept_and_what_is_made_is_taken_away() {
+    let stage = Stage::with(Setup {
+        confinement: Confinement {
+            deny_write: [
+                "**/*.lock",
+                ".gitignore",
+                ".github/**",
+                "*/gen/**",
+                ".git/**",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            deny_read: vec![".env".to_owned()],
+            ..Setup::default().confinement
+        },
+        sandbox: agent_sandbox::Mode::Required,
+        ..Setup::default()
+    });
+    let kept = [
+        "a/b/x.lock",
+        "sub/.gitignore",
+        ".github/CODEOWNERS",
+        "src/gen/file",
+    ];
+    for name in kept {
+        stage.put(name, "old\n");
+    }
+    stage.put("deep/down/.env", "hush\n");
+    let script = format!(
+        "for f in {}; do echo new > $f; rm -f $f; done; echo x > new.lock; cat deep/down/.env; true",
+        kept.join(" ")
+    );
+    let ended = bash(&stage, &script);
+    let text = stage.model_text(&ended);
+    for name in kept {
+        assert_eq!(stage.text(name), "old\n", "{name}\n{text}");
+    }
+    assert!(!stage.project().join("new.lock").exists(), "{text}");
+    assert!(
+        !text.contains("hush") && text.contains("new.lock"),
+        "{text}"
+    );
+    let told = stage.events().into_iter().any(|event| {
+        matches!(event.payload, Payload::SandboxViolation(found)
+            if found.target.as_deref() == Some("new.lock was created"))
+    });
+    assert!(told, "{text}");
+}
+
+#[test]
 fn long_output_is_kept_whole_and_can_be_read() {
     let stage = Stage::new();
     let ended = bash(&stage, "for i in $(seq 1 20000); do echo line $i; done");

@@ -138,6 +138,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
             }
         }
         if directory.ignored {
+            files.append(&mut links);
             return self.look_for_denied(&directory, directories, files);
         }
         let directory = if rules == RuleFiles::default() {
