@@ -28,6 +28,12 @@ const STEP: OFlags = OFlags::PATH
 /// One name after the other, none of them a link.
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
+/// The time as files tell it: that of a file made just now, in memory.
+pub(crate) fn now() -> io::Result<SystemTime> {
+    let file = rustix::fs::memfd_create(c"now", rustix::fs::MemfdFlags::CLOEXEC)?;
+    std::fs::File::from(file).metadata()?.modified()
+}
+
 impl Tree {
     /// The one way in that follows links; `path` was resolved before.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {

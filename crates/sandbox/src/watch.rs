@@ -15,7 +15,7 @@ use crate::guard::{Found, Guard};
 use crate::keepsake::Keepsake;
 use crate::policy::WriteAccess;
 use crate::protected;
-use crate::tree::Tree;
+use crate::tree::{self, Tree};
 use crate::violation::{Detection, Kind, Permit, Quarantined, Violation};
 
 /// More than a protected directory has without git's objects.
@@ -51,7 +51,8 @@ struct Guarded {
     keepsake: Keepsake,
     /// Whether all there was has been seen.
     complete: bool,
-    begun: SystemTime,
+    /// When the run began, as files tell the time; where not everything was seen.
+    begun: Option<SystemTime>,
 }
 
 /// What is compared of one protected path.
@@ -150,7 +151,11 @@ impl Guarded {
             compared: found.compared.iter().cloned().collect(),
             keepsake: Keepsake::default(),
             complete: found.complete,
-            begun: SystemTime::now(),
+            begun: if found.complete {
+                None
+            } else {
+                tree::now().ok()
+            },
         };
         for path in &found.read_only {
             // The log grows while we run; it is guarded by its own hash chain.
@@ -181,9 +186,10 @@ impl Guarded {
         // It may have gone away with the directory it is in.
         tree.exists(path)
             && (self.complete
-                || tree
-                    .made(path)
-                    .is_ok_and(|made| made + CLOCK_TICK >= self.begun))
+                || self.begun.is_some_and(|begun| {
+                    let made = tree.made(path);
+                    made.is_ok_and(|made| made + CLOCK_TICK >= begun)
+                }))
     }
 
     fn states(&self, found: &Found) -> BTreeMap<PathBuf, State> {
