@@ -58,9 +58,10 @@ impl Call<'_> {
         };
         let private = Private::new(&settings.temporary)
             .map_err(|error| nothing("make a temporary directory", error))?;
-        let before = self
-            .look()
-            .map_err(|error| nothing("look at the project", error))?;
+        let before = self.look().map_err(|error| match error.kind() {
+            std::io::ErrorKind::Interrupted => self.cancelled_before_start(),
+            _ => nothing("look at the project", error),
+        })?;
         let root = self.tool.roots.root();
         let hidden = before
             .as_ref()
@@ -139,6 +140,15 @@ impl Call<'_> {
         let some = self.confinement.hides_something().then_some(some);
         let cancel = self.context.cancel();
         self.tool.watch.look(root, cancel, purpose, some).map(Some)
+    }
+
+    fn cancelled_before_start(&self) -> ExecutionFailure {
+        let code = match self.context.cancel().reason() {
+            Some(CancelReason::Timeout) => Code::Timeout,
+            _ => Code::Cancelled,
+        };
+        let message = "the call was cancelled before its command was started; nothing was run";
+        ExecutionFailure::new(code, message).having(ActionHappened::No)
     }
 
     fn warn_of_narrower_tool(&self) -> Result<(), JournalError> {

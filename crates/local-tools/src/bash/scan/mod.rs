@@ -144,6 +144,9 @@ impl Watch {
 
     /// Looks at the project. With a rule that denies something, no bound ends the search for what
     /// it names: a command that could read it must not be started.
+    ///
+    /// # Errors
+    /// When the project cannot be opened; `Interrupted` when the call was cancelled meanwhile.
     pub(crate) fn look(
         &self,
         root: &Path,
@@ -197,6 +200,10 @@ impl Watch {
             cancel: &look.stop,
         };
         let (lookers, _) = walk.run(|| Looker::new(&look));
+        if cancel.is_raised() {
+            // What was not looked at would be taken for new afterwards, and not be hidden.
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let mut files = HashMap::with_capacity(look.count());
         let mut images = self.images.write().unwrap_or_else(PoisonError::into_inner);
         for looker in lookers {
@@ -207,7 +214,7 @@ impl Watch {
         let incomplete = if look.count() > self.limits.files {
             let most = self.limits.files;
             Some(format!("the project has more than {most} files"))
-        } else if look.was_late() && !cancel.is_raised() {
+        } else if look.was_late() {
             let time = self.limits.time.as_secs();
             Some(format!("looking at the project took longer than {time} s"))
         } else {
@@ -220,5 +227,27 @@ impl Watch {
             incomplete,
             denied,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_tool_runtime::CancelReason;
+
+    use super::*;
+
+    #[test]
+    fn a_look_that_was_cancelled_is_none() {
+        let project = tempfile::tempdir().unwrap();
+        std::fs::write(project.path().join("a.txt"), "one").unwrap();
+        let watch = Watch::new(project.path(), ScanLimits::default());
+        let cancel = Cancel::new();
+        let look = |purpose| watch.look(project.path(), &cancel, purpose, None);
+        assert_eq!(look(Purpose::Before).unwrap().files.len(), 1);
+        cancel.raise(CancelReason::Interrupted);
+        for purpose in [Purpose::Before, Purpose::Denied] {
+            let error = look(purpose).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+        }
     }
 }
