@@ -129,3 +129,15 @@ fn man_pages_are_written() {
     let page = project.read("man1/agent-config-show.1");
     assert!(page.contains("origin"), "{page}");
 }
+
+#[test]
+fn a_mistyped_command_is_no_prompt() {
+    let project = TestProject::new();
+    let run = agent(&project, &["sesions"]).finish().expect_code(2);
+    assert!(
+        run.stderr().contains("did you mean `agent sessions`?"),
+        "{}",
+        run.stderr()
+    );
+    assert!(!project.root().join(".agent").exists());
+}

@@ -377,3 +377,26 @@ fn searches_do_not_come_across_secrets() {
     all(&project, rules, "ask", &["make && grep -rn token ."]);
     all(&project, rules, "allow", &["make && grep -rn token src"]);
 }
+
+#[test]
+fn what_a_rule_covers_is_not_called_reading() {
+    let project = TestProject::new();
+    project.write_home(
+        "rules.toml",
+        "[permissions]\nallow = [\"bash(rm -rf build)\"]\n",
+    );
+    let rules = project.home().join("rules.toml");
+    let rules = rules.to_str().unwrap();
+    let said = |command: &str| {
+        let run = agent(
+            &project,
+            &["permissions", "explain", "--rules", rules, command],
+        );
+        run.finish().expect_code(0).stdout().to_owned()
+    };
+    let covered = said("rm -rf build");
+    assert!(covered.contains("that rules cover"), "{covered}");
+    assert!(!covered.contains("that it only reads"), "{covered}");
+    let read = said("ls build");
+    assert!(read.contains("that it only reads"), "{read}");
+}

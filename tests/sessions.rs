@@ -108,6 +108,7 @@ fn a_session_is_named_by_id_beginning_or_last() {
         "{}",
         run.stderr()
     );
+    assert!(run.stderr().contains("agent demo"), "{}", run.stderr());
 
     let first = sample::session(&project, 1, "one");
     let second = sample::session(&project, 2, "two");

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_session::{
-    AnchorStore, Holder, RedactionRules, Redactor, Rim, SessionDirectory, SessionStore,
+    AnchorStore, Holder, RedactionRules, Redactor, ResolveError, Rim, SessionDirectory,
+    SessionStore,
 };
 use anyhow::Context as _;
 
@@ -53,8 +54,14 @@ impl App {
                 .with_context(|| format!("`{asked}` is not a session's directory"))
                 .or_usage();
         }
-        let found = self.sessions().resolve(asked).or_usage();
-        found.map_err(|failure| failure.hint("`agent sessions list` shows the sessions there are"))
+        let found = self.sessions().resolve(asked);
+        let hint = match &found {
+            Err(ResolveError::Empty { .. }) => {
+                "`agent run PROMPT` makes one, and `agent demo` shows how it goes"
+            }
+            _ => "`agent sessions list` shows the sessions there are",
+        };
+        found.or_usage().map_err(|failure| failure.hint(hint))
     }
 
     /// The sessions that `asked` names, or all when it names none.

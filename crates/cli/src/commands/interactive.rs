@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 use clap::Args;
 
 use crate::app::App;
-use crate::config::SettingArgs;
+use crate::config::{SettingArgs, suggest};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::screen::{self, Visit};
@@ -58,6 +58,14 @@ pub(crate) fn run(
     prompt: Option<String>,
     app: &App,
 ) -> Result<Exit, Failure> {
+    if let Some(meant) = prompt.as_deref().and_then(mistyped) {
+        return Err(Failure::usage(format!(
+            "there is no command `{}`; nothing was started",
+            prompt.as_deref().unwrap_or_default()
+        ))
+        .hint(format!("did you mean `agent {meant}`?"))
+        .hint("a prompt has more than one word, or is typed on the screen"));
+    }
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(Failure::usage("the screen needs a terminal")
             .hint("`agent run PROMPT` works without one"));
@@ -70,6 +78,17 @@ pub(crate) fn run(
         models: None,
     };
     screen::visit(app, visit).map(|left| left.exit)
+}
+
+/// The command that was probably meant by a prompt of one word.
+fn mistyped(prompt: &str) -> Option<String> {
+    use clap::CommandFactory as _;
+    if prompt.is_empty() || !prompt.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return None;
+    }
+    let command = crate::arguments::Arguments::command();
+    let names = command.get_subcommands().map(clap::Command::get_name);
+    suggest::nearest(prompt, names).map(str::to_owned)
 }
 
 /// Opens the screen for a past session.

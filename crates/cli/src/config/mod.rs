@@ -15,7 +15,7 @@ mod providers;
 mod rules;
 mod section;
 pub(crate) mod sections;
-mod suggest;
+pub(crate) mod suggest;
 #[cfg(test)]
 mod tests;
 pub(crate) mod trust;

@@ -90,8 +90,11 @@ struct Parse {
     ok: bool,
     commands: Vec<ParsedCommand>,
     redirects: Vec<String>,
-    /// Why it is not proven that the script only reads; `null` when it is.
+    /// Why it is not proven that the script only reads; `null` when it is, and when rules cover
+    /// what does more.
     why_not_proven: Option<String>,
+    #[serde(skip)]
+    read_only: bool,
 }
 
 /// A line of standard input.
@@ -241,6 +244,7 @@ impl Parse {
             commands: parse.commands,
             redirects: parse.redirects,
             why_not_proven: parse.why_not_proven,
+            read_only: parse.read_only,
         }
     }
 }
@@ -298,7 +302,11 @@ fn as_text(explained: &Explained, output: &Output) -> String {
                 "not proven",
                 format!("that it only reads: {}", visible(why)),
             ),
-            None => fact("proven", "that it only reads".to_owned()),
+            None if parse.read_only => fact("proven", "that it only reads".to_owned()),
+            None => fact(
+                "proven",
+                "that rules cover every command in it that does more than read".to_owned(),
+            ),
         }
     }
     if explained.decision == Effect::Ask {
