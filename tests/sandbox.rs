@@ -438,3 +438,33 @@ fn root_works_in_another_users_project_with_private_homes() {
         assert_eq!(project.read("made"), format!("{round}\n"));
     }
 }
+
+#[test]
+fn as_many_refusals_are_counted_as_are_told() {
+    use agent_protocol::{Event, Payload};
+    let project = TestProject::new();
+    // Looking a user up asks a service that is not there; programs cope with that.
+    let input = serde_json::json!({
+        "command": "getent passwd root; getent passwd nobody; perl -e 'socket(S, 40, 1, 0)'",
+        "description": "a step",
+    });
+    Run::new(env!("CARGO_BIN_EXE_agent"), &project)
+        .args(["call", "--mode", "full", "bash", &input.to_string()])
+        .finish();
+    let session = std::fs::read_dir(project.root().join(".agent/sessions"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    let log = std::fs::read_to_string(session.path().join("events.jsonl")).unwrap();
+    let (mut told, mut counted) = (0, None);
+    for line in log.lines() {
+        match Event::from_line(line.as_bytes()).unwrap().payload {
+            Payload::SandboxViolation(violation) => told += violation.count,
+            Payload::ProcessCompleted(completed) => counted = Some(completed.sandbox.violations),
+            _ => {}
+        }
+    }
+    assert_eq!(counted, Some(told));
+    assert!(told > 0, "{log}");
+}

@@ -7,7 +7,7 @@ use agent_protocol::id::ProcessId;
 use agent_protocol::payload::process::{
     ProcessCompleted, ProcessTerminated, SandboxSummary, TerminatedBy,
 };
-use agent_sandbox::{ExitStatus, Finished, KilledBy};
+use agent_sandbox::{ExitStatus, Finished, KilledBy, Violation};
 use agent_tool_runtime::JournalError;
 use agent_tool_runtime::policy::CollectedOutput;
 
@@ -44,6 +44,11 @@ pub(super) struct Ended<'a> {
     pub(super) changes: Option<Changes>,
 }
 
+/// The refusals worth telling: not those that every program of a kind meets and copes with.
+fn told(finished: &Finished) -> impl Iterator<Item = &Violation> {
+    finished.violations.iter().filter(|group| !group.expected)
+}
+
 /// Records the refusals and the end.
 pub(super) fn record(
     emit: &dyn Fn(Payload) -> Result<(), JournalError>,
@@ -54,7 +59,7 @@ pub(super) fn record(
     let changes = ended.changes.as_ref();
     let side_effects = changes.map_or_else(Vec::new, |changes| changes.effects.clone());
     let note = changes.and_then(|changes| changes.note.clone());
-    for group in finished.violations.iter().filter(|group| !group.expected) {
+    for group in told(finished) {
         emit(violation(group, process_id).into())?;
     }
     let output_ref = output
@@ -80,7 +85,7 @@ pub(super) fn record(
                 side_effects,
                 note,
                 sandbox: SandboxSummary {
-                    violations: finished.violations.iter().map(|group| group.count).sum(),
+                    violations: told(finished).map(|group| group.count).sum(),
                     quarantined: finished
                         .quarantined
                         .iter()
