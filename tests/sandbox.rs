@@ -450,13 +450,14 @@ fn as_many_refusals_are_counted_as_are_told() {
     });
     Run::new(env!("CARGO_BIN_EXE_agent"), &project)
         .args(["call", "--mode", "full", "bash", &input.to_string()])
-        .finish();
-    let session = std::fs::read_dir(project.root().join(".agent/sessions"))
+        .finish()
+        .expect_code(0);
+    let session = fs::read_dir(project.root().join(".agent/sessions"))
         .unwrap()
         .next()
         .unwrap()
         .unwrap();
-    let log = std::fs::read_to_string(session.path().join("events.jsonl")).unwrap();
+    let log = fs::read_to_string(session.path().join("events.jsonl")).unwrap();
     let (mut told, mut counted) = (0, None);
     for line in log.lines() {
         match Event::from_line(line.as_bytes()).unwrap().payload {
