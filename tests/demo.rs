@@ -3,6 +3,18 @@
 use agent_test_support::project::TestProject;
 
 use crate::agent;
+use crate::screen::terminal::Terminal;
+
+/// The commands of the closing list, which has to fit a terminal of the usual width.
+fn tries(told: &[&str]) -> Vec<String> {
+    let list = told.iter().skip_while(|line| !line.ends_with("Try:"));
+    let list: Vec<&str> = list.copied().filter(|line| line.contains("  # ")).collect();
+    let columns: Vec<usize> = list.iter().filter_map(|line| line.find('#')).collect();
+    assert!(columns.windows(2).all(|two| two[0] == two[1]), "{list:#?}");
+    assert!(list.iter().all(|line| line.len() <= 80), "{list:#?}");
+    let command = |line: &&str| line[..columns[0]].trim().to_owned();
+    list.iter().map(command).collect()
+}
 
 #[test]
 fn the_demo_fixes_the_test_and_its_session_is_whole() {
@@ -18,6 +30,16 @@ fn the_demo_fixes_the_test_and_its_session_is_whole() {
     ] {
         assert!(told.contains(part), "{part}\n{told}");
     }
+    assert_eq!(
+        tries(&told.lines().collect::<Vec<_>>()),
+        [
+            "agent replay last",
+            "agent diff last",
+            "agent undo last",
+            "agent audit last",
+            "agent --model PROVIDER/MODEL",
+        ]
+    );
     assert!(project.read("sum/src/sum.sh").contains("$(($1 + $2))"));
     let audit = agent(&project, &["-C", "sum", "audit", "last"]).finish();
     assert_eq!(audit.code(), 0, "{}", audit.stdout());
@@ -70,4 +92,25 @@ fn the_demo_needs_no_home() {
         "three",
         &[("AGENT_HOME", state.to_str().unwrap())],
     );
+}
+
+#[test]
+fn a_demo_that_changed_nothing_has_nothing_to_take_back() {
+    let project = TestProject::new();
+    let arguments = ["demo", "--directory", "sum"];
+    let mut terminal = Terminal::start(&project, &arguments, (80, 30));
+    terminal.question("$ sh test.sh").keys("d");
+    terminal.wait_for("Ask for something").keys("/quit\r");
+    assert_eq!(terminal.exit_code(), 0);
+    terminal.assert_given_back();
+    let lines = terminal.everything();
+    assert_eq!(
+        tries(&lines.iter().map(String::as_str).collect::<Vec<_>>()),
+        [
+            "agent replay last",
+            "agent audit last",
+            "agent --model PROVIDER/MODEL",
+        ]
+    );
+    assert!(!lines.join("\n").contains("agent resume"));
 }

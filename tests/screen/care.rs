@@ -362,3 +362,38 @@ fn a_panic_gives_the_terminal_back() {
         agent(&project, &["audit", "last"]).finish().expect_code(0);
     }
 }
+
+/// Whoever leaves is told what the session is called and how to come back to it; of a session in
+/// which nothing happened nothing is said.
+#[test]
+fn leaving_names_the_session() {
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(Turn::text("All is well."))
+            .turn(Turn::text("All is better.")),
+    );
+    let told = |terminal: &Terminal| -> Vec<String> {
+        let lines = terminal.everything().into_iter();
+        let lines = lines.map(|line| line.trim_end().to_owned());
+        lines.filter(|line| !line.is_empty()).collect()
+    };
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    leave(&mut terminal);
+    assert!(!told(&terminal).join("\n").contains("agent resume"));
+    for (answer, keys) in [("All is well.", "/quit\r"), ("All is better.", "\x03\x03")] {
+        let mut terminal = Terminal::start(&project, &[], USUAL);
+        terminal.wait_for(READY).keys("go\r");
+        terminal.wait_for(answer).wait_for("✓").wait_for(READY);
+        terminal.keys(keys);
+        assert_eq!(terminal.exit_code(), 0);
+        terminal.assert_given_back();
+        let id = events(&project, ".")[0].session_id.to_string();
+        let told = told(&terminal);
+        let how = "`agent resume last` goes on with it, `agent replay last` plays it";
+        assert_eq!(
+            told[told.len() - 2..],
+            [format!("session {id}"), how.to_owned()],
+            "{told:#?}"
+        );
+    }
+}

@@ -292,7 +292,8 @@ shown as marks such as `␈` or `⟨U+202E⟩`. The last step before the termina
 `agent replay` plays a past session with the same cells. Space plays and pauses, `←` `→` go by one
 event, `[` `]` by one entry, `g` `G` to the ends, `+` `-` change the speed, Tab and Enter fold out.
 `c` `t` `e` `d` `f` `p` go to the next call, turn, change to a file, denial, failure or question, their
-capitals back; `/` searches. `i` opens the audit card of the call in view, `o` the files as they were at
-that event: Enter shows the content of that moment, `x` what had become of it. `?` lists the keys.
-Nothing is executed, written or sent.
+capitals back; `/` searches. `i` opens the audit card of the call in view (`↑` `↓` PgUp PgDn scroll it),
+`o` the files as they were at that event: Enter shows the content of that moment, `x` what had become of
+it. `q` or Esc closes either, and then the player; `?` lists the keys. Events go by their number in the
+log, as with `--at`. Nothing is executed, written or sent.
 ";

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_engine::OnAsk;
+use agent_protocol::id::SessionId;
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::{Event, Payload};
 use agent_provider::models::ModelFacts;
 use agent_provider::{ModelRef, ScriptedProvider, Transcript};
+use agent_session::workspace::Workspace;
 use anyhow::Context as _;
 use clap::Args;
 
@@ -106,7 +108,7 @@ pub(crate) fn run(arguments: &DemoArgs, app: &App) -> Result<Exit, Failure> {
         facts: Vec::new(),
     };
     let exit = headless::run(&app, &config, bench, task)?;
-    conclude(&app, &directory, session_id.as_str()).or_fail()?;
+    conclude(&app, &directory, &session_id).or_fail()?;
     Ok(exit)
 }
 
@@ -158,7 +160,7 @@ fn on_screen(app: &App, directory: &Path, screen: ScreenArgs) -> Result<Exit, Fa
     };
     let left = screen::visit(app, visit)?;
     if let Some(session_id) = left.session_id {
-        conclude(app, directory, session_id.as_str()).or_fail()?;
+        conclude(app, directory, &session_id).or_fail()?;
     }
     Ok(left.exit)
 }
@@ -217,17 +219,46 @@ fn introduce(app: &App, directory: &Path) -> io::Result<()> {
     ))
 }
 
-fn conclude(app: &App, directory: &Path, session_id: &str) -> io::Result<()> {
-    let place = directory.display();
-    app.output.print(&format!(
-        "\nEverything above is in the session log. Try:\n\n  \
-         cd {place}\n  \
-         agent replay {session_id}   # step by step; nothing runs again\n  \
-         agent diff {session_id}     # what was changed\n  \
-         agent undo {session_id}     # take it back\n  \
-         agent audit {session_id}    # is the record whole?\n  \
-         agent run --model PROVIDER/MODEL \"your own words\"   # a real model"
-    ))
+fn conclude(app: &App, directory: &Path, session_id: &SessionId) -> io::Result<()> {
+    let name = screen::short_name(app, session_id);
+    let mut tries = vec![(
+        format!("agent replay {name}"),
+        "step by step; nothing runs again",
+    )];
+    if changed_files(app, session_id) {
+        tries.push((format!("agent diff {name}"), "what was changed"));
+        tries.push((format!("agent undo {name}"), "take it back"));
+    }
+    tries.push((format!("agent audit {name}"), "is the record whole?"));
+    tries.push(("agent --model PROVIDER/MODEL".to_owned(), "a real model"));
+    let column = tries.iter().map(|(command, _)| command.len()).max();
+    let column = column.unwrap_or_default();
+    let mut text = format!(
+        "\nEverything above is in the session log. Try:\n\n  cd {}\n",
+        directory.display()
+    );
+    for (command, what) in tries {
+        text.push_str(&format!("  {command:column$}  # {what}\n"));
+    }
+    app.output.print(&text)
+}
+
+/// Whether a file is not what it was before the session; a log that cannot be read shows none.
+fn changed_files(app: &App, session_id: &SessionId) -> bool {
+    let events = || {
+        let mut log = app.session(session_id.as_str()).ok()?.index().ok()?;
+        let count = log.count();
+        log.read(0, usize::try_from(count).ok()?).ok()
+    };
+    let mut workspace = Workspace::default();
+    let mut last = 0;
+    for event in events().unwrap_or_default() {
+        // The changes of a demo are few: none of them is kept in a list of its own.
+        workspace.apply(&event, &|_| None);
+        last = event.sequence;
+    }
+    let mut files = workspace.at(last).into_iter();
+    files.any(|file| file.start.same_as(&file.now) != Some(true))
 }
 
 /// An event as a line of the story, where it is part of it.

@@ -12,6 +12,7 @@ mod start;
 
 use std::sync::Arc;
 
+use agent_protocol::Payload;
 use agent_protocol::id::SessionId;
 
 use crate::app::App;
@@ -53,10 +54,53 @@ pub(crate) fn visit(app: &App, visit: Visit) -> Result<Left, Failure> {
         .enable_all()
         .build()
         .or_fail()?;
+    // A fixed choice of models is a show, and says itself where to go on.
+    let is_show = visit.models.is_some();
     let left = runtime.block_on(journey(app, visit));
     // Whatever still waits for a file or a server must not keep the process alive.
     runtime.shutdown_background();
-    left
+    let left = left?;
+    if left.exit == Exit::Done
+        && !is_show
+        && let Some(session_id) = &left.session_id
+    {
+        say_where_it_is(app, session_id);
+    }
+    Ok(left)
+}
+
+/// What the session is called once its screen is gone. One without a turn is not worth a line, and
+/// a terminal that went away in the meantime needs none.
+fn say_where_it_is(app: &App, session_id: &SessionId) {
+    if had_a_turn(app, session_id) != Some(true) || app.output.is_quiet() {
+        return;
+    }
+    let name = short_name(app, session_id);
+    let _ = app.output.print(&format!(
+        "session {session_id}\n`agent resume {name}` goes on with it, `agent replay {name}` plays it\n"
+    ));
+}
+
+/// `last` where that is the session, else its id.
+pub(crate) fn short_name(app: &App, session_id: &SessionId) -> String {
+    match app.session("last") {
+        Ok(last) if last.id() == session_id => "last".to_owned(),
+        _ => session_id.to_string(),
+    }
+}
+
+fn had_a_turn(app: &App, session_id: &SessionId) -> Option<bool> {
+    const PIECE: usize = 64;
+    let mut log = app.session(session_id.as_str()).ok()?.index().ok()?;
+    let mut from = 0;
+    loop {
+        let events = log.read(from, PIECE).ok()?;
+        let is_turn = |payload: &Payload| matches!(payload, Payload::TurnStarted(_));
+        if events.is_empty() || events.iter().any(|event| is_turn(&event.payload)) {
+            return Some(!events.is_empty());
+        }
+        from += events.len() as u64;
+    }
 }
 
 async fn journey(app: &App, visit: Visit) -> Result<Left, Failure> {

@@ -95,8 +95,8 @@ Looking
   o            files as they were: ↑ ↓ choose, Enter shows one, x its changes
   Tab Enter    select an entry, fold it out; a folds out all
   w            why: the decisions about the selected call
-  ↑ ↓ PgUp PgDn  scroll
-  q            leave
+  ↑ ↓ PgUp PgDn  scroll; the card, while it is open
+  q Esc        close the card or the files; leave
 ";
 
 /// A session and a place in it.
@@ -191,16 +191,17 @@ impl Player {
         }
     }
 
-    /// Goes to the state after `count` events.
+    /// Goes to the state after `count` events; the first event is always there to be seen.
     pub fn seek(&mut self, count: u64) {
-        self.target = count.min(self.source.count());
+        self.target = count.max(1).min(self.source.count());
         self.problem = None;
         if self.target < self.position
             && let Some((position, state)) = self
                 .checkpoints
                 .iter()
                 .rev()
-                .find(|(position, _)| *position <= self.target)
+                // The event in view is folded anew: its class and time are what the player tells.
+                .find(|(position, _)| *position < self.target)
         {
             (self.position, self.state) = (*position, state.clone());
         }
@@ -373,9 +374,13 @@ impl Player {
         self.transcript.scroll(&self.state, lines, columns, theme);
     }
 
-    fn scroll_card(&mut self, lines: isize) {
+    fn scroll_card(&mut self, lines: isize, columns: usize, theme: Theme) {
+        // How wide the panel is does not hang on how high the screen is.
+        let (width, _) = Split::of(Panel::Card, columns, 0).panel(columns, 0);
         let most = self.card.as_ref().map_or(0, |shown| {
-            (shown.card.answers.len() + shown.card.more.len()) * 2
+            panel::card_lines(&shown.card, width, theme)
+                .len()
+                .saturating_sub(1)
         });
         self.panel_scroll = self.panel_scroll.saturating_add_signed(lines).min(most);
     }
@@ -394,7 +399,9 @@ impl Player {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('c') if control => return true,
-            KeyCode::Esc if self.panel != Panel::None => self.panel = Panel::None,
+            KeyCode::Char('q') | KeyCode::Esc if self.panel != Panel::None => {
+                self.panel = Panel::None;
+            }
             KeyCode::Char('q') | KeyCode::Esc => return true,
             KeyCode::Char(' ') => self.playing = !self.playing,
             KeyCode::Right | KeyCode::Char('l') => self.seek(self.position + 1),
@@ -423,8 +430,10 @@ impl Player {
                 let last = self.files().len().saturating_sub(1);
                 self.selected_file = (self.selected_file + 1).min(last);
             }
-            KeyCode::Up if self.panel == Panel::Card => self.scroll_card(-1),
-            KeyCode::Down if self.panel == Panel::Card => self.scroll_card(1),
+            KeyCode::Up if self.panel == Panel::Card => self.scroll_card(-1, columns, theme),
+            KeyCode::Down if self.panel == Panel::Card => self.scroll_card(1, columns, theme),
+            KeyCode::PageUp if self.panel == Panel::Card => self.scroll_card(-10, columns, theme),
+            KeyCode::PageDown if self.panel == Panel::Card => self.scroll_card(10, columns, theme),
             KeyCode::Up | KeyCode::Char('k') => self.scroll(-1, columns, theme),
             KeyCode::Down | KeyCode::Char('j') => self.scroll(1, columns, theme),
             KeyCode::PageUp => self.scroll(-10, columns, theme),
@@ -672,17 +681,22 @@ impl Player {
     /// Where it is, in one line.
     fn place(&self, columns: usize) -> String {
         let count = self.source.count();
-        let done = (self.position * 100).checked_div(count).unwrap_or(100);
+        // Events go by their number in the log, as in the text and with `--at`: the first is 0.
+        let (here, last) = (self.position.saturating_sub(1), count.saturating_sub(1));
+        let done = (here * 100).checked_div(last).unwrap_or(100);
         let mark = if self.playing { "▶" } else { "⏸" };
         match (&self.problem, &self.typing, &self.notice) {
             (Some(problem), _, _) => format!("{mark} cannot read on: {problem}"),
             (None, Some(text), _) => format!("search: {}▏", safe::one_line(text)),
             (None, None, Some(notice)) => format!("{mark} {notice}"),
             (None, None, None) if self.is_moving() => {
-                format!("{mark} reading event {} of {count}", self.position)
+                format!("{mark} reading event {here} of {last}")
             }
             (None, None, None) => {
-                let place = format!("{mark} event {} of {count} ({done}%)", self.position);
+                let place = match count {
+                    0 => return format!("{mark} no event"),
+                    _ => format!("{mark} event {here} of {last} ({done}%)"),
+                };
                 let speed = match self.speed {
                     1 => String::new(),
                     speed => format!(" · speed {speed}x"),
@@ -714,11 +728,23 @@ impl Player {
                 .map(|now| format!("turn {} · ", duration(now.millis_since(turn.started_at))))
         });
         let elapsed = elapsed.unwrap_or_default();
-        let forms = [
-            "replay, nothing runs · ? keys · q leaves · Space plays · ←→ event · c call · t turn · i card · o files",
-            "replay, nothing runs · ? keys · q leaves · Space plays · ←→ event · i card",
-            "replay, nothing runs · ? keys · q leaves · Space plays",
-        ];
+        let forms = match self.panel {
+            Panel::None => [
+                "replay, nothing runs · ? keys · q leaves · Space plays · ←→ event · c call · t turn · i card · o files",
+                "replay, nothing runs · ? keys · q leaves · Space plays · ←→ event · i card",
+                "replay, nothing runs · ? keys · q leaves · Space plays",
+            ],
+            Panel::Card => [
+                "card: ↑ ↓ PgUp PgDn scroll · q closes it · ? keys · Space plays · ←→ event · c call · o files",
+                "card: ↑ ↓ PgUp PgDn scroll · q closes it · ? keys · ←→ event",
+                "card: ↑ ↓ PgUp PgDn scroll · q closes it",
+            ],
+            Panel::Files => [
+                "files: ↑ ↓ choose · Enter shows · x changes · q closes them · ? keys · Space plays · ←→ event",
+                "files: ↑ ↓ choose · Enter shows · x changes · q closes them · ? keys",
+                "files: ↑ ↓ Enter · x changes · q closes them",
+            ],
+        };
         widest(forms.map(|form| format!("{elapsed}{form}")), columns)
     }
 }

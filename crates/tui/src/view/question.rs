@@ -18,8 +18,9 @@ const LISTED_PARTS: usize = 8;
 
 /// How the gate's fact about the full sandbox begins, and what that one leaves to whoever is asked.
 const SANDBOXED: &str = "runs in the sandbox: ";
-const NOT_COVERED: &str = "the sandbox does not cover the project's own files";
-const NOR_NETWORK: &str = ", and with the network nothing it sends or fetches";
+const TO_JUDGE: &str = "; what it does to the project's files is yours to judge";
+const TO_JUDGE_WITH_NETWORK: &str =
+    "; what it does to the project's files, sends and fetches is yours to judge";
 
 /// Facts of at most this length share a line.
 const SHORT: usize = 24;
@@ -130,13 +131,13 @@ fn risks(pending: &Pending, why: &str) -> Vec<String> {
             _ => risks.push(risk.clone()),
         }
         short = is_short;
-        if risk.starts_with(SANDBOXED) {
-            let nor = if pending.wants_network() {
-                NOR_NETWORK
-            } else {
-                ""
-            };
-            risks.push(format!("{NOT_COVERED}{nor}"));
+        if risk.starts_with(SANDBOXED)
+            && let Some(last) = risks.last_mut()
+        {
+            last.push_str(match pending.wants_network() {
+                true => TO_JUDGE_WITH_NETWORK,
+                false => TO_JUDGE,
+            });
         }
     }
     risks
@@ -301,8 +302,9 @@ mod tests {
             let pending = Pending::new("act_1".parse().unwrap(), None, &asked);
             risks(&pending, "it asks for the network").join("\n")
         };
-        assert!(asked(true).contains("nothing it sends or fetches"));
-        assert!(!asked(false).contains("network"));
+        assert!(asked(true).ends_with("files, sends and fetches is yours to judge"));
+        assert!(asked(false).ends_with("the project's files is yours to judge"));
+        assert_eq!(asked(false).lines().count(), 1, "it is said once");
     }
 
     #[test]

@@ -134,6 +134,8 @@ fn press(player: &mut Player, keys: &[&str]) {
             "<esc>" => KeyCode::Esc,
             "<tab>" => KeyCode::Tab,
             "<down>" => KeyCode::Down,
+            "<pgdn>" => KeyCode::PageDown,
+            "<pgup>" => KeyCode::PageUp,
             letter => KeyCode::Char(letter.chars().next().unwrap()),
         };
         let left = player.key(
@@ -276,4 +278,68 @@ fn the_keys_are_one_key_away() {
     let mut player = at(3);
     press(&mut player, &["?"]);
     assert!(shown(&player, 80, 40).contains("audit card of the call"));
+}
+
+#[test]
+fn the_start_shows_the_first_event_by_its_number() {
+    let mut player = at(u64::MAX);
+    let events = session().events;
+    let last = events.len() - 1;
+    assert!(shown(&player, 80, 24).contains(&format!("event {last} of {last} (100%)")));
+    for key in ["g", "h", "["] {
+        press(&mut player, &[key]);
+        let shown = shown(&player, 80, 24);
+        let first = format!(
+            "event 0 of {last} (0%) · session.created · {}",
+            events[0].timestamp
+        );
+        assert!(shown.contains(&first), "{key}: {shown}");
+    }
+    press(&mut player, &["l"]);
+    let kind = events[1].payload.type_name();
+    assert!(shown(&player, 80, 24).contains(&format!("event 1 of {last} (1%) · {kind} · ")));
+}
+
+#[test]
+fn going_back_to_a_kept_state_tells_the_event_there() {
+    // A state is kept every so many events; the place of one is a place like any other.
+    let mut script: Script = sample::demo();
+    while script.events.len() < 2100 {
+        script.user("Once more.");
+    }
+    let events = script.events.clone();
+    let mut player = Player::new(Box::new(script.events), None);
+    settle(&mut player);
+    for place in [2049, 2048, 2047_usize] {
+        player.seek(place as u64);
+        settle(&mut player);
+        let event = &events[place - 1];
+        let kind = event.payload.type_name();
+        let shown = shown(&player, 100, 24);
+        let said = format!(" · {kind} · {}", event.timestamp);
+        assert!(shown.contains(&said), "{place}: {shown}");
+    }
+}
+
+#[test]
+fn the_card_scrolls_to_its_end_and_closes_before_the_player() {
+    let mut player = at(0);
+    press(&mut player, &["p", "l", "i"]);
+    let top = shown(&player, 80, 24);
+    assert!(top.contains("PgUp PgDn scroll · q closes it"), "{top}");
+    press(&mut player, &["<pgdn>"]);
+    assert_ne!(shown(&player, 80, 24), top);
+    press(&mut player, &["<pgup>"]);
+    assert_eq!(shown(&player, 80, 24), top);
+    // All of it can be read, also where lines had to be folded, and no further than its end.
+    let whole = shown(&player, 80, 200);
+    let end = whole.lines().rev().skip(3).find(|line| !line.is_empty());
+    press(&mut player, &["<pgdn>"; 40]);
+    let bottom = shown(&player, 80, 24);
+    assert!(bottom.contains(end.unwrap()), "{bottom}");
+    press(&mut player, &["q"]);
+    assert!(shown(&player, 80, 24).contains("q leaves"));
+    press(&mut player, &["o", "q"]);
+    let leaves = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
+    assert!(player.key(leaves, 80, Theme::default()));
 }
