@@ -233,3 +233,62 @@ fn a_run_that_only_reads_its_tests_shows_nothing() {
     }
     check(&[vec![write("a"), bash("sh -e test.sh")]], "passed");
 }
+
+#[test]
+fn what_was_taken_back_is_not_verified() {
+    let said = "All tests pass.";
+    let project = project(&[vec![write("a")], vec![bash("sh test.sh")]], said);
+    let report = go(&project, &["Do it."]);
+    assert_eq!(report["verification"]["status"], "passed", "{report}");
+    assert_eq!(report["claims_not_shown"], json!([]));
+    let status = |command: &[&str]| agent(&project, command).finish().json();
+    assert_eq!(
+        status(&["report", "--json"])["summary"]["verification"]["status"],
+        "passed"
+    );
+
+    agent(&project, &["undo", "--yes"]).finish().expect_code(0);
+    let stale = |when: &str| {
+        let report = status(&["report", "--json"]);
+        let told = &report["summary"]["verification"];
+        assert_eq!(told["status"], "stale", "{when}: {told}");
+        assert_eq!(told["command"], "sh test.sh", "{when}");
+        let shown = status(&["sessions", "show", "last", "--json"]);
+        assert_eq!(shown["verification"]["status"], "stale", "{when}: {shown}");
+        let replayed = agent(&project, &["replay", "last"]).finish().stdout();
+        assert!(replayed.contains("stale: sh test.sh"), "{when}: {replayed}");
+    };
+    stale("after the undo");
+
+    // A turn that does nothing does not make it better, and may not say so.
+    play(&project, &[], said);
+    let report = go(
+        &project,
+        &["--session", "last", "--require-verified", "Hello."],
+    );
+    assert_eq!(report["verification"]["status"], "stale", "{report}");
+    assert_eq!(report["exit_code"], 4, "{report}");
+    assert_eq!(report["claims_not_shown"], json!(["All tests pass"]));
+    stale("after a turn without work");
+    assert_audit_is_clean(&project);
+
+    // Without a terminal, too, the mark is where the answer is read; not for those who want quiet.
+    for (quiet, is_marked) in [(&["--"][..], true), (&["-q", "--"], false)] {
+        play(&project, &[], said);
+        let run = ["run", "--mode", "full", "--session", "last"];
+        let ran = agent(&project, &[&run, quiet, &["Again."]].concat()).finish();
+        let told = ran.stderr();
+        let mark = "! not shown by the log: All tests pass";
+        assert_eq!(told.contains(mark), is_marked, "{told}");
+    }
+
+    play(&project, &[vec![bash("sh test.sh")]], said);
+    let report = go(
+        &project,
+        &["--session", "last", "--require-verified", "Test."],
+    );
+    assert_eq!(report["exit_code"], 0, "{report}");
+    assert_eq!(report["claims_not_shown"], json!([]));
+    let report = status(&["report", "--json"]);
+    assert_eq!(report["summary"]["verification"]["status"], "passed");
+}

@@ -383,7 +383,7 @@ fn leaving_names_the_session() {
     for (answer, keys) in [("All is well.", "/quit\r"), ("All is better.", "\x03\x03")] {
         let mut terminal = Terminal::start(&project, &[], USUAL);
         terminal.wait_for(READY).keys("go\r");
-        terminal.wait_for(answer).wait_for("✓").wait_for(READY);
+        terminal.wait_for(answer).wait_for("─ done").wait_for(READY);
         terminal.keys(keys);
         assert_eq!(terminal.exit_code(), 0);
         terminal.assert_given_back();

@@ -10,7 +10,7 @@ use agent_protocol::payload::permission::{DecisionSource, Effect};
 use agent_protocol::payload::tool::ToolResult;
 use agent_protocol::payload::{SideEffect, Usage};
 use agent_protocol::{Code, Event, Payload, Phase};
-use agent_session::fold::ChangedFiles;
+use agent_session::fold::{ChangedFiles, is_work};
 use agent_tool_runtime::OpenCalls;
 use agent_tool_runtime::shell::commands_behind_exit;
 
@@ -36,6 +36,8 @@ pub struct SessionState {
     pub open_calls: OpenCalls,
     /// What ran and how it ended, over all turns: what a final text is compared with.
     pub track: Track,
+    /// Whether files were taken back after the last verification.
+    pub is_undone: bool,
     verification_patterns: Vec<Vec<String>>,
     commands: HashMap<ToolCallId, String>,
     /// Commands that go on in the background.
@@ -243,9 +245,20 @@ impl SessionState {
                     });
                 }
             }
+            // What was taken back is not the turn's work, but what ran before ran on other files.
+            Payload::HistoryRollbackCompleted(rollback) => {
+                let work = rollback.files_restored.iter().filter(|file| is_work(file));
+                let count = work.count();
+                (0..count).for_each(|_| self.turn.verification.file_changed());
+                if count > 0 {
+                    self.track.files_changed();
+                    self.is_undone = self.track.last(|_| true).is_some();
+                }
+            }
             Payload::EvidenceChanged(evidence) if evidence.kind == EvidenceKind::Verification => {
                 if let Some(shown) = self.turn.verified(&evidence.evidence_id) {
                     self.track.verified(shown);
+                    self.is_undone = false;
                 }
             }
             Payload::ActionRequired(_) => {

@@ -297,11 +297,21 @@ impl Report {
         if !refused.is_empty() {
             text.push_str("\n**Refused**\n\n");
             for call in refused {
-                let why = call
-                    .permission
-                    .as_ref()
-                    .map_or("unknown", |permission| permission.reason.as_str());
-                text.push_str(&format!("- {}: {}\n", code(&call.tool_name), inline(why)));
+                let why = call.permission.as_ref().map_or_else(
+                    || "unknown".to_owned(),
+                    |permission| match &permission.resolved {
+                        // Why it was asked is not why it was refused.
+                        Some(answer) => {
+                            let by = answer.source.as_str().replace('_', " ");
+                            match &answer.note {
+                                Some(note) => format!("refused by {by}: {note}"),
+                                None => format!("refused by {by}"),
+                            }
+                        }
+                        None => permission.reason.clone(),
+                    },
+                );
+                text.push_str(&format!("- {}: {}\n", code(&call.tool_name), inline(&why)));
             }
         }
         text

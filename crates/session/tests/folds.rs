@@ -68,7 +68,7 @@ fn the_models_say_what_happened() {
             permissions.decisions.ask,
             permissions.decisions.deny
         ),
-        (4, 4, 2)
+        (4, 4, 4)
     );
     assert_eq!(permissions.sandbox.known().unwrap().mechanism, "landlock");
     assert_eq!(permissions.refusals.len(), 4);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use agent_engine::live::NobodyWatches;
 use agent_engine::state::{CommandRun, TurnFacts};
+use agent_engine::verification::claims;
 use agent_engine::{Engine, Interrupt, Model, TurnEnd};
 use agent_protocol::command::SubmitTurn;
 use agent_protocol::payload::conversation::{Budget, TurnSource, Verification};
@@ -101,6 +102,10 @@ pub(crate) struct Ended {
     pub(crate) cost: Option<f64>,
     pub(crate) sandbox_missing: bool,
     pub(crate) open_actions: Vec<String>,
+    /// Sentences of the final text that the log does not show.
+    pub(crate) claims_not_shown: Vec<String>,
+    /// Whether files were taken back after the last verification of the session.
+    pub(crate) is_undone: bool,
 }
 
 async fn turns(
@@ -184,8 +189,14 @@ fn taken(engine: &Engine, end: Option<TurnEnd>) -> Ended {
         },
         _ => None,
     };
+    let claims = final_text
+        .as_deref()
+        .map(|text| claims::conflicts(text, &state.track));
+    let claims = claims.unwrap_or_default().into_iter();
     Ended {
         end,
+        claims_not_shown: claims.map(|claim| claim.sentence).collect(),
+        is_undone: state.is_undone,
         final_text,
         commands: turn.commands.clone(),
         verification: turn.verification.record(),

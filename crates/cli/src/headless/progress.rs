@@ -17,7 +17,13 @@ pub(super) fn show(app: &App, writer: &SessionWriter, form: OutputForm) {
     let verbose = app.output.is_verbose();
     let is_terminal = io::stderr().is_terminal();
     let usual = matches!(form, OutputForm::Text | OutputForm::Json) && is_terminal;
-    if form == OutputForm::Quiet || app.output.is_quiet() || !(usual || verbose) {
+    if form == OutputForm::Quiet || app.output.is_quiet() {
+        return;
+    }
+    if !(usual || verbose) {
+        if form == OutputForm::Text {
+            show_conflicts(writer);
+        }
         return;
     }
     app.output
@@ -36,6 +42,16 @@ pub(super) fn show(app: &App, writer: &SessionWriter, form: OutputForm) {
         };
         let told = width.map_or_else(|| told.clone(), |width| clip(&told, width));
         writeln!(io::stderr(), "{told}").is_ok()
+    });
+}
+
+/// Whoever reads the answer in a file is told what in it the log does not show, and no more.
+fn show_conflicts(writer: &SessionWriter) {
+    writer.subscribe(|appended| match &appended.event.payload {
+        Payload::RuntimeWarning(warning) if warning.code == "final_answer_conflict" => {
+            writeln!(io::stderr(), "! {}", visible(&warning.message)).is_ok()
+        }
+        _ => true,
     });
 }
 

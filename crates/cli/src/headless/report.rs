@@ -34,6 +34,8 @@ pub(crate) struct RunReport {
     files_changed: Vec<SideEffect>,
     commands: Vec<CommandReport>,
     refused_calls: u64,
+    /// Sentences of the final text that claim what the log does not show.
+    claims_not_shown: Vec<String>,
     /// Questions that wait for an answer; `agent respond` gives one.
     open_actions: Vec<String>,
     usage: Usage,
@@ -79,6 +81,7 @@ impl RunReport {
             files_changed: ended.files_changed,
             commands,
             refused_calls: ended.refused_calls,
+            claims_not_shown: ended.claims_not_shown,
             open_actions: ended.open_actions,
             usage: ended.usage,
             cost: ended.cost,
@@ -102,6 +105,11 @@ impl RunReport {
                 let kept = kept.and_then(|id| artifacts.read(id, MOST_TEXT).ok());
                 let kept = kept.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
                 turn.final_text = turn.final_text.or(kept);
+                // What an earlier turn verified was taken back, and nothing has been verified since.
+                if ended.is_undone && turn.verification.status == VerificationStatus::NotApplicable
+                {
+                    turn.verification.status = VerificationStatus::Stale;
+                }
                 Self::completed(empty, *turn, sandbox_missing, require_verified)
             }
             Some(TurnEnd::Failed(turn)) => Self::failed(empty, *turn),

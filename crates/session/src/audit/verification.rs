@@ -11,6 +11,7 @@ use agent_protocol::status::VerificationStatus;
 use agent_protocol::{Event, Payload};
 
 use super::{AuditReport, Checks};
+use crate::fold::is_work;
 
 /// A command the log shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,12 +78,9 @@ impl Turn {
     }
 }
 
-/// Changes of files that the work is about. Directories are recorded for undo.
+/// Changes of files that the work is about.
 fn counted(effects: &[SideEffect]) -> u64 {
-    let counts = |effect: &&SideEffect| {
-        effect.ignored != Some(true) && effect.file_type.as_deref() != Some("directory")
-    };
-    effects.iter().filter(counts).count() as u64
+    effects.iter().filter(|effect| is_work(effect)).count() as u64
 }
 
 impl VerificationCheck {
@@ -131,6 +129,9 @@ impl VerificationCheck {
                 if let Some(call) = call.filter(|call| self.commands.contains_key(*call)) {
                     self.ended(call, ended.exit_code, own, event.sequence);
                 }
+            }
+            Payload::HistoryRollbackCompleted(rollback) => {
+                self.changed(&rollback.files_restored);
             }
             Payload::EvidenceChanged(evidence) if evidence.kind == EvidenceKind::Verification => {
                 self.verified(event, evidence, checks, report);

@@ -66,3 +66,9 @@ fn side_effects(payload: &Payload) -> &[SideEffect] {
         _ => &[],
     }
 }
+
+/// Whether a change is one of the files that the work is about. Directories are recorded for undo.
+#[must_use]
+pub fn is_work(effect: &SideEffect) -> bool {
+    effect.ignored != Some(true) && effect.file_type.as_deref() != Some("directory")
+}

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use agent_protocol::id::{ArtifactId, EvidenceId};
-use agent_protocol::payload::conversation::{EvidenceKind, EvidenceStatus};
+use agent_protocol::payload::conversation::{EvidenceKind, EvidenceStatus, Verification};
 use agent_protocol::status::VerificationStatus;
 use agent_protocol::{Event, Payload};
 use serde::{Deserialize, Serialize};
 
+use super::changed_files::is_work;
 use super::{Cursor, Fact, Fold, Step, brief};
 
 /// The evidence of a session.
@@ -17,6 +18,10 @@ pub struct EvidenceSummary {
     pub evidence: BTreeMap<EvidenceId, EvidenceBrief>,
     /// As the latest turn that ended computed it; stale once files changed after it.
     pub verification: Fact<VerificationStatus>,
+    /// Whether files were taken back after the latest verification: it was one of other files,
+    /// whatever later turns did or left.
+    #[serde(default)]
+    pub is_undone: bool,
     /// The latest verification run.
     pub last_verification: Option<EvidenceId>,
     /// Statements of the model that the facts contradict.
@@ -46,6 +51,7 @@ impl Fold for EvidenceSummary {
             Payload::EvidenceChanged(changed) => {
                 if changed.kind == EvidenceKind::Verification {
                     self.last_verification = Some(changed.evidence_id.clone());
+                    self.is_undone = false;
                 }
                 let evidence = EvidenceBrief {
                     kind: changed.kind,
@@ -71,10 +77,38 @@ impl Fold for EvidenceSummary {
             Payload::ToolResult(result) if !result.side_effects.is_empty() => {
                 self.verification.doubt();
             }
+            Payload::HistoryRollbackCompleted(rollback)
+                if rollback.files_restored.iter().any(is_work) =>
+            {
+                self.verification.doubt();
+                self.is_undone = self.last_verification.is_some();
+            }
             Payload::RuntimeWarning(warning) if warning.code == "final_answer_conflict" => {
                 self.conflicts += 1;
             }
             _ => {}
         }
+    }
+}
+
+impl EvidenceSummary {
+    /// What the verifications of turns, the newest first, are worth now: one of files that have
+    /// changed since is stale, also where a later turn had nothing to verify.
+    pub fn verification_now<'a>(
+        &self,
+        turns: impl Iterator<Item = &'a Verification> + Clone,
+    ) -> Option<Verification> {
+        let mut latest = turns.clone().next()?;
+        if self.is_undone && latest.status == VerificationStatus::NotApplicable {
+            let mut runs = turns;
+            latest = runs.find(|run| run.command.is_some()).unwrap_or(latest);
+        }
+        let mut latest = latest.clone();
+        let is_changed = self.is_undone || matches!(self.verification, Fact::Stale(_));
+        let proves = [VerificationStatus::Passed, VerificationStatus::Failed];
+        if is_changed && proves.contains(&latest.status) {
+            latest.status = VerificationStatus::Stale;
+        }
+        Some(latest)
     }
 }

@@ -28,7 +28,7 @@ pub use calls::{
     Call, CallAction, CallEnd, CallObservation, CallPermission, CallProcess, CallResolution,
     CallSandbox, CallStart, CallStatus, CallValidation, Calls, EventPlace,
 };
-pub use changed_files::ChangedFiles;
+pub use changed_files::{ChangedFiles, is_work};
 pub use context_boundary::{CompactionBrief, ContextBoundary, ContextBrief};
 pub use evidence::{EvidenceBrief, EvidenceSummary};
 pub use execution_environment::{ExecutionEnvironment, ProcessBrief, ProcessState};

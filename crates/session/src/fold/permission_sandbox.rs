@@ -36,7 +36,7 @@ pub struct PermissionSandboxSummary {
     pub policy_changes: u64,
 }
 
-/// How often the gate said what.
+/// How often the gate said what; an answer of no to what it asked is a denial as well.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionCounts {
     pub allow: u64,
@@ -135,6 +135,7 @@ impl Fold for PermissionSandboxSummary {
             }
             Payload::PermissionResolved(resolved) => {
                 if resolved.decision == Effect::Deny {
+                    self.decisions.deny += 1;
                     let reason = resolved.note.as_deref().unwrap_or("refused");
                     self.refuse(event, resolved.decision_source, reason);
                 }

@@ -116,10 +116,14 @@ impl Summary {
             violations: models.permission_sandbox.violation_count,
             files_changed: models.artifact_checkpoint.files_changed.clone(),
             // What another program's turns came to was never computed from facts.
-            verification: turns
-                .iter()
-                .rev()
-                .find_map(|turn| turn.verification.clone())
+            verification: models
+                .evidence
+                .verification_now(
+                    turns
+                        .iter()
+                        .rev()
+                        .filter_map(|turn| turn.verification.as_ref()),
+                )
                 .filter(|_| timeline.imported_from().is_none()),
             turns,
             usage: models.routing_limit.usage.clone(),

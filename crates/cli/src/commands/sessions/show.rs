@@ -6,7 +6,7 @@ use agent_protocol::id::{ActionId, ArtifactId, SessionId, ToolCallId, TurnId};
 use agent_protocol::payload::SideEffectKind;
 use agent_protocol::payload::conversation::{TurnSource, Verification};
 use agent_protocol::payload::permission::{DecisionSource, Effect};
-use agent_protocol::status::{Mode, Status, VerificationStatus};
+use agent_protocol::status::{Mode, Status};
 use agent_protocol::{Code, Timestamp};
 use agent_session::SessionDirectory;
 use agent_session::fold::{
@@ -285,12 +285,8 @@ impl SessionShow {
 }
 
 fn verification(turns: &[Turn], evidence: &EvidenceSummary) -> Option<Verification> {
-    let of_turn = |turn: &Turn| turn.verification.clone();
-    let mut latest = turns.iter().rev().find_map(of_turn)?;
-    if let Fact::Stale(_) = evidence.verification {
-        latest.status = VerificationStatus::Stale;
-    }
-    Some(latest)
+    let of_turns = turns.iter().rev();
+    evidence.verification_now(of_turns.filter_map(|turn| turn.verification.as_ref()))
 }
 
 impl Turn {
