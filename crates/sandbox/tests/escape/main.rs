@@ -138,8 +138,17 @@ fn run_all() -> Vec<String> {
                         Proof::Never => false,
                     };
                     if proven {
+                        // Cases run beside each other, and a bomb may take what the proof of another
+                        // case needs; without the sandbox it has to get through once.
                         let mut world = World::new();
                         world.run_directly(&case.script);
+                        for _ in 0..4 {
+                            if !world.harm(case.workspace_too).is_empty() {
+                                break;
+                            }
+                            world = World::new();
+                            world.run_directly(&case.script);
+                        }
                         if world.harm(case.workspace_too).is_empty() {
                             let output = &world.output;
                             problems
