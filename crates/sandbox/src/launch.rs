@@ -168,11 +168,16 @@ impl Prepared {
         report
             .layers
             .extend(in_a_group.then_some(Layer::ControlGroup));
-        if !met.processes_limited && !in_a_group && report.level != Level::None {
+        if !in_a_group && report.level != Level::None {
+            let asked = report.limits.iter().any(|(name, _)| *name == "processes");
             report.limits.retain(|(name, _)| *name != "processes");
-            report
-                .notes
-                .push("the number of processes is not bounded on this kernel".into());
+            match met.processes {
+                Some(bound) => report.limits.insert(0, ("processes", bound)),
+                None if asked => report
+                    .notes
+                    .push("the number of processes is not bounded on this kernel".into()),
+                None => {}
+            }
         }
         if met.listener.is_none() && self.plan.seccomp.is_some() {
             report
@@ -266,7 +271,7 @@ struct First {
 struct Met {
     listener: Option<Listener>,
     layers: Vec<Layer>,
-    processes_limited: bool,
+    processes: Option<u64>,
 }
 
 fn handshake(plan: &Plan, control: &OwnedFd, first: &mut First) -> Result<Met, LaunchError> {
@@ -292,7 +297,7 @@ fn handshake(plan: &Plan, control: &OwnedFd, first: &mut First) -> Result<Met, L
         .into_iter()
         .filter(|layer| numbers.contains(&(*layer as u64)))
         .collect();
-    let processes_limited = confined.flag().unwrap_or(false);
+    let processes = confined.optional().unwrap_or(None);
     let listener = match (plan.seccomp, confined.fds.pop()) {
         (Some(seccomp), Some(socket)) => Some(Listener::new(socket, seccomp.internet)),
         _ => None,
@@ -300,7 +305,7 @@ fn handshake(plan: &Plan, control: &OwnedFd, first: &mut First) -> Result<Met, L
     Ok(Met {
         listener,
         layers,
-        processes_limited,
+        processes,
     })
 }
 

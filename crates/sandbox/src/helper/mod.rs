@@ -90,8 +90,8 @@ impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
 #[derive(Debug, Default)]
 struct Seen {
     layers: Vec<Layer>,
-    /// Whether the number of processes could be bounded.
-    processes_limited: bool,
+    /// The bound on the number of processes.
+    processes: Option<u64>,
     /// Hears of refused calls. Until the agent has it nothing here may be refused with a
     /// notification, because nobody would answer.
     listener: Option<OwnedFd>,
@@ -158,7 +158,7 @@ fn first_process(plan: &Plan, control: &OwnedFd, before: &Membership) -> ! {
         confined.list(&seen.layers, |out, layer| {
             out.number(*layer as u64);
         });
-        confined.flag(seen.processes_limited);
+        confined.optional(seen.processes);
         let fds: Vec<BorrowedFd<'_>> = seen.listener.iter().map(OwnedFd::as_fd).collect();
         confined.send(control, &fds).at("report", "the agent")?;
         drop(seen.listener);
@@ -187,10 +187,7 @@ fn confine(plan: &Plan, before: &Membership) -> Result<Seen, Failure> {
     match plan.containment {
         Containment::Namespaces => {
             mounts::arrange(&plan.mounts, plan.network_namespace)?;
-            seen.processes_limited = plan
-                .limits
-                .processes
-                .is_some_and(privileges::limit_processes);
+            seen.processes = plan.limits.processes.and_then(privileges::limit_processes);
         }
         Containment::Bubblewrap | Containment::InsideBubblewrap => {}
         Containment::Subreaper => {
@@ -201,7 +198,9 @@ fn confine(plan: &Plan, before: &Membership) -> Result<Seen, Failure> {
     if confined {
         privileges::limit_resources(&plan.limits, contained)?;
         let as_root = plan.run_as.is_none() && getuid().is_root();
-        seen.processes_limited |= contained && plan.limits.processes.is_some() && !as_root;
+        if contained && !as_root {
+            seen.processes = plan.limits.processes;
+        }
     }
     if plan.containment == Containment::Namespaces {
         mounts::seal_proc()?;

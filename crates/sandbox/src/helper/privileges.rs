@@ -6,12 +6,17 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use super::{Context, Failure};
 use crate::plan::LimitPlan;
 
-/// Bounds the number of processes inside this pid namespace. Kernels before 6.14 know only a
-/// limit for the whole machine; there it stays unset and the answer is false.
-pub(super) fn limit_processes(count: u64) -> bool {
+/// The kernel keeps the first 300 numbers of a namespace for itself and refuses to go below.
+const FEWEST_PROCESSES: u64 = 301;
+
+/// Bounds the number of processes inside this pid namespace and returns the bound. Kernels
+/// before 6.14 know only a limit for the whole machine; there it stays unset.
+pub(super) fn limit_processes(wanted: u64) -> Option<u64> {
     let file = "/proc/sys/kernel/pid_max";
-    std::fs::write(file, count.to_string()).is_ok()
-        && std::fs::read_to_string(file).is_ok_and(|text| text.trim() == count.to_string())
+    let bound = wanted.max(FEWEST_PROCESSES);
+    std::fs::write(file, bound.to_string()).ok()?;
+    let kept = std::fs::read_to_string(file).ok()?;
+    (kept.trim() == bound.to_string()).then_some(bound)
 }
 
 pub(super) fn limit_resources(limits: &LimitPlan, contained: bool) -> Result<(), Failure> {
