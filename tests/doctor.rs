@@ -48,6 +48,31 @@ fn broken_settings_are_a_finding_not_a_crash() {
 }
 
 #[test]
+fn a_program_that_should_give_the_key_is_looked_for_and_not_run() {
+    let project = TestProject::new();
+    let settings = |program: &str| {
+        format!(
+            "model = \"mine/m\"\n[providers.mine]\nbase_url = \"http://127.0.0.1:9\"\napi_key_cmd = [\"{program}\", \"made\"]\n"
+        )
+    };
+    project.write_home("config.toml", settings("no-such-program"));
+    let run = agent(&project, &["doctor", "--json"]).finish();
+    let report = run.expect_code(1).json();
+    let message = check(&report, "model")["message"].as_str().unwrap();
+    assert!(
+        message.contains("no program `no-such-program`"),
+        "{message}"
+    );
+
+    project.write_home("config.toml", settings("touch"));
+    let run = agent(&project, &["doctor", "--json"]).finish();
+    let report = run.expect_code(0).json();
+    let message = check(&report, "model")["message"].as_str().unwrap();
+    assert!(message.contains("key from `touch`"), "{message}");
+    assert!(!project.root().join("made").exists());
+}
+
+#[test]
 fn the_text_fits_80_columns() {
     let project = TestProject::new();
     let run = agent(&project, &["doctor"]).finish().expect_code(0);

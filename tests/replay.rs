@@ -203,6 +203,44 @@ fn damage_is_told_and_what_is_whole_is_shown() {
     );
 }
 
+#[test]
+fn those_who_ask_for_a_part_are_told_of_damage_too() {
+    let (project, id) = recorded();
+    let log = format!(".agent/sessions/{id}/events.jsonl");
+    let told = |arguments: &[&str]| agent(&project, arguments).finish().stderr().to_owned();
+    let questions: [&[&str]; 3] = [
+        &["why", "last", "1"],
+        &["diff", "last"],
+        &["undo", "last", "--dry-run"],
+    ];
+    for question in questions {
+        let whole = told(question);
+        assert!(!whole.contains("damaged"), "{question:?}: {whole}");
+    }
+    // A tail that a crash cut off is no damage.
+    let whole = project.read(&log);
+    project.write(&log, format!("{whole}{{\"sequence\":"));
+    for question in questions {
+        let torn = told(question);
+        assert!(!torn.contains("damaged"), "{question:?}: {torn}");
+    }
+    project.write(
+        &log,
+        whole.replacen("\"timestamp\":\"2", "\"timestamp\":\"1", 1),
+    );
+    for question in questions {
+        let said = told(question);
+        assert!(
+            said.contains("the log is damaged at line"),
+            "{question:?}: {said}"
+        );
+        assert!(
+            said.contains(&format!("`agent audit {id}`")),
+            "{question:?}: {said}"
+        );
+    }
+}
+
 /// Every form, watched by the kernel: one program, no connection, one file written.
 #[test]
 fn nothing_is_run_written_or_connected() {

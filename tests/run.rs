@@ -180,6 +180,9 @@ fn a_refused_edit_is_exit_3_whatever_the_model_says() {
     let before = project.read("README.md");
     let ran = run(&project, &server, Wire::Chat, &["Rename it."]).finish();
     assert_eq!(ran.code(), 3, "{}", ran.stderr());
+    for hint in ["`agent why ses_", "`--mode accept-edits`"] {
+        assert!(ran.stderr().contains(hint), "{hint}: {}", ran.stderr());
+    }
     assert_eq!(project.read("README.md"), before);
     let events = log(&project);
     let found = types(&events);

@@ -290,6 +290,22 @@ fn a_server_that_wants_to_be_left_alone_says_for_how_long() {
     assert!(error.contains("wait 90 minutes, as it asks"), "{error}");
 }
 
+#[test]
+fn a_second_attempt_is_told_also_to_a_file() {
+    let project = TestProject::new();
+    let busy = Turn::error(503, "come back later").header("retry-after", "0");
+    let script = Script::new().turn(busy).turn(Turn::text("Hello."));
+    let server = ModelServer::start(script);
+    let ran = crate::run::run(&project, &server, Wire::Chat, &["Say hello."]).finish();
+    let ran = ran.expect_code(0);
+    assert_eq!(ran.stdout(), "Hello.\n");
+    let told = ran.stderr();
+    assert!(
+        told.contains("! model: ") && told.contains("come back later"),
+        "{told}"
+    );
+}
+
 /// A server that never ends fills neither memory nor disk.
 #[test]
 fn an_answer_without_an_end_is_cut_off() {

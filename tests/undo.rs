@@ -131,6 +131,9 @@ fn what_was_put_beside_is_not_taken_away() {
     let project = project();
     calls(&project, &[read("a.txt"), edit("a.txt", "two", "2")]);
     project.write("a.txt", "mine\n");
+    let run = agent(&project, &["undo", "--dry-run"]).finish();
+    let told = run.stderr();
+    assert!(told.contains("`--on-conflict orig`"), "{told}");
     let before = last_event(&project).to_string();
     let run = agent(&project, &["undo", "--yes", "--on-conflict", "orig"]);
     let run = run.finish().expect_code(0);

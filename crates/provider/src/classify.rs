@@ -205,6 +205,8 @@ fn kind_of(status: Option<u16>, said: &Said) -> ErrorKind {
                 _ => ErrorKind::RateLimit,
             },
         },
+        // The server does not know this kind of request, and will not know it in a second either.
+        Some(501 | 505) => by_message().unwrap_or(ErrorKind::BadRequest),
         Some(529) => ErrorKind::Overloaded,
         Some(503) => ErrorKind::Overloaded,
         Some(409 | 500..=599) => match by_message() {
@@ -549,6 +551,13 @@ mod tests {
             "bad",
         );
         assert!(!error.is_unknown_model() && !error.another_may_help());
+    }
+
+    #[test]
+    fn a_server_that_does_not_know_the_request_is_not_asked_again() {
+        let page = "<html><h1>Unsupported method ('POST')</h1></html>";
+        let error = check(501, page, ErrorKind::BadRequest, "Unsupported method");
+        assert!(!error.retryable);
     }
 
     #[test]

@@ -103,7 +103,7 @@ fn bad_request(error: &ModelError, endpoint: &Endpoint, section: &str) -> String
         Some(300..=399) => format!(
             "the address moved and keys are not sent after it: set the new `base_url` under {section}"
         ),
-        Some(404 | 405) => format!(
+        Some(404 | 405 | 501) => format!(
             "nothing takes requests at {}: check `base_url` under {section} (it usually ends in /v1) and `dialect`",
             crate::endpoint::without_secrets(&endpoint.url())
         ),

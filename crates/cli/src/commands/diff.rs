@@ -7,7 +7,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::lineage;
+use super::{damage, lineage};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -120,6 +120,7 @@ pub(crate) fn run(arguments: &DiffArgs, app: &App) -> Result<Exit, Failure> {
     };
     let chosen = Chosen::new(app, &arguments.paths)?;
     let diff = SessionDiff::make(app.project.root(), &session, &extent, &chosen)?;
+    damage::tell(app, &session);
     let doing = "cannot print the diff";
     if arguments.exact {
         for file in &diff.files {

@@ -241,7 +241,10 @@ fn settings(config: &Config) -> Check {
     if untrusted && waiting > 0 {
         Check::warning(
             "settings",
-            format!("{message}; {waiting} settings of this project are not in force"),
+            format!(
+                "{message}; not in force: {} of this project",
+                counted(waiting as u64, "setting")
+            ),
             "read the project's settings, then `agent config trust`",
         )
     } else {
@@ -255,7 +258,7 @@ fn model(app: &App, config: &Config) -> Check {
         return Check::warning(
             "model",
             "no model is set",
-            "set `model = \"provider/name\"` in your settings file (`agent config path`)",
+            "`agent models` lists what has a key or runs here: set `model = \"provider/name\"` in your settings file (`agent config path`); `agent demo` needs none",
         );
     };
     let asked = match ModelRef::parse(&model.value) {
@@ -274,12 +277,12 @@ fn model(app: &App, config: &Config) -> Check {
     let variables = key_variables(&asked.provider, own.as_ref());
     // A command is not run for this: it may ask for a passphrase.
     let file = own.as_ref().and_then(|own| own.api_key_file.as_ref());
-    let has_command = own.as_ref().is_some_and(|own| own.api_key_cmd.is_some());
-    let unreadable = file.filter(|_| !has_command).and_then(|file| {
+    let command = own.as_ref().and_then(|own| own.api_key_cmd.as_ref());
+    let program = command.and_then(|words| words.first());
+    let unreadable = file.filter(|_| command.is_none()).and_then(|file| {
         let opened = std::fs::File::open(keys::place_of(app, file));
         opened.err().map(|error| (file, error))
     });
-    let elsewhere = file.is_some() || has_command;
     let set = variables
         .iter()
         .find(|name| environment.get(name).is_some());
@@ -297,14 +300,34 @@ fn model(app: &App, config: &Config) -> Check {
                 asked.provider
             ),
         ),
-        (None, None) if elsewhere || key_is_optional(&asked.provider, own.as_ref()) => {
-            Check::ok("model", format!("`{}`", model.value))
-        }
-        (None, None) => Check::failed(
-            "model",
-            format!("`{}` needs a key", model.value),
-            format!("set the variable {}", variables.join(" or ")),
-        ),
+        (None, None) => match program {
+            Some(program) if !is_installed(app, program) => Check::failed(
+                "model",
+                format!(
+                    "`{}` needs a key: there is no program `{program}`",
+                    model.value
+                ),
+                format!(
+                    "install it, or correct `api_key_cmd` under [providers.{}]",
+                    asked.provider
+                ),
+            ),
+            Some(program) => Check::ok(
+                "model",
+                format!(
+                    "`{}`, key from `{program}`, which was not asked",
+                    model.value
+                ),
+            ),
+            None if file.is_some() || key_is_optional(&asked.provider, own.as_ref()) => {
+                Check::ok("model", format!("`{}`", model.value))
+            }
+            None => Check::failed(
+                "model",
+                format!("`{}` needs a key", model.value),
+                format!("set the variable {}", variables.join(" or ")),
+            ),
+        },
     }
 }
 
@@ -388,22 +411,23 @@ fn sandbox(temporary: &Path) -> Check {
     }
 }
 
+fn is_installed(app: &App, program: &str) -> bool {
+    let can_run = |file: &Path| access(file, AccessFlags::X_OK).is_ok();
+    if program.contains('/') {
+        return can_run(&app.project.root().join(program));
+    }
+    let search = app.host.environment.get("PATH").unwrap_or_default();
+    search
+        .as_bytes()
+        .split(|byte| *byte == b':')
+        .map(|directory| Path::new(std::ffi::OsStr::from_bytes(directory)).join(program))
+        .any(|file| file.is_absolute() && can_run(&file))
+}
+
 fn programs(app: &App) -> Check {
-    let search = app
-        .host
-        .environment
-        .get("PATH")
-        .map(|path| path.as_bytes().to_vec());
-    let search = search.unwrap_or_default();
-    let found = |program: &str| {
-        search.split(|byte| *byte == b':').any(|directory| {
-            let file = Path::new(std::ffi::OsStr::from_bytes(directory)).join(program);
-            file.is_absolute() && access(&file, AccessFlags::X_OK).is_ok()
-        })
-    };
     let missing: Vec<&str> = ["bash", "git"]
         .into_iter()
-        .filter(|name| !found(name))
+        .filter(|name| !is_installed(app, name))
         .collect();
     match missing.as_slice() {
         [] => Check::ok("programs", "bash and git are there"),

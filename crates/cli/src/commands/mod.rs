@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;
+mod damage;
 pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod doctor;

@@ -14,7 +14,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::lineage;
+use super::{damage, lineage};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
@@ -149,6 +149,7 @@ pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
     let root = app.project.root();
     let make = || Plan::make(root, &session, &extent, &chosen);
     let plan = make()?;
+    damage::tell(app, &session);
     let is_asked = !arguments.yes && !arguments.dry_run && !arguments.json && is_interactive();
     if !arguments.json {
         app.output
@@ -158,6 +159,12 @@ pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
         if let Some(note) = lineage::elsewhere(app, &session, "what changed", undo) {
             app.output.note(&note);
         }
+    }
+    let conflicts = plan.count(|verdict| matches!(verdict, Verdict::Conflict(_)));
+    if conflicts > 0 && arguments.on_conflict.is_none() && !is_asked {
+        app.output.hint(
+            "what somebody else changed is kept; `--on-conflict restore` puts it back, `--on-conflict orig` keeps a copy beside it",
+        );
     }
     if arguments.dry_run || !plan.has_work() {
         return finish_without_work(&plan, arguments, app);

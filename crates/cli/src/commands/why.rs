@@ -14,9 +14,9 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::lineage;
 use super::permissions::origin_words;
 use super::sessions::show::CallWord;
+use super::{damage, lineage};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
@@ -82,6 +82,7 @@ pub(crate) fn run(arguments: &WhyArgs, app: &App) -> Result<Exit, Failure> {
             None => failure,
         }
     })?;
+    damage::tell(app, &session);
     let doing = "cannot print the chain";
     if arguments.json {
         app.output.json(&why).context(doing)?;

@@ -22,7 +22,7 @@ pub(super) fn show(app: &App, writer: &SessionWriter, form: OutputForm) {
     }
     if !(usual || verbose) {
         if form == OutputForm::Text {
-            show_conflicts(writer);
+            show_trouble(writer);
         }
         return;
     }
@@ -45,13 +45,18 @@ pub(super) fn show(app: &App, writer: &SessionWriter, form: OutputForm) {
     });
 }
 
-/// Whoever reads the answer in a file is told what in it the log does not show, and no more.
-fn show_conflicts(writer: &SessionWriter) {
-    writer.subscribe(|appended| match &appended.event.payload {
-        Payload::RuntimeWarning(warning) if warning.code == "final_answer_conflict" => {
-            writeln!(io::stderr(), "! {}", visible(&warning.message)).is_ok()
-        }
-        _ => true,
+/// Whoever reads the answer in a file is told what in it the log does not show, and why it takes
+/// so long when the model has to be asked again; no more.
+fn show_trouble(writer: &SessionWriter) {
+    writer.subscribe(|appended| {
+        let told = match &appended.event.payload {
+            Payload::RuntimeWarning(warning) if warning.code == "final_answer_conflict" => {
+                line(&appended.event)
+            }
+            Payload::ModelFailed(failed) if failed.retry_in_ms.is_some() => line(&appended.event),
+            _ => None,
+        };
+        told.is_none_or(|told| writeln!(io::stderr(), "{}", visible(&told)).is_ok())
     });
 }
 

@@ -210,6 +210,13 @@ impl RunReport {
         if let Some(error) = &self.error {
             output.problem(error);
         }
+        if self.exit == Exit::Denied && self.refused_calls > 0 {
+            output.hint(&format!(
+                "`agent replay {} --format text` numbers the calls, and `agent why {0} NUMBER` tells what decided one",
+                self.session_id
+            ));
+            output.hint("`--mode accept-edits` allows edits inside the project; docs/permissions.md shows rules for commands");
+        }
         Ok(())
     }
 }

@@ -164,6 +164,13 @@ impl Output {
         self.errors.line("error", Tone::Bad, text);
     }
 
+    /// What to do about a problem.
+    pub(crate) fn hint(&self, text: &str) {
+        if !self.is_quiet() {
+            self.errors.line("hint", Tone::Good, text);
+        }
+    }
+
     /// Something the user should know although it was not asked for.
     pub(crate) fn note(&self, text: &str) {
         self.errors.note(text);

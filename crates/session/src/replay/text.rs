@@ -378,7 +378,7 @@ pub(crate) fn decisions(summary: &Summary) -> String {
 pub(crate) fn verification(summary: &Summary) -> String {
     match &summary.verification {
         None if summary.imported_from.is_some() => "unknown: the session was imported".into(),
-        None => "unknown: no turn has ended".into(),
+        None => "unknown: no turn was completed".into(),
         Some(verification) => {
             let mut says = verification.status.as_str().replace('_', " ");
             if let Some(command) = &verification.command {
