@@ -7,7 +7,8 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use similar::{Algorithm, DiffOp};
+use similar::DiffOp;
+use similar::algorithms::{Capture, Compact, Replace, myers};
 
 use crate::encoding::Encoding;
 
@@ -99,6 +100,15 @@ pub fn unified(
     diff
 }
 
+/// One algorithm, called by its name: asked by a value, `similar` brings all it has.
+fn operations(old: &[&[u8]], new: &[&[u8]], deadline: Instant) -> Vec<DiffOp> {
+    let mut found = Compact::new(Replace::new(Capture::new()), old, new);
+    let (all_old, all_new) = (0..old.len(), 0..new.len());
+    // What is captured cannot fail.
+    let Ok(()) = myers::diff_deadline(&mut found, old, all_old, new, all_new, Some(deadline));
+    found.into_inner().into_inner().into_ops()
+}
+
 /// The single changed range of two contents: what is left between their common ends.
 pub fn changed_range(before: &[u8], after: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
     if before == after {
@@ -157,13 +167,8 @@ impl Sides<'_> {
                 let content: &[u8] = if side { self.after } else { self.before };
                 lines.iter().map(|line| &content[line.clone()]).collect()
             };
-            let operations = similar::capture_diff_slices_deadline(
-                Algorithm::Myers,
-                &bytes(&old_lines, false),
-                &bytes(&new_lines, true),
-                Some(deadline),
-            );
-            for operation in operations {
+            let (left, right) = (bytes(&old_lines, false), bytes(&new_lines, true));
+            for operation in operations(&left, &right, deadline) {
                 if matches!(operation, DiffOp::Equal { .. }) {
                     continue;
                 }

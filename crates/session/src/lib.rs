@@ -17,6 +17,7 @@ mod anchor;
 mod artifact;
 pub mod audit;
 mod cache;
+pub mod compare;
 pub mod export;
 pub mod fold;
 pub mod fork;

@@ -1,9 +1,11 @@
 //! Diffs as lines: with line numbers and code colours, in one column or side by side. Every line
 //! of the diff is shown, wrapped and never cut, with what cannot be seen written out.
 
+use std::time::Duration;
+
+use agent_session::compare;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
-use similar::{ChangeTag, TextDiff};
 
 use crate::highlight::{Highlighter, worth_coloring};
 use crate::safe::{self, Piece};
@@ -12,6 +14,9 @@ use crate::theme::Theme;
 
 /// From this width on old and new stand side by side.
 pub const SIDE_BY_SIDE: usize = 110;
+
+/// How long a frame waits for a short diff.
+const LONGEST: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Row {
@@ -55,13 +60,8 @@ pub fn counts(diff: &str) -> (usize, usize) {
 /// The unified diff from `old` to `new`.
 #[must_use]
 pub fn between(path: &str, old: &str, new: &str) -> String {
-    TextDiff::configure()
-        .timeout(std::time::Duration::from_millis(100))
-        .diff_lines(old, new)
-        .unified_diff()
-        .context_radius(3)
-        .header(&format!("a/{path}"), &format!("b/{path}"))
-        .to_string()
+    let names = (&*format!("a/{path}"), &*format!("b/{path}"));
+    compare::unified(old, new, names, LONGEST)
 }
 
 /// `diff`, a unified diff, as lines of at most `columns`.
@@ -177,7 +177,7 @@ impl Page {
         for (place, (number, text)) in removed.iter().enumerate() {
             let mut spans = code_spans(text, &mut self.old_code, theme, theme.removed());
             if paired {
-                emphasise(&mut spans, text, added[place].1, ChangeTag::Delete);
+                emphasise(&mut spans, text, added[place].1, false);
             }
             let spans = with_blanks(spans, Blanks::Shown, theme, theme.removed());
             old_sides.push((*number, '-', spans, theme.removed()));
@@ -185,7 +185,7 @@ impl Page {
         for (place, (number, text)) in added.iter().enumerate() {
             let mut spans = code_spans(text, &mut self.new_code, theme, theme.added());
             if paired {
-                emphasise(&mut spans, text, removed[place].1, ChangeTag::Insert);
+                emphasise(&mut spans, text, removed[place].1, true);
             }
             let spans = with_blanks(spans, Blanks::Shown, theme, theme.added());
             new_sides.push((*number, '+', spans, theme.added()));
@@ -344,8 +344,8 @@ fn with_blanks(
     out
 }
 
-/// Underlines the words of `text` that are not in `other`.
-fn emphasise(spans: &mut Vec<Span<'static>>, text: &str, other: &str, tag: ChangeTag) {
+/// Underlines the words of `text`, which is new or old, that are not in `other`.
+fn emphasise(spans: &mut Vec<Span<'static>>, text: &str, other: &str, is_new: bool) {
     if text.len() + other.len() > 2000 {
         return;
     }
@@ -353,25 +353,26 @@ fn emphasise(spans: &mut Vec<Span<'static>>, text: &str, other: &str, tag: Chang
     if said != text {
         return;
     }
-    let (old, new) = if tag == ChangeTag::Delete {
-        (text, other)
+    let (own, others) = (words(text), words(other));
+    let (old, new) = if is_new {
+        (&others, &own)
     } else {
-        (other, text)
+        (&own, &others)
     };
-    let words = TextDiff::configure()
-        .timeout(std::time::Duration::from_millis(5))
-        .diff_words(old, new);
+    let changed = compare::changes(old, new, Duration::from_millis(5));
+    let places = |change: &compare::Changed| match is_new {
+        true => change.new.clone(),
+        false => change.old.clone(),
+    };
     let mut ranges = Vec::new();
     let (mut at, mut same) = (0, 0);
-    for change in words.iter_all_changes() {
-        let length = change.value().len();
-        if change.tag() == tag {
-            ranges.push(at..at + length);
-            at += length;
-        } else if change.tag() == ChangeTag::Equal {
-            at += length;
-            same += change.value().trim().len();
+    for (place, word) in own.iter().enumerate() {
+        if changed.iter().any(|change| places(change).contains(&place)) {
+            ranges.push(at..at + word.len());
+        } else {
+            same += word.trim().len();
         }
+        at += word.len();
     }
     // When hardly anything is the same, marking everything says nothing.
     if same * 3 < text.trim().len() {
@@ -399,6 +400,20 @@ fn emphasise(spans: &mut Vec<Span<'static>>, text: &str, other: &str, tag: Chang
         start += span.content.len();
     }
     *spans = out;
+}
+
+/// Words and what is between them.
+fn words(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let blank = first.is_whitespace();
+        let end = rest.find(|character: char| character.is_whitespace() != blank);
+        let (word, later) = rest.split_at(end.unwrap_or(rest.len()));
+        words.push(word);
+        rest = later;
+    }
+    words
 }
 
 fn emphasis(style: Style, marked: bool) -> Style {

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use agent_session::compare;
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
@@ -140,11 +142,8 @@ pub(crate) fn proposals(files: &[ConfigSource], store: &TrustStore) -> Vec<Propo
                 return None;
             };
             let before = store.trusted_content(&file.path).unwrap_or_default();
-            let diff = similar::TextDiff::from_lines(before.as_str(), &file.text)
-                .unified_diff()
-                .context_radius(3)
-                .header("trusted", "now")
-                .to_string();
+            let limit = Duration::from_secs(1);
+            let diff = compare::unified(&before, &file.text, ("trusted", "now"), limit);
             Some(Proposal {
                 path: file.path.clone(),
                 content: file.text.clone(),

@@ -5,6 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::panel::{self, Panel, Split};
 use super::{Mark, Player};
+use crate::diff;
 use crate::host::{Document, DocumentFormat};
 use crate::safe;
 use crate::state::cell::{CellKind, ToolCell};
@@ -237,11 +238,9 @@ impl Player {
         };
         let (text, format) = match (side(&file.start), side(&file.now)) {
             (Ok(before), Ok(after)) => {
-                let diff = similar::TextDiff::from_lines(&before, &after);
-                let mut diff = diff.unified_diff();
                 let name = safe::one_line(&file.path);
-                let diff = diff.header(&format!("a/{name}"), &format!("b/{name}"));
-                (diff.to_string(), DocumentFormat::Diff)
+                let diff = diff::between(&name, &before, &after);
+                (diff, DocumentFormat::Diff)
             }
             (Err(why), _) | (_, Err(why)) => (why, DocumentFormat::Plain),
         };
