@@ -76,7 +76,8 @@ impl Rebuilder {
     fn input(&self, requested: &ModelRequested, artifact: ArtifactText<'_>) -> Option<Vec<u8>> {
         let system = Preamble::parts_from_bytes(&artifact(self.preamble.as_ref()?)?)?;
         let catalogue = artifact(requested.tool_catalog_ref.as_ref()?)?;
-        let catalogue: Vec<CatalogEntry> = serde_json::from_slice(&catalogue).ok()?;
+        let catalogue = std::str::from_utf8(&catalogue).ok()?;
+        let catalogue: Vec<CatalogEntry> = serde_json::from_str(catalogue).ok()?;
         let tools: Vec<ToolSpec> = catalogue
             .into_iter()
             .filter(|entry| entry.policy != CatalogPolicy::Unavailable)

@@ -6,11 +6,13 @@
 //! that line names, is not used: the models are folded anew, and whoever leaves the session next
 //! records `snapshot.repaired`. A short log is folded faster than a cache is read, so it gets none.
 
+use std::borrow::Cow;
 use std::io::{Read as _, Seek as _, SeekFrom};
 
 use agent_protocol::payload::conversation::{SnapshotRepaired, SnapshotUpdated};
 use agent_protocol::{Payload, Refs, Scope};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::fold::{Fold as _, ReadModels};
 use crate::hash::{from_hex, hash_of, hex};
@@ -94,17 +96,15 @@ pub fn store_read_models(writer: &SessionWriter, models: &ReadModels) -> Result<
     if models.next_sequence() != head.next_sequence || head.next_sequence == 0 {
         return Ok(false);
     }
-    let Ok(body) = serde_json::to_value(models) else {
+    let Ok(text) = serde_json::to_string(&CacheText {
+        format: FORMAT.into(),
+        next_sequence: head.next_sequence,
+        bytes: head.bytes,
+        hash: hex(&head.hash).into(),
+        models,
+    }) else {
         return Ok(false);
     };
-    let text = json!({
-        "format": FORMAT,
-        "next_sequence": head.next_sequence,
-        "bytes": head.bytes,
-        "hash": hex(&head.hash),
-        "models": body,
-    })
-    .to_string();
     let written = Place::open(writer.directory())
         .and_then(|place| place.child_or_create(CACHE))
         .and_then(|cache| cache.replace_unsynced(FILE, text.as_bytes()));
@@ -174,6 +174,16 @@ struct Cache {
     models: ReadModels,
 }
 
+/// The file of the cache.
+#[derive(Serialize, Deserialize)]
+struct CacheText<'a, M> {
+    format: Cow<'a, str>,
+    next_sequence: u64,
+    bytes: u64,
+    hash: Cow<'a, str>,
+    models: M,
+}
+
 /// Reads the cache file; an error says why it is not one.
 fn read_cache(place: &Place) -> Result<Option<Cache>, String> {
     let file = match place.child(CACHE).and_then(|cache| cache.read(FILE)) {
@@ -185,26 +195,19 @@ fn read_cache(place: &Place) -> Result<Option<Cache>, String> {
     let read = file.take(MOST_BYTES).read_to_end(&mut text);
     read.map_err(|error| format!("the cache cannot be read: {error}"))?;
     let broken = || "the cache is not readable".to_owned();
-    let mut value: Value = serde_json::from_slice(&text).map_err(|_| broken())?;
-    if value["format"].as_str() != Some(FORMAT) {
+    let whole = std::str::from_utf8(&text).map_err(|_| broken())?;
+    // The models are read when it is known that they are of this version.
+    let read: CacheText<'_, &RawValue> = serde_json::from_str(whole).map_err(|_| broken())?;
+    if read.format != FORMAT {
         return Err("the cache was written by another version".into());
     }
-    let hash = value["hash"]
-        .as_str()
-        .and_then(|hash| from_hex(hash.as_bytes()));
-    let (Some(next_sequence), Some(bytes), Some(hash)) = (
-        value["next_sequence"].as_u64(),
-        value["bytes"].as_u64(),
-        hash,
-    ) else {
-        return Err(broken());
-    };
-    let models = serde_json::from_value(value["models"].take()).map_err(|_| broken())?;
+    let hash = from_hex(read.hash.as_bytes()).ok_or_else(broken)?;
+    let models = serde_json::from_str(read.models.get()).map_err(|_| broken())?;
     Ok(Some(Cache {
         head: Head {
-            next_sequence,
+            next_sequence: read.next_sequence,
             hash,
-            bytes,
+            bytes: read.bytes,
         },
         sha256: hex(&hash_of(&text)),
         models,

@@ -232,7 +232,8 @@ fn check_catalog(
     let is_other_hash = bare(&catalog.catalog_hash) != catalog.catalog_ref.hex();
     let kept = artifacts
         .and_then(|artifacts| artifacts.read(&catalog.catalog_ref, TEXT_LIMIT).ok())
-        .and_then(|bytes| serde_json::from_slice::<Vec<CatalogEntry>>(&bytes).ok());
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .and_then(|text| serde_json::from_str::<Vec<CatalogEntry>>(&text).ok());
     let facts = |entry: &CatalogEntry| {
         (
             entry.tool_name.clone(),

@@ -11,6 +11,7 @@ mod evidence;
 use std::io::{self, Read, Write};
 
 use agent_protocol::{Event, EventType, Payload};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::log::reader::{LogReader, ReadError};
@@ -180,11 +181,17 @@ pub fn portable_event(event: &Event) -> Option<Value> {
         _ => {}
     }
     fields.insert("sequence".into(), event.sequence.into());
-    let payload = serde_json::to_value(&event.payload).ok()?;
+    let payload = as_value(&event.payload)?;
     fields.insert("payload".into(), camel_keys(payload));
-    let refs = serde_json::to_value(&event.refs).ok()?;
+    let refs = as_value(&event.refs)?;
     fields.insert("refs".into(), camel_keys(refs));
     Some(Value::Object(fields))
+}
+
+/// By way of the text that the log has too: a second serialiser for every class of event would be
+/// a good part of the program.
+fn as_value(part: &impl Serialize) -> Option<Value> {
+    serde_json::from_str(&serde_json::to_string(part).ok()?).ok()
 }
 
 const fn is_own(class: EventType) -> bool {

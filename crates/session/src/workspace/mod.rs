@@ -587,7 +587,8 @@ fn whole<T: Clone + serde::de::DeserializeOwned>(
     let stored = id
         .and_then(|id| id.parse().ok())
         .and_then(|id| list(&id))
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .and_then(|text| serde_json::from_str(&text).ok());
     stored.unwrap_or_else(|| in_line.to_vec())
 }
 
