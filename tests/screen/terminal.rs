@@ -95,10 +95,9 @@ impl Terminal {
             .stderr(far(&pair.slave))
             .spawn()
             .unwrap();
-        let (height, width) = (
-            NonZeroU16::new(rows).unwrap(),
-            NonZeroU16::new(columns).unwrap(),
-        );
+        // One whose size nobody knows is looked at as if it were the usual one.
+        let usual = |size, usual| NonZeroU16::new(if size == 0 { usual } else { size }).unwrap();
+        let (height, width) = (usual(rows, 24), usual(columns, 80));
         let glass = Arc::new(Glass {
             shown: Mutex::new(Shown {
                 parser: vt100::Parser::new(height, width, 20_000),

@@ -6,8 +6,8 @@
 //! piece per stream is on its way then, and the kernel's list of ready descriptors, which an
 //! edge-triggered epoll hands out in the order they became ready, says which came first.
 //!
-//! That costs a switch of processes per write, so a stream that is alone and busy gets a pipe of the
-//! usual size until the other one says something. What a program writes in large pieces was gathered
+//! That costs a switch of processes per write, so a stream that is alone and busy gets a large pipe
+//! until the other one says something. What a program writes in large pieces was gathered
 //! in its own buffer and has no order to keep; only a long run of small pieces gives up some.
 
 use std::io;
@@ -22,6 +22,9 @@ use crate::running::Stream;
 const PAGE: usize = 4096;
 /// What a pipe holds when nobody asks for another size.
 const USUAL: usize = 16 * PAGE;
+/// What it holds for a stream that is alone and busy, so that writer and reader seldom wait for
+/// each other: as much as the kernel gives everybody.
+const WIDE: usize = 1 << 20;
 /// So many bytes in a row, in pieces of at least so many, make a stream busy.
 const BUSY_BYTES: usize = 16 * PAGE;
 const BUSY_PIECE: usize = PAGE / 4;
@@ -56,7 +59,7 @@ pub(crate) struct WritingEnds {
 struct Lane {
     end: OwnedFd,
     is_open: bool,
-    /// It has the usual size, because it was alone and busy.
+    /// It is large, because it was alone and busy.
     is_wide: bool,
     /// The other stream has spoken since.
     is_disturbed: bool,
@@ -188,8 +191,11 @@ impl Streams {
         lane.pieces += 1;
         lane.bytes += count;
         let is_large = lane.bytes >= BUSY_BYTES && lane.bytes / lane.pieces >= BUSY_PIECE;
-        if (is_large || lane.pieces >= BUSY_PIECES) && fcntl_setpipe_size(&lane.end, USUAL).is_ok()
-        {
+        // A user with very many pipes gets no more than the usual size.
+        let widen = |end: &OwnedFd| {
+            fcntl_setpipe_size(end, WIDE).is_ok() || fcntl_setpipe_size(end, USUAL).is_ok()
+        };
+        if (is_large || lane.pieces >= BUSY_PIECES) && widen(&lane.end) {
             lane.is_wide = true;
             lane.is_disturbed = false;
         }

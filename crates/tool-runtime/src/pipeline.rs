@@ -16,7 +16,7 @@ use crate::journal::{Journal, JournalError, Recorded};
 use crate::observation::Outcome;
 use crate::open_call::OpenCall;
 use crate::registry::{CatalogueRecord, Registry};
-use crate::scheduler::{Batch, BatchReport};
+use crate::scheduler::{Batch, BatchReport, Workers};
 use crate::tool::{VisibilityContext, WorkPhase};
 
 /// How calls are run.
@@ -67,6 +67,7 @@ pub(crate) struct Shared {
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) baselines: Arc<Baselines>,
     pub(crate) settings: Settings,
+    pub(crate) workers: Workers,
     phase: Mutex<WorkPhase>,
     catalogue: CatalogueRecord,
 }
@@ -81,6 +82,7 @@ impl Pipeline {
             workspace: Arc::new(parts.workspace),
             baselines: parts.baselines,
             settings: parts.settings,
+            workers: Workers::default(),
             phase: Mutex::default(),
             catalogue: CatalogueRecord::default(),
         };

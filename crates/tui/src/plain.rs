@@ -16,6 +16,7 @@ use crate::host::{Exit, Input, Output, Settings};
 use crate::run::{RunError, Signals};
 use crate::safe;
 use crate::state::cell::{CallStage, Cell, CellKind};
+use crate::terminal::usual_for_unknown;
 use crate::text::{Break, wrap};
 use crate::theme::{Background, ColorDepth, Theme};
 use crate::ui::overlay::Overlay;
@@ -51,7 +52,7 @@ pub(crate) async fn run(
     let mut signals = Signals::ending()?;
     let started = Instant::now();
     let mut plain = Plain::new(settings);
-    if let Ok((columns, _)) = crossterm::terminal::size() {
+    if let Ok((columns, _)) = crossterm::terminal::size().map(usual_for_unknown) {
         plain.columns = usize::from(columns).clamp(20, COLUMNS);
     }
     loop {

@@ -121,12 +121,18 @@ impl Console for RealConsole {
     }
 
     fn size(&self) -> io::Result<(u16, u16)> {
-        crossterm::terminal::size()
+        crossterm::terminal::size().map(usual_for_unknown)
     }
 
     async fn next_event(&mut self) -> Option<io::Result<Event>> {
         match &mut self.events {
-            Some(events) => events.next().await,
+            Some(events) => events.next().await.map(|event| match event {
+                Ok(Event::Resize(columns, rows)) => {
+                    let (columns, rows) = usual_for_unknown((columns, rows));
+                    Ok(Event::Resize(columns, rows))
+                }
+                other => other,
+            }),
             None => std::future::pending().await,
         }
     }
@@ -135,6 +141,12 @@ impl Console for RealConsole {
         let _ =
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TSTP);
     }
+}
+
+/// A terminal that nobody gave a size says 0, as some containers' and recorders' do.
+pub(crate) fn usual_for_unknown((columns, rows): (u16, u16)) -> (u16, u16) {
+    let or = |size: u16, usual: u16| if size == 0 { usual } else { size };
+    (or(columns, 80), or(rows, 24))
 }
 
 impl Drop for RealConsole {

@@ -40,7 +40,8 @@ fn idle_screen(table: &mut Table) {
     let server = ModelServer::start(Script::new());
     let place = project(&server);
     let mut terminal = Command::new("script")
-        .args(["-q", "-f", "-c", AGENT, "/dev/null"])
+        // Not a shell's memory.
+        .args(["-q", "-f", "-c", &format!("exec {AGENT}"), "/dev/null"])
         .current_dir(place.root())
         .env_clear()
         .env("AGENT_HOME", place.home())

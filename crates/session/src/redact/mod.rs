@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use agent_protocol::payload::tool::RedactionTarget;
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use aho_corasick::automaton::Automaton as _;
+use aho_corasick::dfa::DFA;
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Anchored};
 use regex::Regex;
 use sha2::{Digest, Sha256};
 
@@ -107,7 +109,7 @@ struct Hints {
     texts: Vec<String>,
     first: AhoCorasick,
     searched: AtomicUsize,
-    fast: OnceLock<Option<AhoCorasick>>,
+    fast: OnceLock<Option<DFA>>,
 }
 
 impl Hints {
@@ -132,14 +134,45 @@ impl Hints {
         if searched < Self::WORTH_BUILDING {
             return self.first.is_match(text);
         }
-        let fast = self.fast.get_or_init(|| {
-            AhoCorasick::builder()
-                .kind(Some(AhoCorasickKind::DFA))
-                .build(&self.texts)
-                .ok()
-        });
-        fast.as_ref().unwrap_or(&self.first).is_match(text)
+        let fast = self
+            .fast
+            .get_or_init(|| DFA::builder().build(&self.texts).ok());
+        let found = fast.as_ref().and_then(|fast| find_any(fast, text));
+        found.unwrap_or_else(|| self.first.is_match(text))
     }
+}
+
+/// Whether one of the texts that `search` knows occurs in `text`; nothing when it cannot tell.
+///
+/// Each step of a walk needs the one before it, and the processor waits in between. Four walks over
+/// four parts wait together. The parts overlap by as much as a text can lie across their borders.
+fn find_any(search: &DFA, text: &[u8]) -> Option<bool> {
+    let start = search.start_state(Anchored::No).ok()?;
+    let step = |state: &mut _, byte: &u8| {
+        *state = search.next_state(Anchored::No, *state, *byte);
+        search.is_match(*state)
+    };
+    let overlap = search.max_pattern_len().saturating_sub(1);
+    let part = text.len().div_ceil(4);
+    if part <= 4 * overlap {
+        let mut state = start;
+        return Some(text.iter().any(|byte| step(&mut state, byte)));
+    }
+    let of = |number: usize| &text[number * part..text.len().min((number + 1) * part + overlap)];
+    let (parts, mut states) = ([of(0), of(1), of(2), of(3)], [start; 4]);
+    let [a, b, c, d] = &mut states;
+    // The last part is the shortest.
+    let together = parts[3].len();
+    let rows = parts[0][..together].iter().zip(&parts[1][..together]);
+    let rows = rows.zip(parts[2][..together].iter().zip(parts[3]));
+    for ((first, second), (third, fourth)) in rows {
+        // All four are taken, whatever the first says: none has to wait for an answer.
+        if step(a, first) | step(b, second) | step(c, third) | step(d, fourth) {
+            return Some(true);
+        }
+    }
+    let mut rest = parts.iter().zip(&mut states);
+    Some(rest.any(|(part, state)| part[together..].iter().any(|byte| step(state, byte))))
 }
 
 impl Search {

@@ -255,3 +255,28 @@ fn a_secret_that_is_found_out_later_is_masked_from_then_on() {
     assert!(redactor.suspects(line.as_bytes()));
     assert!(!format!("{late:?} {redactor:?}").contains("zq8r"));
 }
+
+proptest::proptest! {
+    /// The quick search and a plain one say the same, wherever in a text something lies.
+    #[test]
+    fn four_walks_find_what_one_finds(
+        length in 0_usize..2000,
+        at in 0_usize..2000,
+        which in 0_usize..4,
+        is_there: bool,
+    ) {
+        let texts = ["sk-", "ghp_", "PRIVATE KEY", "a longer one of twenty-eight."];
+        let search = aho_corasick::dfa::DFA::builder().build(texts).unwrap();
+        let mut text = "abs-kgh_PRIVATEKEY.".repeat(110).into_bytes();
+        text.truncate(length);
+        if is_there {
+            let at = at.min(text.len());
+            text.splice(at..at, texts[which].bytes());
+        }
+        let plain = texts.iter().any(|wanted| {
+            text.windows(wanted.len()).any(|window| window == wanted.as_bytes())
+        });
+        proptest::prop_assert_eq!(super::find_any(&search, &text), Some(plain));
+        proptest::prop_assert!(plain || !is_there);
+    }
+}

@@ -4,7 +4,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use agent_protocol::payload::tool::{
@@ -152,29 +151,27 @@ impl Coordinator {
         let name = running.call.tool_name.clone();
         let tool = running.call.tool.clone();
         let messages = self.messages.clone();
-        let spawned = thread::Builder::new()
-            .name(format!("tool-{name:.11}"))
-            .spawn(move || {
-                let result = match tool {
-                    Some(tool) => {
-                        catch_unwind(AssertUnwindSafe(|| tool.tool.execute(invocation, &context)))
-                            .unwrap_or_else(|panic| {
-                                let words = panic_words(&*panic);
-                                let message = format!("the tool `{name}` failed inside: {words}");
-                                Err(ExecutionFailure::new(Code::InternalError, message))
-                            })
-                    }
-                    None => Err(ExecutionFailure::new(
-                        Code::InternalError,
-                        "the tool is gone",
-                    )),
-                };
-                // Before the coordinator hears of it, so that the context's handles are closed.
-                drop(context);
-                let _ = messages.send(Message::Done(number, Box::new(result)));
-            });
-        match spawned {
-            Ok(_) => {
+        let job = move || {
+            let result = match tool {
+                Some(tool) => {
+                    catch_unwind(AssertUnwindSafe(|| tool.tool.execute(invocation, &context)))
+                        .unwrap_or_else(|panic| {
+                            let words = panic_words(&*panic);
+                            let message = format!("the tool `{name}` failed inside: {words}");
+                            Err(ExecutionFailure::new(Code::InternalError, message))
+                        })
+                }
+                None => Err(ExecutionFailure::new(
+                    Code::InternalError,
+                    "the tool is gone",
+                )),
+            };
+            // Before the coordinator hears of it, so that the context's handles are closed.
+            drop(context);
+            let _ = messages.send(Message::Done(number, Box::new(result)));
+        };
+        match self.shared.workers.run(Box::new(job)) {
+            Ok(()) => {
                 self.running.insert(number, running);
             }
             Err(error) => {

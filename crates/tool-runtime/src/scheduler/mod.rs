@@ -4,6 +4,7 @@
 
 mod coordinator;
 mod launch;
+mod workers;
 
 use std::io;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use agent_protocol::Scope;
 use agent_protocol::id::ActionId;
 
 use self::coordinator::Coordinator;
+pub(crate) use self::workers::Workers;
 use crate::call::panic_words;
 use crate::cancel::Cancel;
 use crate::intent::ToolIntent;
