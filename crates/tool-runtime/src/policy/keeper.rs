@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, MatchKind};
 use memchr::{memchr, memrchr};
 
 use super::collector::Segment;
@@ -88,7 +88,11 @@ impl Keeper {
     pub(crate) fn new(limits: CollectLimits) -> Self {
         Self {
             limits,
-            error_words: AhoCorasick::new(ERROR_WORDS).ok(),
+            // Asked for the leftmost, it looks at 16 bytes at a time.
+            error_words: AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostFirst)
+                .build(ERROR_WORDS)
+                .ok(),
             total: 0,
             head: Vec::new(),
             tail: VecDeque::new(),
