@@ -363,6 +363,16 @@ fn a_panic_gives_the_terminal_back() {
     }
 }
 
+/// Some containers and recorders give a terminal no size.
+#[test]
+fn a_terminal_without_a_size_gets_the_usual_one() {
+    let (project, _server) = project_with(Script::new().turn(Turn::text("All is well.")));
+    let mut terminal = Terminal::start(&project, &[], (0, 0));
+    terminal.wait_for(READY).keys("go\r");
+    terminal.wait_for("All is well.").wait_for("─ done");
+    leave(&mut terminal);
+}
+
 /// Whoever leaves is told what the session is called and how to come back to it; of a session in
 /// which nothing happened nothing is said.
 #[test]

@@ -19,6 +19,8 @@ use crate::{highlight, plain, view};
 
 /// The shortest time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
+/// And after a key, which somebody waits for.
+const KEY_FRAME: Duration = Duration::from_millis(4);
 /// Inputs are taken in for this long before keys and the screen have their turn.
 const DRAIN: Duration = Duration::from_millis(4);
 /// Lines written to the scrollback at once.
@@ -146,6 +148,8 @@ struct Screen {
     started: Instant,
     drawn_at: Option<Instant>,
     dirty: bool,
+    /// A key has not been answered yet.
+    is_awaited: bool,
     title: String,
     bytes: Vec<u8>,
 }
@@ -164,6 +168,7 @@ impl Screen {
             started: Instant::now(),
             drawn_at: None,
             dirty: true,
+            is_awaited: false,
             title: String::new(),
             bytes: Vec::new(),
         })
@@ -177,6 +182,7 @@ impl Screen {
 
     fn terminal(&mut self, event: &TerminalEvent) -> Vec<Effect> {
         self.tick();
+        self.is_awaited = true;
         if let TerminalEvent::Resize(columns, rows) = event {
             self.surface.resize(*columns, *rows);
             self.ui.columns = usize::from(*columns);
@@ -200,12 +206,19 @@ impl Screen {
         effects
     }
 
+    /// How long after the last frame the next one may come.
+    fn apart(&self) -> Duration {
+        if self.is_awaited { KEY_FRAME } else { FRAME }
+    }
+
     fn draw_if_due<C: Console>(&mut self, console: &mut C) -> Result<(), RunError> {
-        let due = self.drawn_at.is_none_or(|drawn| drawn.elapsed() >= FRAME);
+        let apart = self.apart();
+        let due = self.drawn_at.is_none_or(|drawn| drawn.elapsed() >= apart);
         if !self.dirty || !due {
             return Ok(());
         }
         self.dirty = false;
+        self.is_awaited = false;
         let (columns, rows) = self.surface.size();
         let (columns, rows) = (usize::from(columns), usize::from(rows));
         let mut frame = view::frame(&self.ui, columns, rows);
@@ -261,7 +274,7 @@ impl Screen {
     fn next_wake(&self) -> Option<Instant> {
         let frame = self.dirty.then(|| {
             self.drawn_at
-                .map_or_else(Instant::now, |drawn| drawn + FRAME)
+                .map_or_else(Instant::now, |drawn| drawn + self.apart())
         });
         let change = self
             .ui

@@ -4,7 +4,7 @@
 use ratatui::style::{Color, Modifier, Style};
 
 /// How many colours the terminal shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColorDepth {
     /// `NO_COLOR`: bold, dim, underline and reverse only.
     None,
@@ -15,7 +15,7 @@ pub enum ColorDepth {
 }
 
 /// What the terminal's background is like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Background {
     #[default]
     Dark,
