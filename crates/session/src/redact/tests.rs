@@ -266,7 +266,7 @@ proptest::proptest! {
         is_there: bool,
     ) {
         let texts = ["sk-", "ghp_", "PRIVATE KEY", "a longer one of twenty-eight."];
-        let search = aho_corasick::dfa::DFA::builder().build(texts).unwrap();
+        let search = DFA::builder().build(texts).unwrap();
         let mut text = "abs-kgh_PRIVATEKEY.".repeat(110).into_bytes();
         text.truncate(length);
         if is_there {
@@ -276,7 +276,7 @@ proptest::proptest! {
         let plain = texts.iter().any(|wanted| {
             text.windows(wanted.len()).any(|window| window == wanted.as_bytes())
         });
-        proptest::prop_assert_eq!(super::find_any(&search, &text), Some(plain));
+        proptest::prop_assert_eq!(find_any(&search, &text), Some(plain));
         proptest::prop_assert!(plain || !is_there);
     }
 }

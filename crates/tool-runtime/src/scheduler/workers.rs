@@ -91,7 +91,11 @@ mod tests {
         let workers = Workers::default();
         let first = run_one(&workers);
         let (hold, held) = channel::<()>();
-        workers.run(Box::new(move || drop(held.recv()))).unwrap();
+        workers
+            .run(Box::new(move || {
+                let _ = held.recv();
+            }))
+            .unwrap();
         assert_ne!(run_one(&workers), first);
         drop(hold);
     }
