@@ -52,7 +52,7 @@ fn main() {
         began.elapsed()
     };
     let (mut best, mut theirs, mut synced) = (Duration::MAX, Duration::MAX, Duration::MAX);
-    for _ in 0..3 {
+    for _ in 0..5 {
         theirs = theirs.min(plain(""));
         synced = synced.min(plain("; sync file"));
         best = best.min(ours());
