@@ -1,5 +1,5 @@
-//! A session of 100,000 events through the binary on a terminal: how long until something is there,
-//! and until one can go on. `cargo bench -p agent-cli --bench long`
+//! The binary on a terminal: how long until something is there, in a new session and in one of
+//! 100,000 events, and until one can go on. `cargo bench -p agent-cli --bench long`
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -33,6 +33,19 @@ fn main() {
     let short = session_of(1, &server);
     let mut table = Table::new("long: a session of 100,000 events");
 
+    let version = timed(|| {
+        let run = Run::new(env!("CARGO_BIN_EXE_agent"), &short).args(["--version"]);
+        run.finish().expect_code(0);
+    });
+    let opened = timed(|| {
+        let mut terminal = Terminal::start(&short, &[], SIZE);
+        terminal.wait_for("local/m");
+    });
+    table.time(
+        "a new session: first frame, against 1.5 times `agent --version` and 15 ms",
+        opened,
+        version.mul_f64(1.5) + Duration::from_millis(15),
+    );
     let resumed = timed(|| {
         let mut terminal = Terminal::start(&project, &["resume", "last"], SIZE);
         terminal.wait_for("what is in the file?");
