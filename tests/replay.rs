@@ -208,8 +208,9 @@ fn those_who_ask_for_a_part_are_told_of_damage_too() {
     let (project, id) = recorded();
     let log = format!(".agent/sessions/{id}/events.jsonl");
     let told = |arguments: &[&str]| agent(&project, arguments).finish().stderr().to_owned();
-    let questions: [&[&str]; 3] = [
+    let questions: [&[&str]; 4] = [
         &["why", "last", "1"],
+        &["why", "last", "no-such-call"],
         &["diff", "last"],
         &["undo", "last", "--dry-run"],
     ];

@@ -75,6 +75,8 @@ struct Link {
 
 pub(crate) fn run(arguments: &WhyArgs, app: &App) -> Result<Exit, Failure> {
     let session = app.session(&arguments.session)?;
+    // First: a call that cannot be found may be in the part that is damaged.
+    damage::tell(app, &session);
     let why = WhyOutput::read(&session, &arguments.call).map_err(|failure| {
         let look = |parent: &str, _| format!("agent why {parent} {}", visible(&arguments.call));
         match lineage::elsewhere(app, &session, "a call", look) {
@@ -82,7 +84,6 @@ pub(crate) fn run(arguments: &WhyArgs, app: &App) -> Result<Exit, Failure> {
             None => failure,
         }
     })?;
-    damage::tell(app, &session);
     let doing = "cannot print the chain";
     if arguments.json {
         app.output.json(&why).context(doing)?;

@@ -154,7 +154,8 @@ fn find_any(search: &DFA, text: &[u8]) -> Option<bool> {
     };
     let overlap = search.max_pattern_len().saturating_sub(1);
     let part = text.len().div_ceil(4);
-    if part <= 4 * overlap {
+    // Short texts cannot be parted in four.
+    if part <= 4 * overlap.max(1) {
         let mut state = start;
         return Some(text.iter().any(|byte| step(&mut state, byte)));
     }

@@ -256,6 +256,17 @@ fn a_secret_that_is_found_out_later_is_masked_from_then_on() {
     assert!(!format!("{late:?} {redactor:?}").contains("zq8r"));
 }
 
+#[test]
+fn short_texts_are_searched_for_in_short_texts() {
+    let search = DFA::builder().build(["x"]).unwrap();
+    for length in 0..40 {
+        let text = "a".repeat(length);
+        assert_eq!(find_any(&search, text.as_bytes()), Some(false), "{length}");
+        let found = find_any(&search, format!("{text}x").as_bytes());
+        assert_eq!(found, Some(true), "{length}");
+    }
+}
+
 proptest::proptest! {
     /// The quick search and a plain one say the same, wherever in a text something lies.
     #[test]
