@@ -148,9 +148,10 @@ impl Renderer {
             Event::End(tag) => self.end(tag),
             Event::Text(text) => match &mut self.code {
                 Some((_, code)) => code.push_str(&text),
+                // A character reference such as `&#27;` is a character only now.
                 None => self
                     .spans
-                    .push(Span::styled(text.into_string(), self.style())),
+                    .push(Span::styled(safe::one_line(&text), self.style())),
             },
             Event::Code(code) => {
                 let style = self.style().patch(self.theme.code());
@@ -254,7 +255,7 @@ impl Renderer {
                 self.strike();
             }
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
-                self.link = Some(dest_url.into_string());
+                self.link = Some(safe::one_line(&dest_url));
                 self.push_style(Style::new().add_modifier(Modifier::UNDERLINED));
             }
             Tag::Table(alignments) => {
@@ -540,6 +541,14 @@ mod tests {
         check("- [x] done\n- [ ] open", &["• [x] done", "• [ ] open"]);
         check("a <b>c</b>", &["a <b>c</b>"]);
         check("evil \x1b[2J\x1b]0;x\x07text", &["evil ␛␛text"]);
+    }
+
+    #[test]
+    fn a_character_reference_is_no_way_around_the_filter() {
+        check("a&#27;[2J b &amp; &lt;c", &["a␛[2J b & <c"]);
+        check("<b>&#1;|\nx", &["<b>␁| x"]);
+        check("&#x202e;exe", &["⟨U+202E⟩exe"]);
+        check("[x](http://y&#27;c)", &["x (http://y␛)"]);
     }
 
     #[test]

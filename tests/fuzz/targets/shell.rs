@@ -27,6 +27,10 @@ fuzz_target!(init: drop(std::panic::take_hook()), |script: &str| {
         assert!(!analysis.voids.is_empty(), "what is not understood is proven");
     }
     let Some(mut words) = literal_words(&analysis) else { return };
+    // The second splitter knows of no home directory.
+    if script.contains('~') {
+        return;
+    }
     // Detection in text sees every word that proof sees, unless quotes hide where it ends.
     for word in words.iter().flatten().filter(|word| is_plain(word)) {
         let seen = segments.iter().flatten().any(|other| other == word);

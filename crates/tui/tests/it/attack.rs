@@ -57,6 +57,12 @@ fn no_foreign_sequence_gets_out() {
     let mut script = Script::default();
     script.session().user(EVIL);
     script.says(&format!("{EVIL}\n\n# {EVIL}\n\n```{EVIL}\n{EVIL}\n```\n\n| {EVIL} |\n|---|\n| {EVIL} |\n\n[{EVIL}](http://{EVIL})\n\nend"));
+    // Markdown has a way of its own to write any character.
+    let referred: String = EVIL
+        .chars()
+        .map(|c| format!("&#{};", u32::from(c)))
+        .collect();
+    script.says(&format!("{referred}\n\n# {referred}\n\n| {referred} |\n|---|\n| {referred} |\n\n[{referred}](http://{referred})\n\nend"));
     let id = script.request();
     script.think(&id, EVIL);
     let call = script.intent(EVIL, json!({"command": EVIL}));
