@@ -293,15 +293,15 @@ impl Renderer {
             }
             TagEnd::Item => {
                 self.flush();
-                if let Some(Prefix {
-                    first: Some(bullet),
-                    ..
-                }) = self.prefixes.pop()
+                // An empty item still has its bullet.
+                if self
+                    .prefixes
+                    .last()
+                    .is_some_and(|item| item.first.is_some())
                 {
-                    // An empty item still has its bullet.
-                    let lead: String = self.lead();
-                    self.lines.push(Line::from(format!("{lead}{bullet}")));
+                    self.push_wrapped(&Line::default(), 0, Break::Words);
                 }
+                self.prefixes.pop();
             }
             TagEnd::Emphasis | TagEnd::Strong => {
                 self.styles.pop();
@@ -339,13 +339,6 @@ impl Renderer {
     /// Not every terminal can strike out, and what is struck out says the opposite.
     fn strike(&mut self) {
         self.spans.push(Span::styled("~~", self.style()));
-    }
-
-    fn lead(&self) -> String {
-        self.prefixes
-            .iter()
-            .map(|prefix| prefix.rest.as_str())
-            .collect()
     }
 
     fn gap(&mut self) {
@@ -607,6 +600,7 @@ mod tests {
     #[test]
     fn what_stands_deep_fits_and_keeps_its_own_mark() {
         assert_eq!(drawn("0. * `*ext", 8), [". • `*ex", "    t"]);
+        assert_eq!(drawn(">>>>-\n>>>>-", 9), [" │ •", " │ •"]);
         let quoted = drawn(&format!("{} deep in here", ">".repeat(300)), 20);
         assert_eq!(quoted, ["│ │ │ │ │ deep in", "│ │ │ │ │ here"]);
     }
