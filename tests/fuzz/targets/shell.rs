@@ -39,7 +39,10 @@ fuzz_target!(init: drop(std::panic::take_hook()), |script: &str| {
     assert_eq!(count_commands(script), Some(words.len()));
     // A redirect may stand alone.
     words.retain(|words| !words.is_empty());
-    assert_eq!(splitter::split(script), Some(words));
+    let split = splitter::split(script);
+    // For bash a keyword, for the second splitter a program.
+    let timed = split.iter().flatten().any(|words| words.first().is_some_and(|word| word == "time"));
+    assert!(timed || split == Some(words.clone()), "{split:?} is not {words:?}");
 });
 
 /// The words of a script that is nothing but certain words, pipes and lists.

@@ -159,6 +159,7 @@ fn run_all() -> Vec<String> {
             });
         }
     });
+    world::clear_away();
     problems.into_inner().unwrap()
 }
 

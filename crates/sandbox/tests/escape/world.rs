@@ -21,8 +21,19 @@ pub(crate) const SECRET: &str = "sEcReT-0f-tHe-uSeR";
 /// What a script prints when it got through to something that leaves no other trace.
 pub(crate) const ESCAPED: &str = "ESC_APED";
 
+/// Worlds that are over. Removing each at once costs more than all cases together where the file
+/// system looks through its recently deleted files for every new one, as ext4 does.
+static OVER: Mutex<Vec<tempfile::TempDir>> = Mutex::new(Vec::new());
+
+/// Removes what is left of the worlds that are over.
+pub(crate) fn clear_away() {
+    OVER.lock().unwrap().clear();
+}
+
 pub(crate) struct World {
-    folder: tempfile::TempDir,
+    /// There until the world is over.
+    folder: Option<tempfile::TempDir>,
+    base: PathBuf,
     services: Services,
     victim: Child,
     victim_limits: String,
@@ -99,14 +110,15 @@ impl World {
             before: Snapshot::new(),
             output: String::new(),
             finished: None,
-            folder,
+            base: folder.path().to_owned(),
+            folder: Some(folder),
         };
-        world.before = snapshot(world.folder.path());
+        world.before = snapshot(&world.base);
         world
     }
 
     pub(crate) fn at(&self, path: &str) -> PathBuf {
-        self.folder.path().join(path)
+        self.base.join(path)
     }
 
     /// What the scripts know.
@@ -206,7 +218,7 @@ impl World {
     }
 
     pub(crate) fn run_directly(&mut self, script: &str) {
-        let log = self.folder.path().with_extension("log");
+        let log = self.base.with_extension("log");
         let file = std::fs::File::create(&log).unwrap();
         let mut child = std::process::Command::new("bash")
             .args(["--noprofile", "--norc", "-c", "--", script])
@@ -240,10 +252,10 @@ impl World {
     /// Everything that should not have happened.
     pub(crate) fn harm(&mut self, workspace_too: bool) -> Vec<String> {
         let mut harm = Vec::new();
-        let after = snapshot(self.folder.path());
+        let after = snapshot(&self.base);
         for path in self.before.keys().chain(after.keys()) {
             let (was, is) = (self.before.get(path), after.get(path));
-            let relative = path.strip_prefix(self.folder.path()).unwrap().to_owned();
+            let relative = path.strip_prefix(&self.base).unwrap().to_owned();
             if was != is && (workspace_too || guarded(&relative)) {
                 harm.push(format!("{}: {was:?} became {is:?}", relative.display()));
             }
@@ -323,6 +335,9 @@ impl Drop for World {
         for entry in ["home/shop", "home/shop/closed", "outside"] {
             let _ =
                 std::fs::set_permissions(self.at(entry), std::fs::Permissions::from_mode(0o755));
+        }
+        if let (Some(folder), Ok(mut over)) = (self.folder.take(), OVER.lock()) {
+            over.push(folder);
         }
     }
 }
