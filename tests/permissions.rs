@@ -275,6 +275,27 @@ fn people_get_the_decision_first_and_the_rule_with_its_line() {
 }
 
 #[test]
+fn a_command_may_come_as_words() {
+    let project = project();
+    let explain = |words: &[&str]| {
+        let arguments = [&["permissions", "explain"], words].concat();
+        agent(&project, &arguments).finish().expect_code(0)
+    };
+    let one = explain(&["--json", "git log 'a; b'"]);
+    let many = explain(&["--json", "git", "log", "a; b"]);
+    assert_eq!(one.stdout(), many.stdout());
+    assert_eq!(many.stderr(), "");
+    // What looks like a tool's name is a command here, and that is said.
+    let tool = explain(&["edit", "README.md"]);
+    assert!(
+        tool.stderr()
+            .contains(r#"--tool edit --input '{"path":"README.md"}'"#),
+        "{}",
+        tool.stderr()
+    );
+}
+
+#[test]
 fn what_is_no_call_is_exit_2_with_its_line() {
     let project = project();
     let good = r#"{"tool":"bash","input":{"command":"ls"}}"#;

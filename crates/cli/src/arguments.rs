@@ -94,6 +94,5 @@ pub(crate) enum Command {
     Sandbox(commands::sandbox::SandboxArgs),
     Config(commands::config::ConfigArgs),
     Completions(commands::completions::CompletionsArgs),
-    #[command(hide = true)]
     Man(commands::man::ManArgs),
 }

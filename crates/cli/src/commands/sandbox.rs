@@ -309,7 +309,7 @@ fn run_confined(
     let private = settings.temporary.join("command");
     private::create_directory(&private).or_usage()?;
     let level = commands::level(&settings);
-    let script = quoted(&arguments.command);
+    let script = as_script(&arguments.command);
     let confinement = commands::confinement(app, config, level, &script, arguments.network)?;
     let policy = settings
         .policy(
@@ -369,7 +369,7 @@ fn program(command: &[OsString]) -> Result<Command, Failure> {
 }
 
 /// The arguments as a shell script of one command, for the gate to read.
-fn quoted(command: &[OsString]) -> String {
+pub(crate) fn as_script(command: &[OsString]) -> String {
     let words = command.iter().map(|word| {
         let word = word.to_string_lossy();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:,+@%".contains(&byte);
@@ -489,6 +489,6 @@ mod tests {
     #[test]
     fn arguments_become_one_simple_command() {
         let words = ["sh", "-c", "echo 'a' > b", ""].map(OsString::from);
-        assert_eq!(quoted(&words), r"sh -c 'echo '\''a'\'' > b' ''");
+        assert_eq!(as_script(&words), r"sh -c 'echo '\''a'\'' > b' ''");
     }
 }

@@ -1,6 +1,7 @@
 //! `agent permissions explain`: what the gate would decide about a call, and why.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io::{self, BufRead as _, Read as _};
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::origin_words;
 use crate::app::App;
+use crate::commands::sandbox::as_script;
 use crate::config::{self, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
@@ -33,17 +35,18 @@ const LINE_LIMIT: u64 = 64 << 20;
 #[command(after_help = "\
 Examples:
   agent permissions explain 'git log | head; rm -rf build'
+  agent permissions explain git status
   agent permissions explain --tool edit --input '{\"path\": \"src/a.rs\"}' --json
   printf '%s\\n' '{\"tool\":\"bash\",\"input\":{\"command\":\"ls\"}}' |
     agent permissions explain --stdin")]
 pub(crate) struct ExplainArgs {
-    /// A shell command, as the bash tool would get it
+    /// A shell command, as the bash tool would get it; several words are a program and its arguments
     #[arg(
         value_name = "COMMAND",
         required_unless_present_any = ["tool", "stdin"],
         conflicts_with_all = ["tool", "stdin"]
     )]
-    command: Option<String>,
+    command: Vec<OsString>,
     /// The tool's name
     #[arg(long, requires = "input", conflicts_with = "stdin")]
     tool: Option<String>,
@@ -113,9 +116,10 @@ pub(crate) fn run(arguments: &ExplainArgs, app: &App) -> Result<Exit, Failure> {
         explainer.lines()?;
         return Ok(Exit::Done);
     }
-    let (tool, input) = match &arguments.command {
-        Some(command) => ("bash", json!({"command": command})),
-        None => {
+    let (tool, input) = match &*arguments.command {
+        [script] => ("bash", json!({"command": script.to_string_lossy()})),
+        [_, ..] => ("bash", json!({"command": as_script(&arguments.command)})),
+        [] => {
             let text = arguments.input.as_deref().unwrap_or_default();
             let input = serde_json::from_str(text)
                 .context("--input is not JSON")
@@ -124,6 +128,17 @@ pub(crate) fn run(arguments: &ExplainArgs, app: &App) -> Result<Exit, Failure> {
         }
     };
     let explained = explainer.explain(tool, &input, None)?;
+    if let [first, file, ..] = &*arguments.command
+        && ["edit", "write", "glob"].iter().any(|tool| first == tool)
+    {
+        let (tool, input) = (
+            first.to_string_lossy(),
+            json!({"path": file.to_string_lossy()}),
+        );
+        app.output.note(&format!(
+            "this is about a command of that name; for the tool: --tool {tool} --input '{input}'"
+        ));
+    }
     let doing = "cannot print the decision";
     if arguments.json {
         app.output.json(&explained).context(doing)?;
