@@ -106,6 +106,7 @@ fn what_may_mean_something_else_is_asked() {
             "tail -3 README.md >> notes.txt",
             "gre\\p x README.md",
             "c''at README.md",
+            "cat <<'' ",
             "{cat,README.md}",
             "/bin/ca?",
             "git -c diff.external=./x diff",

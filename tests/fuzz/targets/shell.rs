@@ -27,8 +27,8 @@ fuzz_target!(init: drop(std::panic::take_hook()), |script: &str| {
         assert!(!analysis.voids.is_empty(), "what is not understood is proven");
     }
     let Some(mut words) = literal_words(&analysis) else { return };
-    // The second splitter knows of no home directory.
-    if script.contains('~') {
+    // The second splitter knows neither a home directory nor what the escapes of `$'…'` stand for.
+    if script.contains('~') || script.contains("$'") {
         return;
     }
     // Detection in text sees every word that proof sees, unless quotes hide where it ends.
@@ -40,9 +40,10 @@ fuzz_target!(init: drop(std::panic::take_hook()), |script: &str| {
     // A redirect may stand alone.
     words.retain(|words| !words.is_empty());
     let split = splitter::split(script);
-    // For bash a keyword, for the second splitter a program.
-    let timed = split.iter().flatten().any(|words| words.first().is_some_and(|word| word == "time"));
-    assert!(timed || split == Some(words.clone()), "{split:?} is not {words:?}");
+    // For bash keywords, for the second splitter programs.
+    let first = |words: &Vec<String>| words.first().is_some_and(|word| word == "time" || word == "!");
+    let keyword = split.iter().flatten().any(first);
+    assert!(keyword || split == Some(words.clone()), "{split:?} is not {words:?}");
 });
 
 /// The words of a script that is nothing but certain words, pipes and lists.

@@ -3,6 +3,8 @@
 //! The parser behind this scan is exponential in open parentheses and `case`, and recursive in every
 //! other construct. The counts here ignore quoting on purpose: a scan that tried to follow quotes could
 //! be talked into counting too little, and then the parser would hang. Counting too much only asks.
+//! The parser also never ends where a here-document that ends with an empty line meets the end of the
+//! text.
 
 use std::fmt;
 
@@ -22,6 +24,10 @@ pub enum Refusal {
         bytes: usize,
     },
     TooDeep,
+    /// `<<` with nothing behind it that could end the document.
+    UnnamedDocument {
+        offset: usize,
+    },
     /// A character that a terminal hides or that reorders text, with its position in bytes.
     Deceptive {
         character: char,
@@ -37,6 +43,10 @@ impl fmt::Display for Refusal {
                 "the script has {bytes} bytes, more than the {MAX_BYTES} that are analysed"
             ),
             Self::TooDeep => formatter.write_str("the script is nested deeper than is analysed"),
+            Self::UnnamedDocument { offset } => write!(
+                formatter,
+                "the script has a here-document without a name at byte {offset}"
+            ),
             Self::Deceptive { character, offset } => write!(
                 formatter,
                 "the script holds the invisible or control character U+{:04X} at byte {offset}",
@@ -62,7 +72,33 @@ pub fn prescan(script: &str) -> Result<(), Refusal> {
     if is_too_deep(script) {
         return Err(Refusal::TooDeep);
     }
+    if let Some(offset) = unnamed_document(script) {
+        return Err(Refusal::UnnamedDocument { offset });
+    }
     Ok(())
+}
+
+/// Where a `<<` stands whose word may be empty: nothing, or nothing but quotes. A `<<<` takes any word.
+fn unnamed_document(script: &str) -> Option<usize> {
+    let mut at = 0;
+    while let Some(found) = script.get(at..)?.find("<<") {
+        let offset = at + found;
+        at = offset + 2;
+        let behind = script.get(at..)?;
+        if behind.starts_with('<') {
+            at += 1;
+            continue;
+        }
+        let word = behind.strip_prefix('-').unwrap_or(behind);
+        // Inside `$(…)` the second blank is the end of an empty word for the parser.
+        let word = word.strip_prefix([' ', '\t']).unwrap_or(word);
+        let inside = word.trim_start_matches(['\'', '"', '\\', '$']);
+        let is_name = |c: char| !c.is_whitespace() && !"&();|<>`".contains(c);
+        if !inside.starts_with(is_name) {
+            return Some(offset);
+        }
+    }
+    None
 }
 
 /// Control characters other than tab and newline, and everything that has no width, reorders its
@@ -150,6 +186,8 @@ mod tests {
             "git log --format='%h (%an) %s' | grep -E '((a|b)(c|d))'",
             "jq 'if .a then .b else .c end' a.json",
             "cat <<'E'\nfor one\nif two\ncase three\nE\n",
+            "cat << \"E\"\nE\ncat <<-\\X\nX\n",
+            "wc <<< '' && wc <<<\"\" && echo $((1 << 2))",
         ] {
             assert_eq!(prescan(script), Ok(()), "{script}");
         }
@@ -168,6 +206,24 @@ mod tests {
             "while case (".repeat(40),
         ] {
             assert_eq!(prescan(&script), Err(Refusal::TooDeep), "{:.40}", script);
+        }
+    }
+
+    /// The first four kept the parser busy for ever.
+    #[test]
+    fn a_document_without_a_name_does_not_reach_the_parser() {
+        for (script, offset) in [
+            ("$(<< (i ", 2),
+            ("$(<<  a ", 2),
+            ("cat <<'' ", 4),
+            ("cat <<- \"\" ", 4),
+            ("cat <<$''", 4),
+            ("ls <<<a; cat <<'' '", 13),
+            ("x <<<<< (i ", 5),
+            ("cat <<", 4),
+        ] {
+            let refused = Err(Refusal::UnnamedDocument { offset });
+            assert_eq!(prescan(script), refused, "{script}");
         }
     }
 

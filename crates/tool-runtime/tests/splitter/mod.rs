@@ -11,18 +11,26 @@ pub(crate) fn split(script: &str) -> Option<Vec<Vec<String>>> {
     let mut word: Option<String> = None;
     let mut characters = script.chars().peekable();
     let mut skip_target = false;
+    // Whether the word has only characters that stand for themselves.
+    let mut bare = true;
     while let Some(character) = characters.next() {
         let is_end = matches!(character, ' ' | '\t' | '\n' | ';' | '|' | '&' | '<' | '>');
         if is_end && let Some(finished) = word.take() {
             // The number in front of a redirect and the word behind it are not arguments.
-            let is_descriptor =
-                matches!(character, '<' | '>') && finished.bytes().all(|b| b.is_ascii_digit());
+            let is_descriptor = matches!(character, '<' | '>')
+                && bare
+                && finished.bytes().all(|b| b.is_ascii_digit());
             if skip_target {
                 skip_target = false;
             } else if !is_descriptor {
                 commands.last_mut()?.push(finished);
             }
         }
+        bare = if is_end {
+            true
+        } else {
+            bare && !matches!(character, '\'' | '"' | '\\')
+        };
         match character {
             ' ' | '\t' => {}
             '&' if characters.peek() == Some(&'>') => {
@@ -68,6 +76,7 @@ pub(crate) fn split(script: &str) -> Option<Vec<Vec<String>>> {
                 loop {
                     match characters.next()? {
                         '"' => break,
+                        '\\' if characters.peek() == Some(&'\n') => drop(characters.next()),
                         '\\' if matches!(characters.peek(), Some('"' | '\\' | '$' | '`')) => {
                             text.extend(characters.next());
                         }
