@@ -65,7 +65,7 @@ fn by_other_ways() -> Vec<Case> {
         ("by a child that outlives the shell", "(sleep 0.2; mkdir -p src/.git; echo x > src/.git/config) >/dev/null 2>&1 & exec sleep 0.5"),
         ("upper case", "mkdir -p src/.GIT; echo x > src/.GIT/config"),
         ("with a dot at the end", "mkdir -p src/.git.; echo x > src/.git./config"),
-        ("with an invisible character", "mkdir -p $'src/.g\\u200cit'; echo x > $'src/.g\\u200cit/config'"),
+        ("with an invisible character", "mkdir -p $'src/.g\\xe2\\x80\\x8cit'; echo x > $'src/.g\\xe2\\x80\\x8cit/config'"),
         ("other agents' directories at once", "for d in .claude .cursor .codex .gemini .opencode .windsurf; do mkdir -p $d; echo x > $d/settings.json; done"),
         ("shell files at once", "for f in .bash_profile .bash_login .bash_aliases .zprofile .zlogin .kshrc .inputrc; do echo x > $f; done"),
         ("editor files at once", "for f in .vimrc .exrc .nvim.lua .gdbinit .devcontainer.json .gitconfig; do echo x > $f; done"),
