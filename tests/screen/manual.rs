@@ -125,7 +125,7 @@ fn plain() -> String {
     );
     let mut terminal = Terminal::start(&project, &["--plain"], (100, 40));
     terminal.wait_for("Type a message").keys("make a file\r");
-    terminal.wait_for("Answer with one letter");
+    terminal.wait_for("e: edit first.");
     shown(&project, &terminal)
 }
 
