@@ -1,7 +1,8 @@
 //! The directories below the home directory that a developer's programs live in.
 //!
 //! The home directory is hidden from commands; these are bound back read-only. They are found
-//! by looking, not assumed: a directory counts if it exists, or if the `PATH` leads into it.
+//! by looking, not assumed: a directory counts if it exists, or if the `PATH` leads into it. A
+//! variable such as `CARGO_HOME` says where one is that lies elsewhere.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
@@ -44,7 +45,7 @@ const KNOWN: [(&str, Option<&str>); 24] = [
     (".m2/repository", None),
 ];
 
-/// Relative to home: never readable although the directory around them is.
+/// Below these directories, by their usual names: never readable although what is around them is.
 const CREDENTIALS: [&str; 6] = [
     ".cargo/credentials",
     ".cargo/credentials.toml",
@@ -54,20 +55,35 @@ const CREDENTIALS: [&str; 6] = [
     ".bun/.npmrc",
 ];
 
-/// Looks below `home` for the known directories, for what `path` (the host's `PATH`) leads
-/// into, and for `extra` ones from the user's configuration.
-pub fn find(home: &Path, path: &OsStr, extra: &[PathBuf]) -> ToolDirs {
+/// Looks for the known directories below `home` or where the host's `variable` says they are, for
+/// what `path` (the host's `PATH`) leads into below `home`, and for `extra` ones from the user's
+/// configuration.
+pub fn find(
+    home: &Path,
+    path: &OsStr,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    extra: &[PathBuf],
+) -> ToolDirs {
     let mut found = ToolDirs::default();
-    for (relative, variable) in KNOWN {
-        let directory = home.join(relative);
-        if directory.is_dir() {
-            if let Some(variable) = variable {
-                found
-                    .environment
-                    .push((variable.into(), directory.clone().into()));
-            }
-            found.readable.push(directory);
+    for (relative, name) in KNOWN {
+        let named = name.and_then(variable).map(PathBuf::from);
+        let named = named.filter(|directory| holds_tools_only(directory, home));
+        let directory = named.unwrap_or_else(|| home.join(relative));
+        if !directory.is_dir() {
+            continue;
         }
+        let credentials = CREDENTIALS
+            .iter()
+            .filter_map(|file| Path::new(file).strip_prefix(relative).ok())
+            .map(|file| directory.join(file));
+        found
+            .hidden
+            .extend(credentials.filter(|file| file.exists()));
+        if let Some(name) = name {
+            let value = directory.clone().into();
+            found.environment.push((name.into(), value));
+        }
+        found.readable.push(directory);
     }
     for entry in std::env::split_paths(path) {
         // Of `~/tools/bin` only that directory: its neighbours are nobody's business.
@@ -87,12 +103,16 @@ pub fn find(home: &Path, path: &OsStr, extra: &[PathBuf]) -> ToolDirs {
             found.readable.push(directory.clone());
         }
     }
-    found.hidden = CREDENTIALS
-        .iter()
-        .map(|relative| home.join(relative))
-        .filter(|file| file.exists())
-        .collect();
     found
+}
+
+/// Whether a directory that a variable names can be shown: not if the whole home would be.
+fn holds_tools_only(directory: &Path, home: &Path) -> bool {
+    let resolved = |path: &Path| std::fs::canonicalize(path);
+    let (Ok(real), Ok(home)) = (resolved(directory), resolved(home)) else {
+        return false;
+    };
+    directory.is_absolute() && real.is_dir() && !home.starts_with(real)
 }
 
 #[cfg(test)]
@@ -113,7 +133,8 @@ mod tests {
             home.to_owned(),
         ])
         .unwrap();
-        let found = find(home, &path, &[home.join("plain"), home.join("missing")]);
+        let extra = [home.join("plain"), home.join("missing")];
+        let found = find(home, &path, &|_| None, &extra);
         let relative: Vec<_> = found
             .readable
             .iter()
@@ -132,5 +153,39 @@ mod tests {
             found.environment,
             [("CARGO_HOME".into(), home.join(".cargo").into())]
         );
+    }
+
+    #[test]
+    fn a_variable_says_where_a_directory_is() {
+        let place = tempfile::tempdir().unwrap();
+        let (home, elsewhere) = (place.path().join("home"), place.path().join("cargo"));
+        std::fs::create_dir_all(home.join(".cargo")).unwrap();
+        std::fs::create_dir(&elsewhere).unwrap();
+        std::fs::write(elsewhere.join("credentials.toml"), "token").unwrap();
+        let find_with = |value: &Path| {
+            let variable =
+                |name: &str| (name == "CARGO_HOME").then(|| value.as_os_str().to_owned());
+            find(&home, OsStr::new(""), &variable, &[])
+        };
+        let found = find_with(&elsewhere);
+        assert_eq!(found.readable, std::slice::from_ref(&elsewhere));
+        assert_eq!(found.hidden, [elsewhere.join("credentials.toml")]);
+        assert_eq!(
+            found.environment,
+            [("CARGO_HOME".into(), elsewhere.clone().into())]
+        );
+        // Neither a way to see all of the home nor a name that leads nowhere.
+        for wrong in [
+            &home,
+            place.path(),
+            Path::new("relative"),
+            Path::new("/none"),
+        ] {
+            assert_eq!(
+                find_with(wrong).readable,
+                [home.join(".cargo")],
+                "{wrong:?}"
+            );
+        }
     }
 }

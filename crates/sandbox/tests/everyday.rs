@@ -55,7 +55,8 @@ impl Place {
         };
         let mut set = Vec::new();
         if let Some(home) = variable("HOME").map(PathBuf::from) {
-            let tools = tool_dirs::find(&home, &variable("PATH").unwrap_or_default(), &[]);
+            let path = variable("PATH").unwrap_or_default();
+            let tools = tool_dirs::find(&home, &path, &variable, &[]);
             policy.readable = tools.readable;
             policy.hidden = tools.hidden;
             set = tools.environment;

@@ -41,7 +41,8 @@ pub(crate) fn settings(
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
     let path = app.host.environment.get("PATH").unwrap_or_default();
-    let mut tools = tool_dirs::find(&home, path, &paths(&set.readable));
+    let variable = |name: &str| app.host.environment.get(name).map(Into::into);
+    let mut tools = tool_dirs::find(&home, path, &variable, &paths(&set.readable));
     let xdg = app.host.environment.get("XDG_CONFIG_HOME").map(Path::new);
     tools
         .environment
