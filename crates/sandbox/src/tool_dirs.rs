@@ -67,7 +67,9 @@ pub fn find(
     let mut found = ToolDirs::default();
     for (relative, name) in KNOWN {
         let named = name.and_then(variable).map(PathBuf::from);
-        let named = named.filter(|directory| holds_tools_only(directory, home));
+        let named = named
+            .filter(|directory| holds_tools_only(directory, home))
+            .filter(|directory| name != Some("GOPATH") || !directory.starts_with(home));
         let directory = named.unwrap_or_else(|| home.join(relative));
         if !directory.is_dir() {
             continue;
@@ -106,7 +108,8 @@ pub fn find(
     found
 }
 
-/// Whether a directory that a variable names can be shown: not if the whole home would be.
+/// Whether a directory that a variable names can be shown: not if the whole home would be. (For the
+/// same reason `GOPATH` is not followed inside home: it may be where all of somebody's work is.)
 fn holds_tools_only(directory: &Path, home: &Path) -> bool {
     let resolved = |path: &Path| std::fs::canonicalize(path);
     let (Ok(real), Ok(home)) = (resolved(directory), resolved(home)) else {
@@ -174,6 +177,11 @@ mod tests {
             found.environment,
             [("CARGO_HOME".into(), elsewhere.clone().into())]
         );
+        let work = home.join("work");
+        std::fs::create_dir(&work).unwrap();
+        let gopath = |name: &str| (name == "GOPATH").then(|| work.clone().into());
+        let found = find(&home, OsStr::new(""), &gopath, &[]);
+        assert_eq!(found.readable, [home.join(".cargo")]);
         // Neither a way to see all of the home nor a name that leads nowhere.
         for wrong in [
             &home,

@@ -129,14 +129,18 @@ pub(crate) fn run(arguments: &ExplainArgs, app: &App) -> Result<Exit, Failure> {
     };
     let explained = explainer.explain(tool, &input, None)?;
     if let [first, file, ..] = &*arguments.command
-        && ["edit", "write", "glob"].iter().any(|tool| first == tool)
+        && ["edit", "write"].iter().any(|tool| first == tool)
     {
-        let (tool, input) = (
-            first.to_string_lossy(),
-            json!({"path": file.to_string_lossy()}),
-        );
+        let input = json!({"path": file.to_string_lossy()}).to_string();
+        let options = [
+            "--tool".into(),
+            first.clone(),
+            "--input".into(),
+            input.into(),
+        ];
         app.output.note(&format!(
-            "this is about a command of that name; for the tool: --tool {tool} --input '{input}'"
+            "this is about a command of that name; for the tool: {}",
+            as_script(&options)
         ));
     }
     let doing = "cannot print the decision";
