@@ -21,7 +21,7 @@ use crate::run::{assert_audit_is_clean, log, run, sum_project};
 use crate::{agent, assert_schema};
 
 /// Answers the open question of a session.
-fn respond(project: &TestProject, session: &str, answer: &[&str]) -> Ran {
+pub(crate) fn respond(project: &TestProject, session: &str, answer: &[&str]) -> Ran {
     let open = agent(project, &["actions", session, "--json"])
         .finish()
         .json();
@@ -30,7 +30,11 @@ fn respond(project: &TestProject, session: &str, answer: &[&str]) -> Ran {
 }
 
 /// Asks for `command` in `session` with `--on-ask wait`; the session, and what was decided.
-fn ask_for(project: &TestProject, session: Option<&str>, command: &str) -> (String, Value) {
+pub(crate) fn ask_for(
+    project: &TestProject,
+    session: Option<&str>,
+    command: &str,
+) -> (String, Value) {
     let input = json!({"command": command, "description": "Run"}).to_string();
     let mut arguments = vec!["call", "--json", "--on-ask", "wait", "bash", &input];
     arguments.extend(session.iter().flat_map(|id| ["--session", id]));

@@ -22,6 +22,7 @@ mod doctor;
 mod example;
 mod export;
 mod files;
+mod foreign;
 mod forged;
 mod import;
 mod instructions;

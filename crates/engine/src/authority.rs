@@ -42,8 +42,8 @@ pub struct SessionAuthority {
     gate: Mutex<Gate>,
     mode: Mutex<Mode>,
     turn: Mutex<String>,
-    /// Questions seen in the log, by what an answer to them would hold for.
-    asked: Mutex<Vec<(ActionId, ApprovalKey)>>,
+    /// Questions seen in the log, by what an answer to them would hold for, with the vouching for them.
+    asked: Mutex<Vec<(ActionId, ApprovalKey, bool)>>,
     /// The call that is being judged was typed by the user.
     typed: Mutex<bool>,
     place: Place,
@@ -75,8 +75,10 @@ impl SessionAuthority {
         }
     }
 
-    /// Takes a fact of an earlier run into account: grants and denials are in the log.
-    pub fn apply(&self, event: &Event) {
+    /// Takes a fact of an earlier run into account: grants and denials are in the log. What is not
+    /// `own`, because it was written elsewhere, can deny and not grant. Returns false for an answer
+    /// that allowed something and does not count.
+    pub fn apply(&self, event: &Event, own: bool) -> bool {
         match &event.payload {
             Payload::TurnStarted(_) => {
                 if let Some(turn) = &event.scope.turn_id {
@@ -86,19 +88,28 @@ impl SessionAuthority {
             Payload::ActionRequired(required) => {
                 if let (Some(action), Some(key)) = (&event.scope.action_id, &required.approval_key)
                 {
-                    lock(&self.asked).push((action.clone(), ApprovalKey::from_log(key.as_str())));
+                    let key = ApprovalKey::from_log(key.as_str());
+                    lock(&self.asked).push((action.clone(), key, own));
                 }
             }
             Payload::ActionResolved(resolved) => {
                 let Some(action) = &event.scope.action_id else {
-                    return;
+                    return true;
                 };
                 let mut asked = lock(&self.asked);
-                let Some(at) = asked.iter().position(|(known, _)| known == action) else {
-                    return;
+                let Some(at) = asked.iter().position(|(known, ..)| known == action) else {
+                    return true;
                 };
-                let (_, key) = asked.remove(at);
+                let (_, key, own_question) = asked.remove(at);
                 drop(asked);
+                let allows = matches!(
+                    resolved.decision,
+                    ActionDecision::AllowOnce | ActionDecision::AllowSession
+                );
+                if allows && !(own && own_question) {
+                    return resolved.scope == GrantScope::Once
+                        && resolved.decision == ActionDecision::AllowOnce;
+                }
                 let note = resolved
                     .payload
                     .as_ref()
@@ -112,6 +123,7 @@ impl SessionAuthority {
             }
             _ => {}
         }
+        true
     }
 
     /// What would be decided about a call in `mode`; nothing is asked, run or recorded. `None` when

@@ -2,7 +2,9 @@
 //!
 //! The chain shows that no line was changed, removed or moved; only a fact kept elsewhere shows
 //! that the end was not cut off. Each session has one small file in user state with the sequence
-//! and hash of its last line at the last end of a turn.
+//! and hash of its last line at the last end of a turn, question or answer, and with the ranges of
+//! events that this installation wrote. A log that came with a repository can claim answers of its
+//! reader; an answer counts only where these ranges hold it.
 
 use std::path::{Path, PathBuf};
 
@@ -22,17 +24,53 @@ pub struct Anchor {
     pub hash: Hash,
     /// Where the session was kept, to tell a deleted log from one that was never here.
     pub directory: PathBuf,
+    pub own: OwnEvents,
 }
 
 impl Anchor {
-    /// The anchor of a log that ends at `head`; an empty log has none.
-    pub(crate) fn of(session_id: &SessionId, head: Head, directory: &Path) -> Option<Self> {
+    /// The anchor of a log that ends at `head`; an empty log has none. `own` is what this
+    /// installation wrote before this run, which began at `since`.
+    pub(crate) fn of(
+        session_id: &SessionId,
+        head: Head,
+        directory: &Path,
+        own: &OwnEvents,
+        since: u64,
+    ) -> Option<Self> {
+        let sequence = head.next_sequence.checked_sub(1)?;
         Some(Self {
             session_id: session_id.clone(),
-            sequence: head.next_sequence.checked_sub(1)?,
+            sequence,
             hash: head.hash,
             directory: directory.to_owned(),
+            own: own.with(since, sequence),
         })
+    }
+}
+
+/// The events of a log that this installation wrote, as inclusive ranges of sequences.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnEvents(Vec<(u64, u64)>);
+
+impl OwnEvents {
+    /// True if this installation wrote the event with this sequence.
+    #[must_use]
+    pub fn contains(&self, sequence: u64) -> bool {
+        self.0
+            .iter()
+            .any(|(first, last)| (*first..=*last).contains(&sequence))
+    }
+
+    /// These events and those from `first` to `last`, which come after all of them.
+    #[must_use]
+    fn with(&self, first: u64, last: u64) -> Self {
+        let mut ranges = self.0.clone();
+        match ranges.last_mut() {
+            Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
+            _ if first <= last => ranges.push((first, last)),
+            _ => {}
+        }
+        Self(ranges)
     }
 }
 
@@ -84,6 +122,7 @@ impl AnchorStore {
             "sequence": anchor.sequence,
             "hash": format!("sha256:{}", hex(&anchor.hash)),
             "directory": anchor.directory.to_string_lossy(),
+            "own": anchor.own.0,
         })
         .to_string();
         place.replace_file(&file_name(&anchor.session_id), text.as_bytes())?;
@@ -141,17 +180,34 @@ fn file_name(session_id: &SessionId) -> String {
 
 fn parse(text: &str) -> Option<Anchor> {
     let value: Value = serde_json::from_str(text).ok()?;
+    let sequence = value["sequence"].as_u64()?;
+    let own = match value.get("own") {
+        Some(ranges) => OwnEvents(serde_json::from_value(ranges.clone()).ok()?),
+        // Anchors of earlier versions did not tell whose events they were.
+        None => OwnEvents::default(),
+    };
     Some(Anchor {
         session_id: value["session_id"].as_str()?.parse().ok()?,
-        sequence: value["sequence"].as_u64()?,
+        sequence,
         hash: from_hex(value["hash"].as_str()?.strip_prefix("sha256:")?.as_bytes())?,
         directory: value["directory"].as_str()?.into(),
+        own,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_events_grow_and_keep_their_gaps() {
+        let own = OwnEvents::default().with(0, 4).with(5, 9).with(20, 21);
+        assert_eq!(own, OwnEvents(vec![(0, 9), (20, 21)]));
+        assert_eq!(own.with(22, 21), own, "nothing was added yet");
+        for (sequence, expected) in [(0, true), (9, true), (10, false), (19, false), (21, true)] {
+            assert_eq!(own.contains(sequence), expected, "{sequence}");
+        }
+    }
 
     #[test]
     fn an_anchor_is_found_again() {
@@ -164,6 +220,7 @@ mod tests {
             sequence: 7,
             hash: [3; 32],
             directory: "/somewhere".into(),
+            own: OwnEvents(vec![(0, 3), (6, 7)]),
         };
         store.write(&anchor).unwrap();
         store.write(&anchor).unwrap();

@@ -35,7 +35,7 @@ mod store;
 mod subscribe;
 pub mod workspace;
 
-pub use anchor::{Anchor, AnchorError, AnchorStore};
+pub use anchor::{Anchor, AnchorError, AnchorStore, OwnEvents};
 pub use artifact::{ArtifactError, ArtifactFile, ArtifactStore, ArtifactWriter, Stored};
 pub use cache::{
     CacheError, Loaded, load_read_models, record_repair, refresh_read_models, store_read_models,

@@ -7,7 +7,9 @@ use std::io::Read as _;
 use std::time::Instant;
 
 use agent_protocol::id::{ActionId, ArtifactId, EventId, IntentId, ModelRequestId, ToolCallId};
-use agent_protocol::payload::permission::{ActionRequired, ActionResolved, DecidedBy, Effect};
+use agent_protocol::payload::permission::{
+    ActionDecision, ActionRequired, ActionResolved, DecidedBy, Effect, GrantScope,
+};
 use agent_protocol::{Code, Event, Payload, Phase, Scope, Timestamp};
 use serde_json::Value;
 
@@ -46,12 +48,18 @@ pub struct OpenQuestion {
     pub asked_at: Timestamp,
     pub required: ActionRequired,
     pub answer: Option<GivenAnswer>,
+    /// Place of the question in the log.
+    sequence: u64,
+    /// True if the question or its answer was written elsewhere: neither its words nor what was
+    /// answered count here.
+    is_foreign: bool,
 }
 
 /// An answer that was given and not yet acted on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GivenAnswer {
     pub resolved: ActionResolved,
+    sequence: u64,
     answered_at: Timestamp,
     action_event: EventId,
     permission_event: Option<EventId>,
@@ -106,6 +114,23 @@ impl OpenCalls {
         let asked = |call: &&OpenCall| call.question.is_some();
         self.calls.values().filter(asked).cloned().collect()
     }
+
+    /// Marks the questions and answers that `is_own` does not vouch for, by their place in the log.
+    /// Their calls go through the gate anew. Returns how many there are.
+    pub fn distrust(&mut self, is_own: &dyn Fn(u64) -> bool) -> usize {
+        let questions = self
+            .calls
+            .values_mut()
+            .filter_map(|call| call.question.as_mut());
+        let mut foreign = 0;
+        for question in questions {
+            let answered = question.answer.as_ref().map(|answer| answer.sequence);
+            question.is_foreign =
+                !is_own(question.sequence) || answered.is_some_and(|sequence| !is_own(sequence));
+            foreign += usize::from(question.is_foreign);
+        }
+        foreign
+    }
 }
 
 impl OpenCall {
@@ -121,12 +146,15 @@ impl OpenCall {
                     asked_at: event.timestamp,
                     required: required.clone(),
                     answer: None,
+                    sequence: event.sequence,
+                    is_foreign: false,
                 });
             }
             Payload::ActionResolved(resolved) => {
                 if let Some(question) = &mut self.question {
                     question.answer = Some(GivenAnswer {
                         resolved: resolved.clone(),
+                        sequence: event.sequence,
                         answered_at: event.timestamp,
                         action_event: event.event_id.clone(),
                         permission_event: None,
@@ -193,6 +221,22 @@ impl Shared {
             return Ok(Admission::Refused(lost(call, reason)));
         }
         call.scope.action_id = Some(question.action_id.clone());
+        if question.is_foreign {
+            if question.answer.is_none() {
+                let note = "the question was written elsewhere; it is put anew";
+                let closed = Answer::Decided {
+                    decision: ActionDecision::Deny,
+                    decided_by: DecidedBy::Policy,
+                    scope: GrantScope::Once,
+                    note: Some(note.to_owned()),
+                    edited_input: None,
+                    saved_rule: None,
+                };
+                self.resolve(call, &question.action_id, question.asked_at, closed)?;
+            }
+            call.scope.action_id = None;
+            return self.admit(call, cancel, before_asking);
+        }
         let asked = match &question.answer {
             Some(given) => self.act_on(call, &question.action_id, given)?,
             None => {

@@ -56,6 +56,7 @@ enum AnswerChoice {
 /// A question, and where it stands in the log.
 struct Asked {
     action_id: ActionId,
+    sequence: u64,
     scope: Scope,
     at: Timestamp,
     required: ActionRequired,
@@ -119,6 +120,17 @@ pub(crate) fn run(arguments: &RespondArgs, app: &App) -> Result<Exit, Failure> {
         .or_usage()?;
     // And again under the lease: nobody else answers from here on.
     let asked = find(&session, &arguments.action)?;
+    if !opened.own.contains(asked.sequence) {
+        let hint = format!(
+            "nothing was answered; `agent run --session {}` checks the call and asks in its own words",
+            session.id()
+        );
+        return Err(Failure::usage(format!(
+            "the question {} was not asked here: this log was written elsewhere, and its words prove nothing",
+            asked.action_id
+        ))
+        .hint(hint));
+    }
     let now = opened.writer.now();
     let expiry = asked.required.expires_at(asked.at);
     if let Some(end) = expiry.filter(|end| now >= *end) {
@@ -173,6 +185,7 @@ fn find(session: &SessionDirectory, asked: &str) -> Result<Asked, Failure> {
         match event.payload {
             Payload::ActionRequired(required) => open.push(Asked {
                 action_id,
+                sequence: event.sequence,
                 scope: Scope {
                     causation_id: Some(event.event_id),
                     ..event.scope

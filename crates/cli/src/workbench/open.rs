@@ -20,7 +20,9 @@ use agent_protocol::payload::conversation::{
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
 use agent_protocol::status::{Mode, Status};
 use agent_protocol::{Event, Payload, Refs, Scope};
-use agent_session::{Appended, Listener, Rim, SessionDirectory, SessionStore, SessionWriter};
+use agent_session::{
+    Appended, Listener, OwnEvents, Rim, SessionDirectory, SessionStore, SessionWriter,
+};
 use agent_tool_runtime::gate::SandboxLevel;
 use agent_tool_runtime::{
     Authority, Baselines, Journal, Pipeline, PipelineParts, Registry, Settings as PipelineSettings,
@@ -155,9 +157,11 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
         },
     });
 
+    let mut foreign = history.foreign_questions;
     for event in history.held.drain(..) {
         pipeline.apply(&event.payload);
-        authority.apply(&event);
+        let own = history.own.contains(event.sequence);
+        foreign += usize::from(!authority.apply(&event, own));
     }
     let thread_id = match history.thread_id.take() {
         Some(thread_id) => thread_id,
@@ -169,6 +173,9 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
         authority.set_mode(mode);
     }
     warn_ignored(&journal, &thread_id, config)?;
+    if foreign > 0 {
+        warn_foreign(&journal, &thread_id, foreign)?;
+    }
     let control = Control::new(Arc::clone(&journal), thread_id.clone(), desk, history.queue);
     let control = Arc::new(control.knowing(history.keys));
     Ok(Workbench {
@@ -285,6 +292,10 @@ struct History {
     baselines: Arc<Baselines>,
     /// Decisions and catalogues, for the authority and the tools, which come after the log.
     held: Vec<Event>,
+    /// The events this user's account wrote here.
+    own: OwnEvents,
+    /// Open questions, or answers to them, that were written elsewhere.
+    foreign_questions: usize,
 }
 
 impl History {
@@ -297,6 +308,8 @@ impl History {
             open_turn: None,
             baselines: Arc::new(Baselines::default()),
             held: Vec::new(),
+            own: OwnEvents::default(),
+            foreign_questions: 0,
         }
     }
 
@@ -322,6 +335,9 @@ impl History {
             },
         };
         let opened = directory.open_writer_telling(rim, listener).or_usage()?;
+        self.own = opened.own;
+        let is_own = |sequence| self.own.contains(sequence);
+        self.foreign_questions = self.state.open_calls.distrust(&is_own);
         Ok(opened.writer)
     }
 
@@ -424,6 +440,23 @@ fn mode_changed(
     Ok(())
 }
 
+/// Records that the log claims answers which this account did not give.
+fn warn_foreign(
+    journal: &Arc<dyn Journal>,
+    thread_id: &ThreadId,
+    answers: usize,
+) -> Result<(), Failure> {
+    let (word, they) = if answers == 1 {
+        ("answer", "it")
+    } else {
+        ("answers", "they")
+    };
+    let message = format!(
+        "this log holds {answers} {word} that this account did not give here; what {they} allowed is asked again"
+    );
+    warn(journal, thread_id, "foreign_answers", message)
+}
+
 /// What an untrusted project asked for and did not get is a fact of the session.
 fn warn_ignored(
     journal: &Arc<dyn Journal>,
@@ -435,16 +468,26 @@ fn warn_ignored(
     if keys.is_empty() {
         return Ok(());
     }
+    let message = format!(
+        "settings of the project that are not in force: {}",
+        keys.join(", ")
+    );
+    warn(journal, thread_id, "untrusted_project_settings", message)
+}
+
+fn warn(
+    journal: &Arc<dyn Journal>,
+    thread_id: &ThreadId,
+    code: &str,
+    message: String,
+) -> Result<(), Failure> {
     let scope = Scope {
         thread_id: Some(thread_id.clone()),
         ..Scope::default()
     };
     let warning = RuntimeWarning {
-        code: "untrusted_project_settings".to_owned(),
-        message: format!(
-            "settings of the project that are not in force: {}",
-            keys.join(", ")
-        ),
+        code: code.to_owned(),
+        message,
         evidence_refs: Vec::new(),
     };
     journal

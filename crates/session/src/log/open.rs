@@ -13,7 +13,7 @@ use agent_protocol::payload::conversation::{
 use agent_protocol::{Clock, Event, Refs, Scope};
 use rustix::fs::FlockOperation;
 
-use crate::anchor::{Anchor, AnchorError, AnchorStore};
+use crate::anchor::{Anchor, AnchorError, AnchorStore, OwnEvents};
 use crate::artifact::{ARTIFACTS, ArtifactStore};
 use crate::log::LOG;
 use crate::log::error::{AppendError, SyncError};
@@ -121,6 +121,9 @@ pub struct Listener<'a> {
 pub struct Opened {
     pub writer: SessionWriter,
     pub repairs: Repairs,
+    /// The events this installation wrote before. None without a place for anchors: then nothing
+    /// tells a log of one's own from one that was brought along.
+    pub own: OwnEvents,
 }
 
 /// What opening a session put right; each is also an event.
@@ -158,8 +161,19 @@ fn begin(
     let artifacts = ArtifactStore::new(place.child_or_create(ARTIFACTS)?);
     let file = place.create_new(STAGED_LOG)?;
     lock_log(place, &file)?;
-    let head = Head::start(session_id);
-    let writer = assemble(place, session_id.clone(), rim, lease, artifacts, file, head);
+    let begun = Begun {
+        head: Head::start(session_id),
+        own: OwnEvents::default(),
+    };
+    let writer = assemble(
+        place,
+        session_id.clone(),
+        rim,
+        lease,
+        artifacts,
+        file,
+        begun,
+    );
     writer
         .append(&Scope::default(), created, Refs::default())
         .map_err(|source| OpenError::Append {
@@ -220,6 +234,11 @@ pub(crate) fn open(
         })?;
     }
     artifacts.remove_staged()?;
+    let own = anchor.map(|anchor| anchor.own).unwrap_or_default();
+    let begun = Begun {
+        head: found,
+        own: own.clone(),
+    };
     let writer = assemble(
         place,
         session_id.clone(),
@@ -227,7 +246,7 @@ pub(crate) fn open(
         lease,
         artifacts,
         file,
-        found,
+        begun,
     );
     let mut repairs = Repairs {
         cut_bytes: checked.cut_bytes,
@@ -245,7 +264,11 @@ pub(crate) fn open(
     if writer.head() != found {
         tell_added(place, session_id, found, &mut listener)?;
     }
-    Ok(Opened { writer, repairs })
+    Ok(Opened {
+        writer,
+        repairs,
+        own,
+    })
 }
 
 /// Tells what opening has written after `found`.
@@ -409,6 +432,12 @@ fn lock_log(place: &Place, file: &File) -> Result<(), LeaseError> {
     }
 }
 
+/// State of a log when a writer takes it over.
+struct Begun {
+    head: Head,
+    own: OwnEvents,
+}
+
 fn assemble(
     place: &Place,
     session_id: SessionId,
@@ -416,7 +445,7 @@ fn assemble(
     lease: Lease,
     artifacts: ArtifactStore,
     file: File,
-    head: Head,
+    begun: Begun,
 ) -> SessionWriter {
     SessionWriter::new(Parts {
         session_id,
@@ -429,7 +458,8 @@ fn assemble(
         directory: place.path().to_owned(),
         path: place.path().join(LOG),
         file,
-        head,
+        head: begun.head,
+        own: begun.own,
         lease,
     })
 }

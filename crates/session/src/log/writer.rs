@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_protocol::id::{ArtifactId, EventId, Id, IdMint, RuntimeId, SessionId};
 use agent_protocol::payload::conversation::{ArtifactKind, RuntimeWarning};
+use agent_protocol::payload::permission::DecidedBy;
 use agent_protocol::payload::tool::{OutputRedacted, OutputSpilled};
 use agent_protocol::persistence::{Persistence, persistence};
 use agent_protocol::status::Status;
@@ -19,7 +20,7 @@ use agent_protocol::{
     Clock, Event, MAX_LINE_BYTES, Payload, Refs, SCHEMA_VERSION, Scope, Timestamp,
 };
 
-use crate::anchor::{Anchor, AnchorStore};
+use crate::anchor::{Anchor, AnchorStore, OwnEvents};
 use crate::artifact::ArtifactStore;
 use crate::hash::hash_of;
 use crate::log::commit::GroupCommit;
@@ -66,6 +67,7 @@ pub(crate) struct Parts {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
     pub(crate) head: Head,
+    pub(crate) own: OwnEvents,
     pub(crate) lease: Lease,
 }
 
@@ -76,6 +78,10 @@ pub(super) struct Shared {
     mint: Arc<IdMint>,
     pub(super) redactor: Arc<Redactor>,
     anchors: Option<AnchorStore>,
+    /// Events this installation wrote before this writer.
+    own: OwnEvents,
+    /// The first event of this writer.
+    since: u64,
     pub(super) artifacts: ArtifactStore,
     directory: PathBuf,
     path: PathBuf,
@@ -114,6 +120,8 @@ impl SessionWriter {
                 mint: parts.mint,
                 redactor: parts.redactor,
                 anchors: parts.anchors,
+                own: parts.own,
+                since: parts.head.next_sequence,
                 artifacts: parts.artifacts,
                 directory: parts.directory,
                 path: parts.path,
@@ -139,8 +147,8 @@ impl SessionWriter {
     /// Appends one event and returns once it would survive the death of this process.
     ///
     /// Secrets are masked first, and texts that do not fit into a line go to artifacts; the result
-    /// holds the payload as it was written. The end of a turn and of the session is also synced
-    /// and anchored.
+    /// holds the payload as it was written. The end of a turn and of the session, a question and its
+    /// answer are also synced and anchored.
     ///
     /// # Errors
     /// When the event was not written whole: then nothing of it is in the log.
@@ -151,9 +159,9 @@ impl SessionWriter {
         refs: Refs,
     ) -> Result<Recorded, AppendError> {
         let payload = payload.into();
-        let ends_work = ends_work(&payload);
+        let is_anchored = is_anchored(&payload);
         let recorded = self.append_locked(&mut self.lock(), scope, payload, refs)?;
-        if ends_work {
+        if is_anchored {
             self.sync_and_anchor()?;
         }
         self.deliver();
@@ -277,7 +285,15 @@ impl SessionWriter {
             return Ok(());
         };
         let head = self.lock().head;
-        let Some(anchor) = Anchor::of(&self.shared.session_id, head, &self.shared.directory) else {
+        let shared = &self.shared;
+        let anchor = Anchor::of(
+            &shared.session_id,
+            head,
+            &shared.directory,
+            &shared.own,
+            shared.since,
+        );
+        let Some(anchor) = anchor else {
             return Ok(());
         };
         if let Err(error) = anchors.write(&anchor) {
@@ -557,10 +573,12 @@ fn encode(event: &Event, line: &mut Vec<u8>) -> Result<(), AppendError> {
         })
 }
 
-/// Whether the event is the end of a turn or of the session, where the head is anchored.
-fn ends_work(payload: &Payload) -> bool {
+/// True for an event behind which the head is anchored: the end of a turn or of the session, so that a
+/// cut is found, and a question and a person's answer, which count only as far as the anchor reaches.
+fn is_anchored(payload: &Payload) -> bool {
     match payload {
-        Payload::TurnCompleted(_) | Payload::TurnFailed(_) => true,
+        Payload::TurnCompleted(_) | Payload::TurnFailed(_) | Payload::ActionRequired(_) => true,
+        Payload::ActionResolved(resolved) => resolved.decided_by == DecidedBy::User,
         Payload::SessionUpdated(updated) => updated.changed.status == Some(Status::Ended),
         _ => false,
     }
