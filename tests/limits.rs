@@ -342,3 +342,37 @@ fn an_amount_that_limits_nothing_is_bad_usage() {
         assert!(ran.stderr().contains(&said), "{}", ran.stderr());
     }
 }
+
+/// An answer that asks to read `count` parts of a file at once.
+fn many_calls(count: usize) -> Script {
+    let read = |line: usize| json!({"path": "test.sh", "offset": line, "limit": 1});
+    let first = Turn::call("read", read(0));
+    let all = (1..count).fold(first, |turn, line| turn.and_call("read", read(line)));
+    Script::new().turn(all).turn(Turn::text("Read."))
+}
+
+#[test]
+fn calls_of_one_answer() {
+    for wire in [Wire::Chat, Wire::Responses, Wire::Anthropic] {
+        let project = sum_project();
+        let server = ModelServer::start(many_calls(257));
+        let ran = run(&project, &server, wire, &["Look."]).finish();
+        assert_eq!(ran.code(), 1, "{wire:?}: {}", ran.stderr());
+        assert!(
+            ran.stderr().contains("more than 256 tool calls"),
+            "{wire:?}: {}",
+            ran.stderr()
+        );
+        let events = log(&project);
+        let acted = |event: &&Event| matches!(event.payload, Payload::ToolIntent(_));
+        assert_eq!(events.iter().filter(acted).count(), 0, "{wire:?}");
+        assert_audit_is_clean(&project);
+
+        let project = sum_project();
+        let server = ModelServer::start(many_calls(256));
+        run(&project, &server, wire, &["Look."])
+            .finish()
+            .expect_code(0);
+        assert_audit_is_clean(&project);
+    }
+}

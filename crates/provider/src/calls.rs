@@ -8,11 +8,17 @@ use crate::event::ModelEvent;
 /// The most bytes the arguments of one response may have together.
 const ARGUMENTS_CAP: usize = 32 * 1024 * 1024;
 
+/// The most calls one response may hold: many times what any model asks for at once, and few enough
+/// that each can be recorded, judged and answered.
+const CALLS_CAP: usize = 256;
+
 /// The tool calls of one response, in the order they began.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     open: Vec<OpenCall>,
     bytes: usize,
+    /// The response holds more calls than are taken.
+    too_many: bool,
 }
 
 #[derive(Debug)]
@@ -34,12 +40,28 @@ impl Calls {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.open.clear();
-        self.bytes = 0;
+        *self = Self::default();
     }
 
-    /// Begins a call and returns its ordinal.
+    /// What is wrong with the amount of calls or arguments, if the response is not to be acted on.
+    pub(crate) fn excess(&self) -> Option<String> {
+        if self.too_many {
+            Some(format!(
+                "the response asks for more than {CALLS_CAP} tool calls at once; none was run"
+            ))
+        } else if self.bytes > ARGUMENTS_CAP {
+            Some("the arguments of the tool calls are too large".to_owned())
+        } else {
+            None
+        }
+    }
+
+    /// Begins a call and returns its ordinal. A call beyond the most that are taken is not kept.
     pub(crate) fn begin(&mut self, wire_index: Option<u64>, id: &str, name: &str) -> usize {
+        if self.open.len() >= CALLS_CAP {
+            self.too_many = true;
+            return self.open.len() - 1;
+        }
         self.open.push(OpenCall {
             wire_index,
             id: id.to_owned(),
@@ -155,10 +177,10 @@ impl Calls {
             return true;
         };
         if piece.is_empty() {
-            return true;
+            return !self.too_many;
         }
         self.bytes += piece.len();
-        if self.bytes > ARGUMENTS_CAP {
+        if self.too_many || self.bytes > ARGUMENTS_CAP {
             return false;
         }
         call.arguments.push_str(piece);

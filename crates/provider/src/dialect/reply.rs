@@ -132,7 +132,7 @@ impl Reply {
         events: &mut Vec<ModelEvent>,
     ) {
         if !self.calls.append(call, piece, events) {
-            self.fail(too_large(), events);
+            self.fail_for_excess(events);
         }
     }
 
@@ -144,7 +144,19 @@ impl Reply {
         events: &mut Vec<ModelEvent>,
     ) {
         if !self.calls.settle(call, whole, events) {
-            self.fail(too_large(), events);
+            self.fail_for_excess(events);
+        }
+    }
+
+    /// Ends the response in an error where its calls are more than can be acted on.
+    fn fail_for_excess(&mut self, events: &mut Vec<ModelEvent>) {
+        if let Some(message) = self.calls.excess() {
+            let error = ModelError {
+                // The same would come again.
+                retryable: false,
+                ..ModelError::new(ErrorKind::Malformed, message)
+            };
+            self.fail(error, events);
         }
     }
 
@@ -153,6 +165,7 @@ impl Reply {
     /// Servers disagree on whether an answer with calls "stops" or "calls tools"; what is in it
     /// decides. The same goes for a refusal that is reported as an ordinary end.
     pub(crate) fn stop(&mut self, reason: StopReason, events: &mut Vec<ModelEvent>) {
+        self.fail_for_excess(events);
         if self.done {
             return;
         }
@@ -203,13 +216,6 @@ impl Reply {
         }
         events.push(ModelEvent::Usage(usage));
     }
-}
-
-fn too_large() -> ModelError {
-    ModelError::new(
-        ErrorKind::Malformed,
-        "the arguments of the tool calls are too large",
-    )
 }
 
 /// How the two OpenAI dialects break down their token counts, under names of their own.
