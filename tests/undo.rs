@@ -178,6 +178,39 @@ fn an_edit_that_was_cut_off_is_taken_back() {
     }
 }
 
+/// A kill in the middle of a command: nobody knows what it changed, and the undo does not end as if
+/// it had taken that back.
+#[test]
+fn a_command_that_was_cut_off_is_named_and_the_undo_is_not_done() {
+    let project = project();
+    let start = project.read("a.txt");
+    calls(
+        &project,
+        &[
+            read("a.txt"),
+            edit("a.txt", "two", "2"),
+            bash("echo x >> b.txt"),
+        ],
+    );
+    let log = session(&project).log_path();
+    let text = fs::read_to_string(&log).unwrap();
+    let end = text.rfind("{\"type\":\"process.completed\"").unwrap();
+    fs::write(&log, &text[..end]).unwrap();
+    fs::remove_dir_all(project.home().join("state/anchors")).unwrap();
+
+    undo(&project, &["--dry-run"], 0);
+    // The second time nothing is left but what is unknown.
+    for carried_out in [true, false] {
+        let ran = agent(&project, &["undo", "--yes", "--json"]).finish();
+        assert_eq!(ran.code(), 1, "{}", ran.stderr());
+        let printed = ran.json();
+        assert_eq!(printed["carried_out"], carried_out, "{printed}");
+        assert_eq!(printed["gaps"].as_array().unwrap().len(), 1, "{printed}");
+        assert!(ran.stderr().contains("is unknown"), "{}", ran.stderr());
+        assert_eq!(project.read("a.txt"), start, "what is known is taken back");
+    }
+}
+
 #[test]
 fn one_turn_one_event_one_file() {
     let project = project();

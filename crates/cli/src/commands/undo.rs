@@ -194,6 +194,7 @@ pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
             .print(&text)
             .context("cannot print what was done")?;
     }
+    tell_unknown(&plan, app);
     Ok(exit_of(&plan, &outcome, arguments))
 }
 
@@ -203,10 +204,24 @@ fn finish_without_work(plan: &Plan, arguments: &UndoArgs, app: &App) -> Result<E
     }
     let impossible = plan.count(|verdict| matches!(verdict, Verdict::Impossible(_)));
     // What was asked for did not happen; a dry run was asked for a plan, and gave one.
-    if impossible > 0 && !arguments.dry_run {
+    if arguments.dry_run {
+        return Ok(Exit::Done);
+    }
+    tell_unknown(plan, app);
+    if impossible > 0 || !plan.gaps.is_empty() {
         return Ok(Exit::Failed);
     }
     Ok(Exit::Done)
+}
+
+/// Says that what the log does not list stays as it is.
+fn tell_unknown(plan: &Plan, app: &App) {
+    if !plan.gaps.is_empty() {
+        let events = counted(plan.gaps.len() as u64, "event");
+        app.output.note(&format!(
+            "what {events} changed is unknown and was not taken back; compare with your version control"
+        ));
+    }
 }
 
 /// Takes the session, makes sure that the plan still holds, and does it.
@@ -282,7 +297,7 @@ fn exit_of(plan: &Plan, outcome: &Outcome, arguments: &UndoArgs) -> Exit {
     };
     let (kept, failed): (Vec<_>, Vec<_>) = outcome.refused.iter().partition(|one| is_conflict(one));
     let kept_on_request = arguments.on_conflict == Some(OnConflict::Keep);
-    if !failed.is_empty() {
+    if !failed.is_empty() || !plan.gaps.is_empty() {
         Exit::Failed
     } else if !kept.is_empty() && !kept_on_request {
         Exit::Denied
