@@ -1,8 +1,9 @@
 //! `agent permissions test` and `agent why`: decisions told afterwards, and rules tried on them.
 
 use agent_test_support::project::TestProject;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::import::{asks, calls_tool, line};
 use crate::permissions::project;
 use crate::{agent, assert_schema};
 
@@ -208,4 +209,164 @@ fn the_smallest_set_of_rules_is_found() {
         json!({"allowed": 5, "asked": 3, "denied": 0})
     );
     assert_eq!(after["rules_to_add"], json!([]));
+}
+
+/// How often would another program's work have been asked about here?
+#[test]
+fn another_programs_calls_are_judged_by_todays_rules() {
+    let project = project();
+    let bash = |command: &str| json!({"command": command, "description": "x"});
+    let refused = json!({
+        "role": "user",
+        "content": [{
+            "type": "tool_result", "tool_use_id": "c7", "is_error": true,
+            "content": "The user doesn't want to proceed with this tool use.",
+        }],
+    });
+    let lines = [
+        asks(1, "work"),
+        calls_tool(2, "Bash", bash("cd /srv/shop && cat README.md")),
+        calls_tool(3, "Bash", bash("cargo test -p a")),
+        calls_tool(4, "Bash", bash("cargo test -p b")),
+        calls_tool(5, "Read", json!({"file_path": "/srv/shop/README.md"})),
+        calls_tool(
+            6,
+            "Edit",
+            json!({"file_path": "/srv/shop/a", "old_string": "x", "new_string": "y"}),
+        ),
+        calls_tool(7, "Bash", bash("ls")),
+        line("user", 8, refused, json!({})),
+        calls_tool(9, "Read", json!({"file_path": "/etc/hostname"})),
+        calls_tool(10, "Task", json!({"prompt": "x"})),
+    ];
+    project.write("record.jsonl", lines.join("\n"));
+    agent(&project, &["import", "record.jsonl"])
+        .finish()
+        .expect_code(0);
+    let test = |more: &[&str]| {
+        let run = agent(&project, &["permissions", "test", "last", "--json"]).args(more);
+        let report = run.finish().expect_code(0).json();
+        assert_schema("permissions-test", &report);
+        report
+    };
+    let report = test(&[]);
+    assert_eq!(report["imported_from"], "claude-code");
+    assert_eq!(report["mode"], "ask");
+    assert_eq!(
+        report["before"],
+        json!(null),
+        "how it was decided is unknown"
+    );
+    assert_eq!(report["calls"], 8);
+    assert_eq!(
+        report["after"],
+        json!({"allowed": 3, "asked": 4, "denied": 0})
+    );
+    assert_eq!(
+        report["tools"],
+        json!([
+            {"tool": "bash", "allowed": 2, "asked": 2, "denied": 0},
+            {"tool": "edit", "allowed": 0, "asked": 1, "denied": 0},
+            {"tool": "read", "allowed": 1, "asked": 1, "denied": 0},
+        ])
+    );
+    assert_eq!(report["reasons"][0]["calls"], 2);
+    assert_eq!(report["reasons"][0]["decision"], "ask");
+    assert_eq!(report["against_a_person"], 1);
+    assert_eq!(report["unknown_tools"], json!({"Task": 1}));
+    assert_eq!(report["rules_to_add"][0]["rule"], "bash(cargo test *)");
+
+    let accepting = test(&["--mode", "accept-edits"]);
+    assert_eq!(accepting["after"]["asked"], 3);
+    project.write(
+        "rules.toml",
+        "[permissions]\nallow = [\"bash(cargo test *)\"]\ndeny = [\"edit(a)\"]\n",
+    );
+    let with_rules = test(&["--rules", "rules.toml"]);
+    assert_eq!(
+        with_rules["after"],
+        json!({"allowed": 5, "asked": 1, "denied": 1})
+    );
+
+    let text = agent(&project, &["permissions", "test", "last"]).env("COLUMNS", "200");
+    let text = text.finish().expect_code(0).stdout();
+    for words in [
+        "8 calls imported from claude-code, decided as today in mode ask",
+        "here: 3 allowed, 4 asked, 0 denied",
+        "bash           2 allowed, 2 asked, 0 denied",
+        "the most frequent reasons:",
+        "1 call that you had refused would run without a question",
+        "1 call of tools that there are none of here: Task 1",
+        "allow bash(cargo test *) (2 questions)",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+/// A patch of several files is decided as the strictest of them.
+#[test]
+fn a_codex_session_is_judged_too() {
+    let project = project();
+    let at = |second: u32, kind: &str, payload: Value| {
+        let timestamp = format!("2026-03-04T09:00:{second:02}.000Z");
+        json!({"timestamp": timestamp, "type": kind, "payload": payload}).to_string()
+    };
+    let call = |second: u32, name: &str, input: Value| {
+        let id = format!("k{second}");
+        let arguments = input.to_string();
+        let payload =
+            json!({"type": "function_call", "name": name, "arguments": arguments, "call_id": id});
+        at(second, "response_item", payload)
+    };
+    let patch = "*** Begin Patch\n*** Update File: a\n@@\n-1\n+2\n*** Update File: secret/b\n@@\n-1\n+2\n*** End Patch";
+    let lines = [
+        at(
+            0,
+            "session_meta",
+            json!({"cwd": "/srv/shop", "cli_version": "0.105.0"}),
+        ),
+        at(
+            1,
+            "event_msg",
+            json!({"type": "user_message", "message": "go"}),
+        ),
+        call(
+            2,
+            "shell",
+            json!({"command": ["bash", "-lc", "ls -la"], "workdir": "/srv/shop"}),
+        ),
+        call(
+            3,
+            "exec_command",
+            json!({"cmd": "make", "workdir": "/srv/shop"}),
+        ),
+        call(4, "apply_patch", json!({"input": patch})),
+        call(5, "update_plan", json!({"plan": []})),
+    ];
+    project.write("record.jsonl", lines.join("\n"));
+    project.write(
+        "rules.toml",
+        "[permissions]\ndeny = [\"edit(secret/**)\"]\n",
+    );
+    agent(&project, &["import", "record.jsonl"])
+        .finish()
+        .expect_code(0);
+    let arguments = [
+        "permissions",
+        "test",
+        "last",
+        "--json",
+        "--rules",
+        "rules.toml",
+    ];
+    let report = agent(&project, &arguments).finish().expect_code(0).json();
+    assert_schema("permissions-test", &report);
+    assert_eq!(
+        report["after"],
+        json!({"allowed": 1, "asked": 1, "denied": 1})
+    );
+    assert_eq!(
+        (&report["calls"], &report["skipped"]),
+        (&4.into(), &1.into())
+    );
 }

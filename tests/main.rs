@@ -25,6 +25,7 @@ mod files;
 mod foreign;
 mod forged;
 mod import;
+mod import_cases;
 mod instructions;
 mod keys;
 mod kill;

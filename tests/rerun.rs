@@ -16,6 +16,7 @@ use agent_test_support::project::TestProject;
 use serde_json::{Value, json};
 
 use crate::files::{assert_same, bash, calls, edit, project, read, snapshot, write};
+use crate::import::{asks, calls_tool};
 use crate::{agent, assert_schema, sample};
 
 fn rerun(project: &TestProject, arguments: &[&str], code: i32) -> Value {
@@ -215,4 +216,31 @@ fn there_has_to_be_something_to_play() {
         "{}",
         run.stderr()
     );
+}
+
+/// What another program ran is never run here, whatever its tools are called.
+#[test]
+fn an_imported_session_is_not_played_again() {
+    let project = project();
+    let marker = project.root().join("marker");
+    let input = json!({"command": format!("touch {}", marker.display()), "description": "mark"});
+    let lines = [asks(1, "mark it"), calls_tool(2, "Bash", input)];
+    project.write("record.jsonl", lines.join("\n"));
+    agent(&project, &["import", "record.jsonl"])
+        .finish()
+        .expect_code(0);
+    for arguments in [
+        &["rerun", "last"][..],
+        &[
+            "rerun", "last", "--mode", "full", "--on-ask", "allow", "--keep", "kept",
+        ],
+    ] {
+        let run = agent(&project, arguments).finish().expect_code(2);
+        let says = run.stderr();
+        assert!(says.contains("was imported from claude-code"), "{says}");
+        assert!(says.contains("nothing was run"), "{says}");
+        assert!(says.contains("agent permissions test"), "{says}");
+    }
+    assert!(!marker.exists());
+    assert!(!project.root().join("kept").exists());
 }

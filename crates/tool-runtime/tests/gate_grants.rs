@@ -330,11 +330,11 @@ fn rules_are_tried_on_the_past() {
         tool_call_id: id.to_string(),
         tool: "bash".into(),
         input: bash(command),
-        decision: if command == "ls" {
+        decision: Some(if command == "ls" {
             Effect::Allow
         } else {
             Effect::Ask
-        },
+        }),
         answer,
     };
     let yes = Some(Effect::Allow);

@@ -28,7 +28,7 @@ const LONGEST: usize = 100;
 /// decisions, the sandbox and the tools are today's. Works in a throw-away copy of the project as it
 /// was when the session began; the project itself is only read. What a person answered then is
 /// answered the same way again, and labelled. No model is asked. Secrets are masked in a log, so
-/// calls play with the masks.
+/// calls play with the masks. Imported sessions are refused: what another program ran is not run here.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -120,6 +120,16 @@ struct NotRebuilt {
 pub(crate) fn run(arguments: &RerunArgs, app: &App) -> Result<Exit, Failure> {
     let session = app.session(&arguments.session)?;
     let recorded = Recorded::read(&session)?;
+    if let Some(program) = &recorded.imported_from {
+        // Its commands were never this program's to run.
+        let id = session.id();
+        return Err(Failure::usage(format!(
+            "session {id} was imported from {program}: its calls are never played again; nothing was run"
+        ))
+        .hint(format!(
+            "`agent permissions test {id}` says what today's rules make of them"
+        )));
+    }
     if recorded.calls().is_empty() && recorded.prompts().is_empty() {
         return Err(Failure::usage(format!(
             "session {} has no answer of a model and no call to play again",

@@ -10,6 +10,7 @@ use agent_protocol::status::Mode;
 use agent_protocol::{Code, Event, Payload};
 use agent_provider::Transcript;
 use agent_provider::dialect::scripted::{ScriptedCall, Turn};
+use agent_session::import::imported_from;
 use agent_session::{ArtifactStore, SessionDirectory};
 use anyhow::Context as _;
 use serde_json::Value;
@@ -26,6 +27,8 @@ pub(crate) struct Recorded {
     calls: Vec<RecordedCall>,
     /// Of the last decision.
     pub(crate) mode: Option<Mode>,
+    /// The program whose record the session was made from, if it was imported.
+    pub(crate) imported_from: Option<String>,
     /// Answers that served something else than a turn.
     pub(crate) compactions: u64,
     compacting: bool,
@@ -158,6 +161,9 @@ impl Recorded {
         };
         let call = event.scope.tool_call_id.as_ref().map(ToString::to_string);
         match &event.payload {
+            Payload::SessionCreated(created) => {
+                self.imported_from = imported_from(created).map(str::to_owned);
+            }
             Payload::TurnSubmitted(submitted) => {
                 let prompt = text(&submitted.text, &submitted.input_ref).unwrap_or_default();
                 self.turn(event).prompt = prompt;

@@ -395,7 +395,7 @@ pub(crate) fn created(app: &App, mode: Mode) -> SessionCreated {
     SessionCreated {
         project_root_hash: ArtifactId::from_digest(&digest).to_string(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        mode,
+        mode: Some(mode),
         ..SessionCreated::default()
     }
 }

@@ -12,9 +12,12 @@ record! {
         /// SHA-256 of the project root's path, so that a log can be matched without naming it.
         project_root_hash: String,
         agent_version: String,
-        mode: Mode,
+        /// Missing when it is unknown, as in some imported sessions.
+        mode?: Mode,
         profile?: String,
         config_hash?: String,
+        /// Of an imported session: the directory that its paths are relative to.
+        recorded_in?: String,
         /// Where a forked session branched off.
         parent?: SessionParent,
     }

@@ -158,7 +158,8 @@ record! {
         role: String,
         objective: String,
         tools*: String,
-        mode: Mode,
+        /// Missing when it is unknown, as in imported sessions.
+        mode?: Mode,
         budget: crate::payload::conversation::Budget,
         context_mode: String,
     }

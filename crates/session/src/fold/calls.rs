@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use agent_protocol::id::{
     ActionId, ArtifactId, EventId, IntentId, InvocationId, ObservationId, ProcessId, StepId,
-    ToolCallId, TurnId,
+    SubagentId, ToolCallId, TurnId,
 };
 use agent_protocol::payload::permission::{
     ActionDecision, DecidedBy, DecisionSource, Effect, GrantScope,
@@ -96,6 +96,8 @@ pub struct Call {
     pub tool_call_id: ToolCallId,
     pub turn_id: Option<TurnId>,
     pub step_id: Option<StepId>,
+    /// The sub-agent that made it.
+    pub subagent_id: Option<SubagentId>,
     pub tool_name: String,
     /// The name the model used, when it is an alias.
     pub requested_name: Option<String>,
@@ -338,6 +340,7 @@ impl Fold for Calls {
                     tool_call_id: call_id.clone(),
                     turn_id: event.scope.turn_id.clone(),
                     step_id: event.scope.step_id.clone(),
+                    subagent_id: event.scope.subagent_id.clone(),
                     status: CallStatus::Unknown,
                     ..Call::default()
                 };

@@ -9,6 +9,7 @@ use agent_protocol::status::Mode;
 use agent_protocol::{Event, Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::session_snapshot::mode_of;
 use super::{Cursor, Fact, Fold, Step, brief, push_bounded};
 
 const RECENT: usize = 20;
@@ -109,7 +110,7 @@ impl Fold for PermissionSandboxSummary {
             Step::Next => {}
         }
         match &event.payload {
-            Payload::SessionCreated(created) => self.mode = Fact::Known(created.mode),
+            Payload::SessionCreated(created) => self.mode = mode_of(created),
             Payload::TurnStarted(started) => self.mode = Fact::Known(started.mode),
             Payload::SessionUpdated(updated) => {
                 if let Some(mode) = updated.changed.mode {

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 
 use agent_protocol::id::{SessionId, ThreadId};
-use agent_protocol::payload::conversation::{SessionParent, ThreadRole};
+use agent_protocol::payload::conversation::{SessionCreated, SessionParent, ThreadRole};
 use agent_protocol::status::{Mode, Status};
 use agent_protocol::{Event, Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Cursor, Fact, Fold, Step, brief};
+use crate::import::imported_from;
 
 const RECENT: usize = 50;
 
@@ -79,7 +80,7 @@ impl Fold for SessionSnapshot {
             Payload::SessionCreated(created) => {
                 self.session_id = Some(event.session_id.clone());
                 self.title.clone_from(&created.title);
-                self.mode = Fact::Known(created.mode);
+                self.mode = mode_of(created);
                 self.agent_version = Some(created.agent_version.clone());
                 self.project_root_hash = Some(created.project_root_hash.clone());
                 self.parent.clone_from(&created.parent);
@@ -131,6 +132,16 @@ impl Fold for SessionSnapshot {
             _ => {}
         }
     }
+}
+
+/// The mode a session begins in. Imports of 0.1.0 wrote `read-only` whatever the record said; those
+/// do not say where the record was made.
+pub(super) fn mode_of(created: &SessionCreated) -> Fact<Mode> {
+    let is_told = imported_from(created).is_none() || created.recorded_in.is_some();
+    created
+        .mode
+        .filter(|_| is_told)
+        .map_or(Fact::Unknown, Fact::Known)
 }
 
 fn summary(payload: &Payload) -> Option<String> {

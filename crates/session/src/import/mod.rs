@@ -1,20 +1,38 @@
 //! Import: the session file of another program as a session of ours, as far as its facts go.
 //!
 //! Each format is read into a list of [`Said`], which is all they have in common: who said what,
-//! which tool was called with what, what came back, what was counted. That becomes events. What the
-//! other program did not record (who allowed a call, what confined it, which bytes a model was
-//! sent) gets no event, so every reader finds it unknown; the session itself says that it was
-//! imported, and from where.
+//! which tool was called with what, what came back, what was counted. That becomes events. Names and
+//! inputs of tools are also told in our words (`tools`), beside the other program's own, so that
+//! calls can be compared and judged; nothing of that is ever run. What the other program did not
+//! record (who allowed a call, what confined it, which bytes a model was sent) gets no event, so
+//! every reader finds it unknown; the session itself says that it was imported, and from where.
 
+mod call;
+mod change;
 mod claude_code;
+mod claude_result;
 mod codex;
+mod codex_result;
+mod place;
+mod tools;
+mod words;
 mod write;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use agent_protocol::Timestamp;
 use agent_protocol::payload::Usage;
+use agent_protocol::payload::conversation::{InputPartKind, SessionCreated};
+use agent_protocol::payload::model::CompactionTrigger;
+use agent_protocol::status::Mode;
+use agent_protocol::{Code, Timestamp};
+use base64::Engine as _;
 use serde_json::Value;
+
+use change::FileChange;
+use tools::OwnCall;
+
+use crate::replay::IMPORTED;
 
 pub use write::{ImportError, Imported, SourceClock, write};
 
@@ -41,15 +59,57 @@ pub struct Record {
     pub program: Program,
     pub version: Option<String>,
     pub title: Option<String>,
-    pub said: Vec<(Timestamp, Said)>,
+    /// The directory that its paths are relative to here.
+    root: Option<String>,
+    /// Of the beginning, where the record has one.
+    mode: Option<Mode>,
+    /// The record of a sub-agent: what it was asked came from a model.
+    is_subagent: bool,
+    said: Vec<Entry>,
     /// Lines that were left out, by what they are.
     pub left_out: BTreeMap<String, u64>,
+    /// What is known to be wrong in the record.
+    doubts: Vec<String>,
+}
+
+impl Record {
+    fn new(program: Program) -> Self {
+        Self {
+            program,
+            version: None,
+            title: None,
+            root: None,
+            mode: None,
+            is_subagent: false,
+            said: Vec::new(),
+            left_out: BTreeMap::new(),
+            doubts: Vec::new(),
+        }
+    }
+
+    fn leave_out(&mut self, what: impl Into<String>) {
+        *self.left_out.entry(what.into()).or_default() += 1;
+    }
+}
+
+/// One thing a record says, and when.
+#[derive(Debug, Clone, PartialEq)]
+struct Entry {
+    time: Timestamp,
+    /// The sub-agent that it is about; nothing for the conversation itself.
+    agent: Option<String>,
+    said: Said,
 }
 
 /// One thing such a record says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
-    Prompt(String),
+enum Said {
+    Prompt {
+        text: String,
+        parts: Vec<Part>,
+        /// It came while the model worked, and joined that work.
+        joins: bool,
+    },
     Reasoning(String),
     Answer {
         text: String,
@@ -60,57 +120,102 @@ pub enum Said {
         id: String,
         tool: String,
         input: Value,
+        /// The same in our words, where we have such a tool.
+        own: Option<OwnCall>,
     },
-    Result {
-        id: String,
-        text: String,
-        outcome: Outcome,
-        exit_code: Option<i32>,
-        /// A unified diff, where the record has one.
-        diff: Option<String>,
-        /// Files it changed, with whether they are new.
-        changed: Vec<(String, bool)>,
-    },
+    Result(CallEnd),
     Counted(Usage),
+    /// Older history was replaced by a summary.
+    Compacted {
+        trigger: CompactionTrigger,
+        tokens_before: u64,
+        summary: String,
+    },
+    /// The user stopped the turn.
+    Interrupted,
+    Mode(Mode),
+    /// The model could not be asked.
+    ModelFailed(String),
+    /// A sub-agent began.
+    Delegated {
+        /// The call that began it.
+        call: Option<String>,
+        role: String,
+        objective: String,
+    },
 }
 
 /// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    Ok,
-    Failed,
-    /// Somebody said no.
-    Refused,
+#[derive(Debug, Clone, PartialEq)]
+struct CallEnd {
+    id: String,
+    text: String,
+    code: Code,
+    exit_code: Option<i32>,
+    parts: Vec<Part>,
+    changes: Vec<FileChange>,
+    /// A diff, where the images do not make one.
+    diff: Option<String>,
 }
 
-/// Reads a file of one of the known formats.
+/// An image or a document in a message.
+#[derive(Debug, Clone, PartialEq)]
+struct Part {
+    kind: InputPartKind,
+    name: Option<String>,
+    media_type: Option<String>,
+    bytes: Option<Vec<u8>>,
+}
+
+/// The program whose record a session was made from, if it was imported.
+#[must_use]
+pub fn imported_from(created: &SessionCreated) -> Option<&str> {
+    created.profile.as_deref()?.strip_prefix(IMPORTED)
+}
+
+/// Reads a file of one of the known formats. `project` is where it is imported to, `side_files` are
+/// records of the session's sub-agents that stand in files of their own.
 ///
 /// # Errors
 /// When it is none of them.
-pub fn read(text: &str) -> Result<Record, ImportError> {
-    let lines: Vec<Option<Value>> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .map(|line| serde_json::from_str(line).ok())
-        .collect();
+pub fn read(text: &str, side_files: &[String], project: &Path) -> Result<Record, ImportError> {
+    let lines = lines_of(text);
     let known: Vec<&Value> = lines.iter().flatten().collect();
+    let mut broken = lines.iter().filter(|line| line.is_none()).count() as u64;
     let mut record = if known.iter().take(50).any(|line| codex::is_own(line)) {
-        codex::read(&known)
+        codex::read(&known, project)
     } else if known.iter().take(50).any(|line| claude_code::is_own(line)) {
-        claude_code::read(&known)
+        let side: Vec<Option<Value>> = side_files.iter().flat_map(|text| lines_of(text)).collect();
+        broken += side.iter().filter(|line| line.is_none()).count() as u64;
+        let side: Vec<&Value> = side.iter().flatten().collect();
+        claude_code::read(&known, &side, project)
     } else {
         return Err(ImportError::UnknownFormat);
     };
-    let broken = lines.iter().filter(|line| line.is_none()).count() as u64;
     if broken > 0 {
         record
             .left_out
             .insert("lines that are no JSON".into(), broken);
     }
-    if record.said.is_empty() {
-        return Err(ImportError::Empty);
+    let speaks = |entry: &Entry| !matches!(entry.said, Said::Mode(_) | Said::Counted(_));
+    if !record.said.iter().any(speaks) {
+        let is_timed = known.iter().any(|line| time_of(line).is_some());
+        return Err(if is_timed {
+            ImportError::Empty
+        } else {
+            ImportError::NoTimes
+        });
     }
     Ok(record)
+}
+
+/// The lines as JSON; a mark of the byte order before the first costs nothing.
+fn lines_of(text: &str) -> Vec<Option<Value>> {
+    text.trim_start_matches('\u{feff}')
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| serde_json::from_str(line).ok())
+        .collect()
 }
 
 fn text_at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a str> {
@@ -135,4 +240,46 @@ fn content_text(content: &Value) -> String {
         }
         _ => String::new(),
     }
+}
+
+impl Part {
+    /// An image or document block; nothing for any other block.
+    fn of(block: &Value) -> Option<Self> {
+        let kind = match text_at(block, &["type"])? {
+            "image" => InputPartKind::Image,
+            "document" => InputPartKind::File,
+            "input_image" => {
+                return Some(Self::of_url(text_at(block, &["image_url"]).unwrap_or("")));
+            }
+            _ => return None,
+        };
+        let data = text_at(block, &["source", "data"]);
+        let bytes = match text_at(block, &["source", "type"]) {
+            Some("text") => data.map(|text| text.as_bytes().to_vec()),
+            _ => data.and_then(decoded),
+        };
+        Some(Self {
+            kind,
+            name: text_at(block, &["title"]).map(str::to_owned),
+            media_type: text_at(block, &["source", "media_type"]).map(str::to_owned),
+            bytes,
+        })
+    }
+
+    /// An image that is given as a `data:` address, or as one that leads elsewhere.
+    fn of_url(url: &str) -> Self {
+        let data = url
+            .strip_prefix("data:")
+            .and_then(|rest| rest.split_once(";base64,"));
+        Self {
+            kind: InputPartKind::Image,
+            name: None,
+            media_type: data.map(|(media_type, _)| media_type.to_owned()),
+            bytes: data.and_then(|(_, data)| decoded(data)),
+        }
+    }
+}
+
+fn decoded(data: &str) -> Option<Vec<u8>> {
+    base64::engine::general_purpose::STANDARD.decode(data).ok()
 }

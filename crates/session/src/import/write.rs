@@ -1,33 +1,29 @@
 //! A record that was read, as the events of a new session.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use agent_protocol::id::{IntentId, SessionId, ToolCallId};
+use agent_protocol::id::{SessionId, SubagentId, ThreadId};
 use agent_protocol::payload::conversation::{
-    RuntimeWarning, SessionChanges, SessionCreated, SessionUpdated, ThreadStarted, TurnCompleted,
-    TurnOutcome, TurnSubmitted, Verification,
+    ArtifactKind, InputPart, InputPartKind, RuntimeWarning, SessionChanges, SessionCreated,
+    SessionUpdated, ThreadRole, ThreadStarted, TurnCompleted, TurnFailed, TurnOutcome, TurnSource,
+    TurnSubmitted, Verification,
 };
-use agent_protocol::payload::model::{CostRecorded, ModelCompleted, ReasoningSummary, Trust};
-use agent_protocol::payload::tool::{
-    ContentBlock, ContentFormat, ToolData, ToolExit, ToolFailed, ToolIntent, ToolMetrics,
-    ToolObservation, ToolResult,
+use agent_protocol::payload::model::{
+    ContextCompactionCompleted, CostRecorded, ModelCompleted, ModelFailed, ReasoningSummary,
 };
-use agent_protocol::payload::{SideEffect, SideEffectKind, Usage};
-use agent_protocol::status::{Status, VerificationStatus};
-use agent_protocol::{ActionHappened, Clock, Code, Payload, Phase, Refs, Scope, Timestamp};
-use serde_json::Value;
+use agent_protocol::payload::work::SubagentSpawned;
+use agent_protocol::payload::{SideEffect, Usage};
+use agent_protocol::status::{Mode, Status, VerificationStatus};
+use agent_protocol::{Clock, Payload, Refs, Scope, Timestamp};
 
-use super::{Outcome, Record, Said};
-use crate::hash::{hash_of, hex};
+use super::call::{EarlyEnd, OpenCall};
+use super::{Entry, Part, Record, Said};
 use crate::log::open::{OpenError, Rim};
 use crate::log::writer::{AppendError, SessionWriter, SyncError};
 use crate::replay::IMPORTED;
 use crate::store::SessionStore;
-
-/// Text of one result that is put into an event; the rest stays in the file it came from.
-const MOST_TEXT: usize = 20_000;
 
 /// Why a record was not imported.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +32,8 @@ pub enum ImportError {
     UnknownFormat,
     #[error("the file holds no conversation; nothing was imported")]
     Empty,
+    #[error("no line of the file has a time, so its order is unknown; nothing was imported")]
+    NoTimes,
     #[error("cannot make a session for the import")]
     Open(#[from] OpenError),
     #[error("cannot write the import; what was written so far is not the whole of it")]
@@ -50,7 +48,12 @@ pub struct Imported {
     pub session_id: SessionId,
     pub turns: u64,
     pub calls: u64,
+    pub subagents: u64,
+    /// Calls of sub-agents; they are among the calls.
+    pub subagent_calls: u64,
     pub events: u64,
+    /// Lines that were left out, by what they are.
+    pub left_out: BTreeMap<String, u64>,
 }
 
 /// The clock of an import: events get the times the record has, not the time of the import.
@@ -84,110 +87,117 @@ pub fn write(
     rim: Rim,
     clock: &SourceClock,
 ) -> Result<Imported, ImportError> {
-    let (begun, _) = record.said.first().ok_or(ImportError::Empty)?;
-    clock.set(*begun);
+    let begun = record.said.first().ok_or(ImportError::Empty)?;
+    clock.set(begun.time);
     let program = record.program.as_str();
     let version = record.version.as_deref().unwrap_or("unknown");
-    let first_prompt = record.said.iter().find_map(|(_, said)| match said {
-        Said::Prompt(text) => Some(crate::fold::brief(text.trim(), 100)),
+    let first_prompt = record.said.iter().find_map(|entry| match &entry.said {
+        Said::Prompt { text, .. } => Some(crate::fold::brief(text.trim(), 100)),
         _ => None,
     });
     let created = SessionCreated {
         title: record.title.clone().or(first_prompt),
         project_root_hash: "unknown".into(),
         agent_version: format!("{program} {version}"),
+        mode: record.mode,
         profile: Some(format!("{IMPORTED}{program}")),
+        recorded_in: Some(record.root.clone().unwrap_or_else(|| "unknown".into())),
         ..SessionCreated::default()
     };
     let writer = store.create(created, rim)?;
+    let thread_id: ThreadId = writer.mint();
     let mut import = Import {
         scope: Scope {
-            thread_id: Some(writer.mint()),
+            thread_id: Some(thread_id.clone()),
             ..Scope::default()
         },
+        thread_id,
         writer: &writer,
         open: HashMap::new(),
+        early: HashMap::new(),
+        agents: HashMap::new(),
         turn: None,
         turns: 0,
         calls: 0,
+        subagent_calls: 0,
     };
-    import.tell(ThreadStarted::default())?;
-    let mut model = None;
-    let usages = usages(&record.said);
-    for (at, (time, said)) in record.said.iter().enumerate() {
-        // A record may be out of order by a little; a log never goes back in time.
-        if time.unix_millis() > clock.now().unix_millis() {
-            clock.set(*time);
-        }
-        if let Said::Answer { model: by, .. } = said
-            && by.is_some()
-            && *by != model
-        {
-            model.clone_from(by);
-            import.tell(SessionUpdated {
-                changed: SessionChanges {
-                    model: by.clone(),
-                    ..SessionChanges::default()
-                },
-                reason: "the record says so".into(),
-            })?;
-        }
-        import.say(said, usages.get(&at))?;
-    }
-    import.end_turn()?;
-    if !record.left_out.is_empty() {
-        let each = record.left_out.iter();
-        let each: Vec<String> = each
-            .map(|(what, count)| format!("{count} {what}"))
-            .collect();
-        import.tell(RuntimeWarning {
-            code: "import_left_out".into(),
-            message: format!("not imported: {}", each.join(", ")),
-            ..RuntimeWarning::default()
-        })?;
-    }
-    import.scope = Scope::default();
-    import.tell(SessionUpdated {
-        changed: SessionChanges {
-            status: Some(Status::Ended),
-            ..SessionChanges::default()
-        },
-        reason: "the record ends here".into(),
+    let role = if record.is_subagent {
+        ThreadRole::Subagent
+    } else {
+        ThreadRole::Main
+    };
+    import.tell(ThreadStarted {
+        role,
+        ..ThreadStarted::default()
     })?;
-    let (turns, calls) = (import.turns, import.calls);
+    import.tell_all(record, clock)?;
+    import.end_turn()?;
+    let mut left_out = record.left_out.clone();
+    if !import.early.is_empty() {
+        let count = import.early.len() as u64;
+        left_out.insert("results of no call".into(), count);
+    }
+    import.tell_end(record, &left_out)?;
+    let imported = Imported {
+        session_id: writer.session_id().clone(),
+        turns: import.turns,
+        calls: import.calls,
+        subagents: import.agents.len() as u64,
+        subagent_calls: import.subagent_calls,
+        events: 0,
+        left_out,
+    };
     writer.sync()?;
     Ok(Imported {
-        session_id: writer.session_id().clone(),
-        turns,
-        calls,
         events: writer.head().next_sequence,
+        ..imported
     })
 }
 
-struct Import<'a> {
-    writer: &'a SessionWriter,
+pub(super) struct Import<'a> {
+    pub(super) writer: &'a SessionWriter,
+    thread_id: ThreadId,
+    /// Where the conversation stands.
     scope: Scope,
     /// Calls without a result, by the id the record has.
-    open: HashMap<String, OpenCall>,
-    turn: Option<OpenTurn>,
+    pub(super) open: HashMap<String, OpenCall>,
+    /// Results whose call has not come yet.
+    pub(super) early: HashMap<String, EarlyEnd>,
+    pub(super) agents: HashMap<String, Agent>,
+    pub(super) turn: Option<OpenTurn>,
     turns: u64,
-    calls: u64,
+    pub(super) calls: u64,
+    pub(super) subagent_calls: u64,
 }
 
-struct OpenCall {
-    tool_call_id: ToolCallId,
-    intent_id: IntentId,
-    tool: String,
-    at: Timestamp,
-    scope: Scope,
+/// A sub-agent of the record.
+pub(super) struct Agent {
+    thread_id: ThreadId,
+    subagent_id: SubagentId,
+    /// The call that began it, by the id the record has.
+    pub(super) call: Option<String>,
 }
 
 #[derive(Default)]
-struct OpenTurn {
-    last_text: Option<String>,
+pub(super) struct OpenTurn {
+    pub(super) last_text: Option<String>,
     stop_reason: Option<String>,
-    files: Vec<SideEffect>,
+    files: BTreeMap<String, SideEffect>,
     usage: Usage,
+}
+
+impl OpenTurn {
+    /// Takes a change: from the first before to the last after.
+    pub(super) fn change(&mut self, effect: &SideEffect) {
+        let known = self.files.entry(effect.path.clone());
+        known
+            .and_modify(|known| {
+                known.sha256_after.clone_from(&effect.sha256_after);
+                known.after_ref.clone_from(&effect.after_ref);
+                known.bytes_after = effect.bytes_after;
+            })
+            .or_insert_with(|| effect.clone());
+    }
 }
 
 impl Import<'_> {
@@ -195,83 +205,360 @@ impl Import<'_> {
         self.tell_in(&self.scope, payload)
     }
 
-    fn tell_in(&self, scope: &Scope, payload: impl Into<Payload>) -> Result<(), AppendError> {
+    pub(super) fn tell_in(
+        &self,
+        scope: &Scope,
+        payload: impl Into<Payload>,
+    ) -> Result<(), AppendError> {
         self.writer.append(scope, payload, Refs::default())?;
         Ok(())
     }
 
-    fn say(&mut self, said: &Said, usage: Option<&Usage>) -> Result<(), ImportError> {
-        match said {
-            Said::Prompt(text) => {
-                self.end_turn()?;
-                self.begin_turn(Some(text.clone()))?;
+    fn tell_all(&mut self, record: &Record, clock: &SourceClock) -> Result<(), ImportError> {
+        let mut model = None;
+        let mut mode = record.mode;
+        let usages = usages(&record.said);
+        for (at, entry) in record.said.iter().enumerate() {
+            // A record may be out of order by a little; a log never goes back in time.
+            if entry.time.unix_millis() > clock.now().unix_millis() {
+                clock.set(entry.time);
             }
-            _ if self.turn.is_none() => {
-                // Work without a prompt: the record begins in the middle.
-                self.begin_turn(None)?;
-                self.say(said, usage)?;
+            match &entry.said {
+                Said::Answer { model: by, .. }
+                    if entry.agent.is_none() && by.is_some() && *by != model =>
+                {
+                    model.clone_from(by);
+                    self.update(by.clone(), None)?;
+                }
+                Said::Mode(now) if mode != Some(*now) => {
+                    mode = Some(*now);
+                    self.update(None, mode)?;
+                }
+                _ => {}
             }
-            Said::Reasoning(text) => self.tell(ReasoningSummary {
-                model_request_id: self.writer.mint(),
-                text: Some(text.clone()),
-                text_ref: None,
-            })?,
+            self.say(entry, usages.get(&at))?;
+        }
+        Ok(())
+    }
+
+    fn update(&self, model: Option<String>, mode: Option<Mode>) -> Result<(), AppendError> {
+        self.tell(SessionUpdated {
+            changed: SessionChanges {
+                model,
+                mode,
+                ..SessionChanges::default()
+            },
+            reason: "the record says so".into(),
+        })
+    }
+
+    fn tell_end(
+        &mut self,
+        record: &Record,
+        left_out: &BTreeMap<String, u64>,
+    ) -> Result<(), AppendError> {
+        let warn = |code: &str, message: String| RuntimeWarning {
+            code: code.into(),
+            message,
+            ..RuntimeWarning::default()
+        };
+        for doubt in &record.doubts {
+            self.tell(warn("import_doubtful", doubt.clone()))?;
+        }
+        if !left_out.is_empty() {
+            let each = left_out.iter();
+            let each: Vec<String> = each
+                .map(|(what, count)| format!("{count} {what}"))
+                .collect();
+            let message = format!("not imported: {}", each.join(", "));
+            self.tell(warn("import_left_out", message))?;
+        }
+        self.scope = Scope::default();
+        self.tell(SessionUpdated {
+            changed: SessionChanges {
+                status: Some(Status::Ended),
+                ..SessionChanges::default()
+            },
+            reason: "the record ends here".into(),
+        })
+    }
+
+    /// The scope of what the conversation or one of its sub-agents does.
+    pub(super) fn scope_of(&self, agent: Option<&String>) -> Scope {
+        match agent.and_then(|agent| self.agents.get(agent)) {
+            Some(agent) => Scope {
+                thread_id: Some(agent.thread_id.clone()),
+                subagent_id: Some(agent.subagent_id.clone()),
+                ..self.scope.clone()
+            },
+            None => self.scope.clone(),
+        }
+    }
+
+    fn say(&mut self, entry: &Entry, usage: Option<&Usage>) -> Result<(), ImportError> {
+        let agent = entry.agent.as_ref();
+        if let (Some(agent), false) = (agent, matches!(entry.said, Said::Delegated { .. })) {
+            self.begin_agent(agent, None, "", "")?;
+        }
+        let works = matches!(
+            entry.said,
+            Said::Reasoning(_) | Said::Answer { .. } | Said::Call { .. } | Said::ModelFailed(_)
+        );
+        if works && self.turn.is_none() && agent.is_none() {
+            // Work without a prompt: the record begins in the middle.
+            self.begin_turn(None, Vec::new())?;
+        }
+        let scope = self.scope_of(agent);
+        match &entry.said {
+            Said::Prompt { text, parts, joins } => self.prompt(text, parts, *joins)?,
+            Said::Reasoning(text) => self.tell_in(
+                &scope,
+                ReasoningSummary {
+                    model_request_id: self.writer.mint(),
+                    text: Some(text.clone()),
+                    text_ref: None,
+                },
+            )?,
             Said::Answer {
                 text,
                 stop_reason,
                 model,
             } => {
-                if let Some(turn) = &mut self.turn {
+                if let (Some(turn), None) = (&mut self.turn, agent) {
                     turn.last_text = Some(text.clone());
                     turn.stop_reason.clone_from(stop_reason);
                 }
-                self.tell(ModelCompleted {
-                    model_request_id: self.writer.mint(),
-                    stop_reason: stop_reason.clone().unwrap_or_else(|| "unknown".into()),
-                    text: Some(text.clone()),
-                    usage: usage.cloned().unwrap_or_else(|| Usage {
-                        model: model.clone(),
-                        ..Usage::default()
-                    }),
-                    ..ModelCompleted::default()
+                self.tell_in(
+                    &scope,
+                    ModelCompleted {
+                        model_request_id: self.writer.mint(),
+                        stop_reason: stop_reason.clone().unwrap_or_else(|| "unknown".into()),
+                        text: Some(text.clone()),
+                        usage: usage.cloned().unwrap_or_else(|| Usage {
+                            model: model.clone(),
+                            ..Usage::default()
+                        }),
+                        ..ModelCompleted::default()
+                    },
+                )?;
+            }
+            Said::Call { .. } => self.call(entry, &scope)?,
+            Said::Result(end) => self.end(end)?,
+            Said::Counted(counted) => self.count(counted, usage.is_some(), &scope)?,
+            Said::Compacted {
+                trigger,
+                tokens_before,
+                summary,
+            } => {
+                let summary = self.writer.redactor().mask(summary);
+                let kept = self.writer.put_artifact(
+                    &scope,
+                    ArtifactKind::Summary,
+                    "text/markdown",
+                    summary.as_bytes(),
+                    Some("import".into()),
+                )?;
+                self.tell(ContextCompactionCompleted {
+                    trigger: *trigger,
+                    summary_ref: kept.artifact_id,
+                    summary_preview: crate::fold::brief(&summary, 500),
+                    up_to_sequence: self.writer.head().next_sequence.saturating_sub(1),
+                    tokens_before: *tokens_before,
+                    summarised_by_model: true,
+                    ..ContextCompactionCompleted::default()
                 })?;
             }
-            Said::Call { id, tool, input } => self.call(id, tool, input)?,
-            Said::Result { .. } => self.result(said)?,
-            Said::Counted(counted) => {
-                if let Some(turn) = &mut self.turn {
-                    add(&mut turn.usage, counted);
-                }
-                if usage.is_some() {
-                    // No answer has room for it, so it stands alone.
-                    self.tell(ModelCompleted {
-                        model_request_id: self.writer.mint(),
-                        stop_reason: "unknown".into(),
-                        usage: counted.clone(),
-                        ..ModelCompleted::default()
-                    })?;
-                }
-                self.tell(CostRecorded {
+            Said::Interrupted => self.interrupt()?,
+            Said::Mode(_) => {}
+            Said::ModelFailed(text) => self.tell_in(
+                &scope,
+                ModelFailed {
                     model_request_id: self.writer.mint(),
-                    usage: counted.clone(),
-                    currency: "USD".into(),
-                    price_source: "unknown".into(),
-                    ..CostRecorded::default()
-                })?;
+                    attempt: 1,
+                    message: crate::fold::brief(text, 500),
+                    ..ModelFailed::default()
+                },
+            )?,
+            Said::Delegated {
+                call,
+                role,
+                objective,
+            } => {
+                if let Some(agent) = agent {
+                    self.begin_agent(agent, call.as_ref(), role, objective)?;
+                }
             }
         }
         Ok(())
     }
 
-    fn begin_turn(&mut self, text: Option<String>) -> Result<(), AppendError> {
+    /// A sub-agent is a thread of its own, beside the turn that began it.
+    fn begin_agent(
+        &mut self,
+        key: &String,
+        call: Option<&String>,
+        role: &str,
+        objective: &str,
+    ) -> Result<(), AppendError> {
+        if self.agents.contains_key(key) {
+            return Ok(());
+        }
+        let agent = Agent {
+            thread_id: self.writer.mint(),
+            subagent_id: self.writer.mint(),
+            call: call.cloned(),
+        };
+        let began = call.and_then(|call| self.open.get(call));
+        let at = began.map_or(&self.scope, |call| &call.scope);
+        let at = Scope {
+            subagent_id: Some(agent.subagent_id.clone()),
+            ..at.clone()
+        };
+        self.tell_in(
+            &at,
+            SubagentSpawned {
+                parent_thread_id: self.thread_id.clone(),
+                child_thread_id: agent.thread_id.clone(),
+                role: role.to_owned(),
+                objective: crate::fold::brief(objective, 2000),
+                context_mode: "unknown".into(),
+                ..SubagentSpawned::default()
+            },
+        )?;
+        self.agents.insert(key.clone(), agent);
+        self.tell_in(
+            &self.scope_of(Some(key)),
+            ThreadStarted {
+                parent_thread_id: Some(self.thread_id.clone()),
+                role: ThreadRole::Subagent,
+            },
+        )
+    }
+
+    fn count(&mut self, counted: &Usage, alone: bool, scope: &Scope) -> Result<(), AppendError> {
+        if let Some(turn) = &mut self.turn {
+            add(&mut turn.usage, counted);
+        }
+        if alone {
+            // No answer has room for it, so it stands alone.
+            self.tell_in(
+                scope,
+                ModelCompleted {
+                    model_request_id: self.writer.mint(),
+                    stop_reason: "unknown".into(),
+                    usage: counted.clone(),
+                    ..ModelCompleted::default()
+                },
+            )?;
+        }
+        self.tell_in(
+            scope,
+            CostRecorded {
+                model_request_id: self.writer.mint(),
+                usage: counted.clone(),
+                currency: "USD".into(),
+                price_source: "unknown".into(),
+                ..CostRecorded::default()
+            },
+        )
+    }
+
+    fn prompt(&mut self, text: &str, parts: &[Part], joins: bool) -> Result<(), AppendError> {
+        let text = (!text.is_empty()).then(|| text.to_owned());
+        if joins && self.turn.is_some() {
+            // The turn goes on, with one more thing to do.
+            self.turns += 1;
+            let scope = Scope {
+                turn_id: Some(self.writer.mint()),
+                ..self.scope.clone()
+            };
+            let input_parts = self.input_parts(&scope, parts)?;
+            return self.tell_in(
+                &scope,
+                TurnSubmitted {
+                    text,
+                    input_parts,
+                    source: TurnSource::Queue,
+                    status: Status::Completed,
+                    ..TurnSubmitted::default()
+                },
+            );
+        }
+        self.end_turn()?;
+        self.begin_turn(text, parts.to_vec())
+    }
+
+    fn begin_turn(&mut self, text: Option<String>, parts: Vec<Part>) -> Result<(), AppendError> {
         self.turns += 1;
         self.scope.turn_id = Some(self.writer.mint());
         self.turn = Some(OpenTurn::default());
+        let input_parts = self.input_parts(&self.scope, &parts)?;
         self.tell(TurnSubmitted {
             text,
+            input_parts,
             status: Status::Accepted,
             ..TurnSubmitted::default()
         })
+    }
+
+    fn input_parts(&self, scope: &Scope, parts: &[Part]) -> Result<Vec<InputPart>, AppendError> {
+        let mut named = Vec::new();
+        for part in parts {
+            named.push(InputPart {
+                kind: part.kind,
+                name: part.name.clone(),
+                media_type: part.media_type.clone(),
+                bytes: part.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
+                artifact: self.keep(scope, part)?,
+            });
+        }
+        Ok(named)
+    }
+
+    /// Keeps what a part holds.
+    pub(super) fn keep(
+        &self,
+        scope: &Scope,
+        part: &Part,
+    ) -> Result<Option<agent_protocol::id::ArtifactId>, AppendError> {
+        let Some(bytes) = &part.bytes else {
+            return Ok(None);
+        };
+        let kind = match part.kind {
+            InputPartKind::Image => ArtifactKind::Image,
+            _ => ArtifactKind::UserInput,
+        };
+        let media_type = part
+            .media_type
+            .as_deref()
+            .unwrap_or("application/octet-stream");
+        let text = std::str::from_utf8(bytes).ok();
+        let masked = text.map(|text| self.writer.redactor().mask(text));
+        let bytes = masked.as_deref().map_or(bytes.as_slice(), str::as_bytes);
+        let producer = Some("import".to_owned());
+        let kept = self
+            .writer
+            .put_artifact(scope, kind, media_type, bytes, producer)?;
+        Ok(Some(kept.artifact_id))
+    }
+
+    /// The user stopped the turn. Calls that were open may still get a result.
+    fn interrupt(&mut self) -> Result<(), AppendError> {
+        let Some(turn) = self.turn.take() else {
+            return Ok(());
+        };
+        self.tell(TurnFailed {
+            status: Status::Cancelled,
+            category: "user".into(),
+            code: "interrupted".into(),
+            message: "interrupted by the user".into(),
+            retryable: true,
+            usage: Some(turn.usage),
+            files_changed: turn.files.into_values().collect(),
+            ..TurnFailed::default()
+        })?;
+        self.scope.turn_id = None;
+        Ok(())
     }
 
     /// A turn has ended when its last word was an answer; otherwise the record does not say.
@@ -279,186 +566,33 @@ impl Import<'_> {
         let Some(turn) = self.turn.take() else {
             return Ok(());
         };
-        let open = std::mem::take(&mut self.open);
-        if let (Some(text), true) = (turn.last_text, open.is_empty()) {
+        let turn_id = self.scope.turn_id.take();
+        let is_open = |call: &OpenCall| call.scope.turn_id == turn_id;
+        if let (Some(text), false) = (turn.last_text, self.open.values().any(is_open)) {
             let status = if turn.files.is_empty() {
                 VerificationStatus::NotApplicable
             } else {
                 VerificationStatus::Unverified
             };
-            self.tell(TurnCompleted {
-                outcome: TurnOutcome::Completed,
-                stop_reason: turn.stop_reason.unwrap_or_else(|| "unknown".into()),
-                final_text: Some(text),
-                verification: Verification {
-                    status,
-                    ..Verification::default()
-                },
-                files_changed: turn.files,
-                usage: turn.usage,
-                ..TurnCompleted::default()
-            })?;
-        }
-        self.scope.turn_id = None;
-        Ok(())
-    }
-
-    fn call(&mut self, id: &str, tool: &str, input: &Value) -> Result<(), AppendError> {
-        self.calls += 1;
-        let tool_call_id: ToolCallId = self.writer.mint();
-        let scope = Scope {
-            step_id: Some(self.writer.mint()),
-            tool_call_id: Some(tool_call_id.clone()),
-            ..self.scope.clone()
-        };
-        let intent_id: IntentId = self.writer.mint();
-        if let Some(turn) = &mut self.turn {
-            turn.last_text = None;
-        }
-        self.tell_in(
-            &scope,
-            ToolIntent {
-                intent_id: intent_id.clone(),
-                tool_name: tool.to_owned(),
-                raw_input_sha256: hex(&hash_of(input.to_string().as_bytes())),
-                raw_input: Some(input.clone()),
-                provider_call_id: Some(id.to_owned()),
-                ..ToolIntent::default()
-            },
-        )?;
-        self.open.insert(
-            id.to_owned(),
-            OpenCall {
-                tool_call_id,
-                intent_id,
-                tool: tool.to_owned(),
-                at: self.writer.now(),
-                scope,
-            },
-        );
-        Ok(())
-    }
-
-    fn result(&mut self, said: &Said) -> Result<(), ImportError> {
-        let Said::Result {
-            id,
-            text,
-            outcome,
-            exit_code,
-            diff,
-            changed,
-        } = said
-        else {
-            return Ok(());
-        };
-        // A result of a call that the record does not have says nothing that could be placed.
-        let Some(call) = self.open.remove(id) else {
-            return Ok(());
-        };
-        debug_assert_eq!(call.scope.tool_call_id.as_ref(), Some(&call.tool_call_id));
-        let now = self.writer.now();
-        let code = match outcome {
-            Outcome::Ok => Code::Ok,
-            Outcome::Refused => Code::UserDenied,
-            Outcome::Failed if exit_code.is_some() => Code::ExitNonzero,
-            Outcome::Failed => Code::InternalError,
-        };
-        let ok = *outcome == Outcome::Ok;
-        let effects: Vec<SideEffect> = changed
-            .iter()
-            .map(|(path, is_new)| SideEffect {
-                kind: if *is_new {
-                    SideEffectKind::Created
-                } else {
-                    SideEffectKind::Modified
-                },
-                path: path.clone(),
-                no_image: Some("imported".into()),
-                ..SideEffect::default()
-            })
-            .collect();
-        let mut invocation_id = None;
-        if *outcome == Outcome::Refused {
+            let scope = Scope {
+                turn_id,
+                ..self.scope.clone()
+            };
             self.tell_in(
-                &call.scope,
-                ToolFailed {
-                    phase: Phase::Permission,
-                    category: "refused".into(),
-                    code,
-                    message: crate::fold::brief(text, 500),
-                    action_happened: ActionHappened::No,
-                    ..ToolFailed::default()
+                &scope,
+                TurnCompleted {
+                    outcome: TurnOutcome::Completed,
+                    stop_reason: turn.stop_reason.unwrap_or_else(|| "unknown".into()),
+                    final_text: Some(text),
+                    verification: Verification {
+                        status,
+                        ..Verification::default()
+                    },
+                    files_changed: turn.files.into_values().collect(),
+                    usage: turn.usage,
+                    ..TurnCompleted::default()
                 },
             )?;
-        } else {
-            let invocation = self.writer.mint();
-            self.tell_in(
-                &call.scope,
-                ToolResult {
-                    invocation_id: invocation,
-                    exit: if ok { ToolExit::Ok } else { ToolExit::Error },
-                    ok,
-                    code,
-                    side_effects: effects.clone(),
-                    data: ToolData {
-                        exit_code: *exit_code,
-                        ..ToolData::default()
-                    },
-                    // From the question to the answer, which is all the record shows.
-                    metrics: ToolMetrics {
-                        started_at: call.at,
-                        ended_at: now,
-                        duration_ms: now.millis_since(call.at),
-                        ..ToolMetrics::default()
-                    },
-                    ..ToolResult::default()
-                },
-            )?;
-            invocation_id = Some(());
-        }
-        let shown = crate::fold::brief(text, MOST_TEXT);
-        let mut content = vec![ContentBlock {
-            trust: Trust::ToolOutputUntrusted,
-            format: ContentFormat::Text,
-            source: Some("result".into()),
-            text: Some(shown),
-            ..ContentBlock::default()
-        }];
-        content.extend(diff.as_ref().map(|diff| ContentBlock {
-            trust: Trust::ToolOutputUntrusted,
-            format: ContentFormat::Diff,
-            source: Some("diff".into()),
-            text: Some(crate::fold::brief(diff, MOST_TEXT)),
-            ..ContentBlock::default()
-        }));
-        let summary = text.lines().next().unwrap_or_default();
-        let left_out = text.chars().count().saturating_sub(MOST_TEXT) as u64;
-        self.tell_in(
-            &call.scope,
-            ToolObservation {
-                observation_id: self.writer.mint(),
-                intent_id: call.intent_id.clone(),
-                tool_name: call.tool.clone(),
-                ok,
-                phase: if invocation_id.is_some() {
-                    Phase::Execute
-                } else {
-                    Phase::Permission
-                },
-                code,
-                title: call.tool,
-                summary: crate::fold::brief(summary, 200),
-                user_text: crate::fold::brief(summary, 200),
-                content,
-                truncated: left_out > 0,
-                omitted_bytes: left_out,
-                side_effects: effects.clone(),
-                action_happened: ActionHappened::Unknown,
-                ..ToolObservation::default()
-            },
-        )?;
-        if let Some(turn) = &mut self.turn {
-            turn.files.extend(effects);
         }
         Ok(())
     }
@@ -466,28 +600,30 @@ impl Import<'_> {
 
 /// Which answer each count belongs to: the one before it, or the one right after it. A count that
 /// belongs to none is its own.
-fn usages(said: &[(Timestamp, Said)]) -> HashMap<usize, Usage> {
+fn usages(said: &[Entry]) -> HashMap<usize, Usage> {
     let mut usages = HashMap::new();
     let is_border = |said: &Said| {
         matches!(
             said,
-            Said::Counted(_) | Said::Prompt(_) | Said::Result { .. }
+            Said::Counted(_) | Said::Prompt { .. } | Said::Result(_)
         )
     };
     let is_answer = |said: &Said| matches!(said, Said::Answer { .. });
-    for (at, (_, each)) in said.iter().enumerate() {
-        let Said::Counted(usage) = each else {
+    for (at, entry) in said.iter().enumerate() {
+        let Said::Counted(usage) = &entry.said else {
             continue;
         };
-        let before = said[..at].iter().enumerate().rev();
-        let mut before = before.take_while(|(_, (_, said))| !is_border(said));
-        let after = said[at + 1..].iter().enumerate();
-        let mut after = after.take_while(|(_, (_, said))| !is_border(said));
+        // A sub-agent counts its own answers.
+        let same = |(_, other): &(usize, &Entry)| other.agent == entry.agent;
+        let before = said[..at].iter().enumerate().rev().filter(same);
+        let mut before = before.take_while(|(_, entry)| !is_border(&entry.said));
+        let after = said[at + 1..].iter().enumerate().filter(same);
+        let mut after = after.take_while(|(_, entry)| !is_border(&entry.said));
         let place = before
-            .find(|(_, (_, said))| is_answer(said))
+            .find(|(_, entry)| is_answer(&entry.said))
             .map(|(place, _)| place)
             .or_else(|| {
-                let found = after.find(|(_, (_, said))| is_answer(said));
+                let found = after.find(|(_, entry)| is_answer(&entry.said));
                 found.map(|(place, _)| at + 1 + place)
             })
             .filter(|place| !usages.contains_key(place));

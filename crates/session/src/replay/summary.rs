@@ -98,12 +98,7 @@ impl Summary {
             agent_version: session.agent_version.clone(),
             imported_from: timeline.imported_from().map(str::to_owned),
             parent: session.parent.clone(),
-            // Another program's modes are not ours.
-            mode: session
-                .mode
-                .value()
-                .copied()
-                .filter(|_| timeline.imported_from().is_none()),
+            mode: session.mode.value().copied(),
             model: session.model.value().cloned(),
             created_at: session.created_at,
             last_event_at: session.last_event_at,
@@ -127,7 +122,11 @@ impl Summary {
                 .filter(|_| timeline.imported_from().is_none()),
             turns,
             usage: models.routing_limit.usage.clone(),
-            requests: models.routing_limit.requests,
+            // Another program's requests are known by what they counted.
+            requests: match timeline.imported_from() {
+                Some(_) => models.routing_limit.cost.unknown_requests,
+                None => models.routing_limit.requests,
+            },
             cost: models.routing_limit.cost.clone(),
             conflicts: models.evidence.conflicts,
             open,

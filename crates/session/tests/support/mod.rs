@@ -82,7 +82,7 @@ pub fn created() -> SessionCreated {
         title: Some("a test".into()),
         project_root_hash: "0".repeat(64),
         agent_version: "0.1.0".into(),
-        mode: Mode::Ask,
+        mode: Some(Mode::Ask),
         ..SessionCreated::default()
     }
 }

@@ -16,8 +16,8 @@ pub struct RecordedCall {
     pub tool_call_id: String,
     pub tool: String,
     pub input: Value,
-    /// What the gate said then.
-    pub decision: Effect,
+    /// What the gate said then; nothing for a call that another program decided.
+    pub decision: Option<Effect>,
     /// What a person answered, if one was asked.
     pub answer: Option<Effect>,
 }
@@ -27,6 +27,15 @@ pub struct RecordedCall {
 pub struct Repeated {
     pub rule: String,
     pub questions: usize,
+}
+
+/// A call as it would be decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    pub tool_call_id: String,
+    pub tool: String,
+    pub decision: Effect,
+    pub reason: String,
 }
 
 /// A call that would be decided differently.
@@ -44,6 +53,8 @@ pub struct Changed {
 pub struct BacktestReport {
     pub before: Counts,
     pub after: Counts,
+    /// Every call that could be judged, in order.
+    pub judged: Vec<Judged>,
     pub changed: Vec<Changed>,
     /// The smallest rules that would remove the questions still repeated, best first.
     pub rules_to_add: Vec<Repeated>,
@@ -89,12 +100,22 @@ pub fn backtest(
             semantics: &semantics,
         };
         let evaluated = gate.evaluate(&request, setting, facts).evaluated;
-        report.before.add(call.decision);
+        if let Some(before) = call.decision {
+            report.before.add(before);
+        }
         report.after.add(evaluated.decision);
-        if evaluated.decision != call.decision {
+        report.judged.push(Judged {
+            tool_call_id: call.tool_call_id.clone(),
+            tool: call.tool.clone(),
+            decision: evaluated.decision,
+            reason: evaluated.reason.clone(),
+        });
+        if let Some(before) = call.decision
+            && evaluated.decision != before
+        {
             report.changed.push(Changed {
                 tool_call_id: call.tool_call_id.clone(),
-                before: call.decision,
+                before,
                 after: evaluated.decision,
                 reason: evaluated.reason,
                 against_a_person: call.answer == Some(Effect::Deny)

@@ -28,7 +28,7 @@ mod suggest;
 mod trust;
 mod words;
 
-pub use backtest::{BacktestReport, Changed, Counts, RecordedCall, Repeated, backtest};
+pub use backtest::{BacktestReport, Changed, Counts, Judged, RecordedCall, Repeated, backtest};
 pub use evaluate::{Gate, GateRequest, HookVerdict, Judgement, SandboxLevel, Setting};
 pub use facts::{Below, DiskFacts, Facts, NamesOnly};
 pub use grants::{ApprovalKey, Denial, SessionGrants};

@@ -28,7 +28,7 @@ impl State {
         }
         match &event.payload {
             Payload::SessionCreated(created) => {
-                self.facts.mode = Some(created.mode);
+                self.facts.mode = created.mode;
                 self.facts.title.clone_from(&created.title);
                 if let Some(parent) = &created.parent {
                     // What was open where the session branched off is not open here.

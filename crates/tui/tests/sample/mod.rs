@@ -90,7 +90,7 @@ impl Script {
             Scope::default(),
             SessionCreated {
                 agent_version: "0.1.0".into(),
-                mode: Mode::Ask,
+                mode: Some(Mode::Ask),
                 ..SessionCreated::default()
             },
         )

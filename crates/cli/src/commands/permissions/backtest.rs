@@ -1,35 +1,40 @@
 //! `agent permissions test`: what other rules would have decided in a past session.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
-use agent_protocol::id::{ArtifactId, SessionId, ToolCallId};
-use agent_protocol::payload::permission::{DecisionSource, Effect, PermissionEvaluated};
+use agent_protocol::id::SessionId;
+use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
-use agent_protocol::{Event, Payload};
-use agent_session::SessionDirectory;
-use agent_tool_runtime::gate::{Counts, NamesOnly, RecordedCall, SandboxLevel, backtest};
+use agent_tool_runtime::gate::{Counts, Judged, NamesOnly, RecordedCall, SandboxLevel, backtest};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::past::Past;
 use crate::app::App;
 use crate::config::{self, SandboxMode, SettingArgs};
 use crate::exit::Exit;
-use crate::failure::{Failure, OrFail as _};
+use crate::failure::Failure;
 use crate::output::{Output, Tone, counted, visible};
 use crate::workbench::{self, Judge};
 
-/// Inputs larger than this are not judged again.
-const INPUT_LIMIT: u64 = 16 << 20;
+/// Reasons that are told; the rest is rare.
+const MOST_REASONS: usize = 10;
 
 /// Try rules on a past session: what would have been asked, allowed, denied
 ///
 /// Reads the log and looks at no file: paths are taken by their names. Rules of all layers hold, and
-/// those of --rules. Grants given during the session do not count.
+/// those of --rules. Grants given during the session do not count. On a session that was imported from
+/// another program: how often you would have been asked here.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  agent permissions test last --rules stricter.toml
+  agent import ~/.claude/projects/-home-me-app/0205f437.jsonl
+  agent permissions test last --mode auto")]
 pub(crate) struct TestArgs {
     /// Id, a beginning of it that only one session has, or `last`
     #[arg(value_name = "SESSION")]
@@ -37,7 +42,8 @@ pub(crate) struct TestArgs {
     /// Use the permission rules in this file too
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     rules: Option<PathBuf>,
-    /// Decide as in this mode; without it, as in the mode of the session's last call
+    /// Decide as in this mode; without it, as in the mode of the session's last call, and of an
+    /// imported session as in today's
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// Print one JSON object (docs/schemas/permissions-test.schema.json)
@@ -49,19 +55,46 @@ pub(crate) struct TestArgs {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct BacktestOutput {
     session_id: SessionId,
+    /// The program whose record it is, if the session was imported.
+    imported_from: Option<String>,
     mode: Mode,
     calls: u64,
-    /// As it was. A call that a grant of the session let through counts as allowed.
-    before: CountsOutput,
+    /// As it was. A call that a grant of the session let through counts as allowed. Of an imported
+    /// session it is unknown.
+    before: Option<CountsOutput>,
     /// With the rules that were tried.
     after: CountsOutput,
     /// Calls that a grant of the session let through then.
     allowed_by_grant: u64,
+    /// The same, tool by tool.
+    tools: Vec<ToolOutput>,
+    /// Why calls would be asked about or denied, the most frequent first; what is different from call
+    /// to call is left out of the words.
+    reasons: Vec<ReasonOutput>,
+    /// Calls that a person had refused and that would now run without a question.
+    against_a_person: u64,
     changed: Vec<ChangedOutput>,
     /// The smallest set of allow rules that removes the questions still asked more than once.
     rules_to_add: Vec<RuleToAdd>,
     /// Calls that cannot be judged again: unknown tool, or an input that is not kept.
     skipped: u64,
+    /// Imported calls of tools that this program does not have; they are among the skipped.
+    unknown_tools: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ToolOutput {
+    tool: String,
+    allowed: u64,
+    asked: u64,
+    denied: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ReasonOutput {
+    decision: Effect,
+    reason: String,
+    calls: u64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
@@ -92,7 +125,7 @@ struct RuleToAdd {
 
 pub(crate) fn run(arguments: &TestArgs, app: &App) -> Result<Exit, Failure> {
     let session = app.session(&arguments.session)?;
-    let past = Past::read(&session)?;
+    let past = Past::read(&session, app.project.root())?;
     let settings = SettingArgs {
         mode: arguments.mode.or(past.mode),
         ..SettingArgs::default()
@@ -114,6 +147,18 @@ pub(crate) fn run(arguments: &TestArgs, app: &App) -> Result<Exit, Failure> {
         .iter()
         .map(|call| (call.tool_call_id.as_str(), call))
         .collect();
+    let judged = Judgement::of(&report.judged);
+    let refused: HashSet<&str> = past
+        .calls
+        .iter()
+        .filter(|call| call.answer == Some(Effect::Deny))
+        .map(|call| call.tool_call_id.as_str())
+        .collect();
+    let against_a_person = judged
+        .calls
+        .iter()
+        .filter(|call| call.decision == Effect::Allow && refused.contains(&*call.tool_call_id))
+        .count() as u64;
     let changed = report.changed.into_iter().map(|changed| {
         let call = by_id.get(changed.tool_call_id.as_str());
         ChangedOutput {
@@ -133,13 +178,21 @@ pub(crate) fn run(arguments: &TestArgs, app: &App) -> Result<Exit, Failure> {
     let printed = BacktestOutput {
         session_id: session.id().clone(),
         mode,
-        calls: past.calls.len() as u64 + past.without_input,
-        before: CountsOutput::of(report.before),
-        after: CountsOutput::of(report.after),
+        calls: past.count,
+        before: match past.imported_from {
+            Some(_) => None,
+            None => Some(CountsOutput::of(report.before)),
+        },
+        imported_from: past.imported_from,
+        after: judged.counts(),
         allowed_by_grant: past.allowed_by_grant,
+        tools: judged.tools(),
+        reasons: judged.reasons(),
+        against_a_person,
         changed: changed.collect(),
         rules_to_add: to_add.collect(),
-        skipped: report.skipped as u64 + past.without_input,
+        skipped: report.skipped as u64 + past.without_input + past.foreign.values().sum::<u64>(),
+        unknown_tools: past.foreign,
     };
     let doing = "cannot print the comparison";
     if arguments.json {
@@ -151,106 +204,98 @@ pub(crate) fn run(arguments: &TestArgs, app: &App) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The decisions of a session.
-#[derive(Default)]
-struct Past {
-    calls: Vec<RecordedCall>,
-    /// Of the last decision.
-    mode: Option<Mode>,
-    allowed_by_grant: u64,
-    without_input: u64,
+/// The calls as they would be decided, each once.
+struct Judgement<'a> {
+    calls: Vec<&'a Judged>,
 }
 
-/// What is known of a call before it was decided.
-#[derive(Default)]
-struct Proposed {
-    tool: String,
-    input: Option<Value>,
-    input_ref: Option<ArtifactId>,
-}
-
-impl Past {
-    fn read(session: &SessionDirectory) -> Result<Self, Failure> {
-        let doing = || format!("cannot read session {}", session.id());
-        let artifacts = session.artifacts().with_context(doing).or_usage()?;
-        let stored = |id: &ArtifactId| -> Option<Value> {
-            serde_json::from_slice(&artifacts.read(id, INPUT_LIMIT).ok()?).ok()
+impl<'a> Judgement<'a> {
+    /// A call that names several files is what the strictest of its decisions is.
+    fn of(judged: &'a [Judged]) -> Self {
+        let weight = |decision: Effect| match decision {
+            Effect::Allow => 0,
+            Effect::Ask => 1,
+            Effect::Deny => 2,
         };
-        let mut past = Self::default();
-        let mut proposed: HashMap<ToolCallId, Proposed> = HashMap::new();
-        let mut decided: HashMap<ToolCallId, usize> = HashMap::new();
-        for item in session.reader().with_context(doing).or_usage()? {
-            let Some(event) = item.with_context(doing).or_usage()?.event else {
-                continue;
-            };
-            let Some(call_id) = event.scope.tool_call_id.clone() else {
-                continue;
-            };
-            match &event.payload {
-                Payload::PermissionEvaluated(evaluated) => {
-                    past.mode = Some(evaluated.mode);
-                    // A call that was judged twice counts as it was judged first.
-                    if decided.contains_key(&call_id) {
-                        continue;
-                    }
-                    let known = proposed.remove(&call_id).unwrap_or_default();
-                    let input = known.input.or_else(|| stored(known.input_ref.as_ref()?));
-                    if let Some(input) = input {
-                        decided.insert(call_id.clone(), past.calls.len());
-                        past.decide(&call_id, known.tool, input, evaluated);
-                    } else {
-                        past.without_input += 1;
+        let mut calls: Vec<&Judged> = Vec::new();
+        for call in judged {
+            match calls.last_mut() {
+                Some(last) if last.tool_call_id == call.tool_call_id => {
+                    if weight(call.decision) > weight(last.decision) {
+                        *last = call;
                     }
                 }
-                Payload::PermissionResolved(resolved)
-                    if resolved.decision_source == DecisionSource::Human =>
-                {
-                    let index = decided.get(&call_id).copied();
-                    if let Some(call) = index.and_then(|index| past.calls.get_mut(index)) {
-                        call.answer = Some(resolved.decision);
-                    }
-                }
-                _ => proposed.entry(call_id).or_default().take(&event),
+                _ => calls.push(call),
             }
         }
-        Ok(past)
+        Self { calls }
     }
 
-    fn decide(
-        &mut self,
-        call_id: &ToolCallId,
-        tool: String,
-        input: Value,
-        evaluated: &PermissionEvaluated,
-    ) {
-        let granted = evaluated.decision_source == DecisionSource::SessionGrant;
-        self.allowed_by_grant += u64::from(granted);
-        self.calls.push(RecordedCall {
-            tool_call_id: call_id.to_string(),
-            tool,
-            input,
-            decision: evaluated.decision,
-            answer: None,
-        });
+    fn counts(&self) -> CountsOutput {
+        let count = |decision: Effect| {
+            let calls = self.calls.iter();
+            calls.filter(|call| call.decision == decision).count() as u64
+        };
+        CountsOutput {
+            allowed: count(Effect::Allow),
+            asked: count(Effect::Ask),
+            denied: count(Effect::Deny),
+        }
+    }
+
+    fn tools(&self) -> Vec<ToolOutput> {
+        let mut tools: BTreeMap<&str, ToolOutput> = BTreeMap::new();
+        for call in &self.calls {
+            let tool = tools.entry(&call.tool).or_insert_with(|| ToolOutput {
+                tool: call.tool.clone(),
+                allowed: 0,
+                asked: 0,
+                denied: 0,
+            });
+            match call.decision {
+                Effect::Allow => tool.allowed += 1,
+                Effect::Ask => tool.asked += 1,
+                Effect::Deny => tool.denied += 1,
+            }
+        }
+        tools.into_values().collect()
+    }
+
+    fn reasons(&self) -> Vec<ReasonOutput> {
+        let mut reasons: BTreeMap<(Effect, String), u64> = BTreeMap::new();
+        for call in self
+            .calls
+            .iter()
+            .filter(|call| call.decision != Effect::Allow)
+        {
+            *reasons
+                .entry((call.decision, in_general(&call.reason)))
+                .or_default() += 1;
+        }
+        let reasons = reasons
+            .into_iter()
+            .map(|((decision, reason), calls)| ReasonOutput {
+                decision,
+                reason,
+                calls,
+            });
+        let mut reasons: Vec<ReasonOutput> = reasons.collect();
+        reasons.sort_by(|left, right| right.calls.cmp(&left.calls));
+        reasons.truncate(MOST_REASONS);
+        reasons
     }
 }
 
-impl Proposed {
-    /// The input as validated counts more than the input as asked.
-    fn take(&mut self, event: &Event) {
-        match &event.payload {
-            Payload::ToolIntent(intent) => {
-                self.tool.clone_from(&intent.tool_name);
-                self.input.clone_from(&intent.raw_input);
-                self.input_ref.clone_from(&intent.raw_input_ref);
-            }
-            Payload::ToolArgs(args) => {
-                self.input.clone_from(&args.safe_args);
-                self.input_ref.clone_from(&args.args_ref);
-            }
-            _ => {}
+/// A reason without what it quotes, so that the same reason for other words is the same.
+fn in_general(reason: &str) -> String {
+    let mut general = String::new();
+    for (index, part) in reason.split('`').enumerate() {
+        if index > 0 {
+            general.push('`');
         }
+        general.push_str(if index % 2 == 1 { "…" } else { part });
     }
+    general
 }
 
 impl CountsOutput {
@@ -271,22 +316,36 @@ impl CountsOutput {
 }
 
 fn as_text(report: &BacktestOutput, output: &Output) -> String {
-    let mut text = format!(
-        "{}: {}, in mode {}\nthen: {}\nnow:  {}\n",
-        report.session_id,
-        counted(report.calls, "decision"),
-        report.mode,
-        report.before.words(),
-        report.after.words()
-    );
+    let mut text = match (&report.imported_from, &report.before) {
+        (None, Some(before)) => format!(
+            "{}: {}, in mode {}\nthen: {}\nnow:  {}\n",
+            report.session_id,
+            counted(report.calls, "decision"),
+            report.mode,
+            before.words(),
+            report.after.words()
+        ),
+        (program, _) => imported_text(report, program.as_deref().unwrap_or_default(), output),
+    };
     if report.allowed_by_grant > 0 {
         text.push_str(&format!(
             "{} of those allowed then had a grant of that session, which rules know nothing of\n",
             report.allowed_by_grant
         ));
     }
-    if report.skipped > 0 {
-        let skipped = counted(report.skipped, "call");
+    let unknown: u64 = report.unknown_tools.values().sum();
+    if unknown > 0 {
+        let each = report.unknown_tools.iter();
+        let each: Vec<String> = each
+            .map(|(tool, count)| format!("{tool} {count}"))
+            .collect();
+        let (calls, each) = (counted(unknown, "call"), each.join(", "));
+        let words = format!("{calls} of tools that there are none of here: {each}");
+        text.push_str(&format!("{}\n", output.wrap(&visible(&words), 2)));
+    }
+    if report.skipped > unknown {
+        let report_skipped = report.skipped - unknown;
+        let skipped = counted(report_skipped, "call");
         text.push_str(&format!("{skipped} cannot be judged again\n"));
     }
     for changed in &report.changed {
@@ -314,6 +373,44 @@ fn as_text(report: &BacktestOutput, output: &Output) -> String {
     for rule in &report.rules_to_add {
         let questions = counted(rule.questions, "question");
         text.push_str(&format!("  allow {} ({questions})\n", visible(&rule.rule)));
+    }
+    text
+}
+
+/// What would have become of another program's calls.
+fn imported_text(report: &BacktestOutput, program: &str, output: &Output) -> String {
+    let mut text = format!(
+        "{}: {} imported from {}, decided as today in mode {}\nhere: {}\n",
+        report.session_id,
+        counted(report.calls, "call"),
+        visible(program),
+        report.mode,
+        report.after.words()
+    );
+    for tool in &report.tools {
+        let counts = CountsOutput {
+            allowed: tool.allowed,
+            asked: tool.asked,
+            denied: tool.denied,
+        };
+        text.push_str(&format!(
+            "  {:<14} {}\n",
+            visible(&tool.tool),
+            counts.words()
+        ));
+    }
+    if !report.reasons.is_empty() {
+        text.push_str("the most frequent reasons:\n");
+    }
+    for reason in &report.reasons {
+        let words = format!("{:>4} {}: {}", reason.calls, reason.decision, reason.reason);
+        text.push_str(&format!("  {}\n", output.wrap(&visible(&words), 7)));
+    }
+    if report.against_a_person > 0 {
+        let refused = counted(report.against_a_person, "call");
+        text.push_str(&format!(
+            "{refused} that you had refused would run without a question\n"
+        ));
     }
     text
 }

@@ -3,6 +3,7 @@
 pub(crate) mod backtest;
 pub(crate) mod explain;
 pub(crate) mod list;
+mod past;
 
 use agent_protocol::payload::permission::RuleOrigin;
 use clap::{Args, Subcommand};

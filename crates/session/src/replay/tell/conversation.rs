@@ -13,9 +13,10 @@ use super::{Facts, Kind, Level, Told, Tone, counted, words};
 pub(super) fn tell(payload: &Payload) -> Option<Told> {
     Some(match payload {
         Payload::SessionCreated(created) => {
+            let mode = created.mode.map_or("unknown", |mode| mode.as_str());
             let mut says = format!(
-                "session begins in mode {}, agent {}",
-                created.mode, created.agent_version
+                "session begins in mode {mode}, agent {}",
+                created.agent_version
             );
             let profile = created.profile.as_deref().unwrap_or_default();
             if let Some(program) = profile.strip_prefix(IMPORTED) {
@@ -34,6 +35,10 @@ pub(super) fn tell(payload: &Payload) -> Option<Told> {
                 .add("title", created.title.as_deref().unwrap_or_default())
                 .add("profile", created.profile.as_deref().unwrap_or_default())
                 .add("project", &created.project_root_hash)
+                .add(
+                    "recorded in",
+                    created.recorded_in.as_deref().unwrap_or_default(),
+                )
                 .add(
                     "settings",
                     created.config_hash.as_deref().unwrap_or_default(),
@@ -75,6 +80,30 @@ pub(super) fn tell(payload: &Payload) -> Option<Told> {
             }
             Told::new(Kind::Record, Level::Record, "thread", says)
         }
+        Payload::SubagentSpawned(spawned) => {
+            let name = match spawned.role.as_str() {
+                "" => "a sub-agent".to_owned(),
+                role => format!("sub-agent {role}"),
+            };
+            let says = match spawned.objective.as_str() {
+                "" => format!("{name} begins"),
+                objective => format!("{name} begins: {objective}"),
+            };
+            Told::new(Kind::Conversation, Level::Headline, "sub-agent", says)
+        }
+        Payload::SubagentCompleted(_) => Told::new(
+            Kind::Conversation,
+            Level::Detail,
+            "sub-agent",
+            "it came back with a result",
+        ),
+        Payload::SubagentFailed(failed) => Told::new(
+            Kind::Problem,
+            Level::Headline,
+            "sub-agent",
+            format!("it failed: {} ({})", failed.message, failed.code),
+        )
+        .tone(Tone::Bad),
         Payload::TurnSubmitted(submitted) => {
             let text = match (&submitted.text, &submitted.input_ref) {
                 (Some(text), _) => text.clone(),

@@ -101,7 +101,19 @@ pub(super) fn tell(event: &Event) -> Told {
         .or_else(|| call::tell(payload))
         .or_else(|| decision::tell(payload))
         .or_else(|| model::tell(payload));
-    told.unwrap_or_else(|| anything_else(payload))
+    let mut told = told.unwrap_or_else(|| anything_else(payload));
+    if event.scope.subagent_id.is_some() && told.level == Level::Headline && !is_spawned(payload) {
+        told.says = format!("(sub-agent) {}", told.says);
+    }
+    told
+}
+
+/// True if an event is about a sub-agent as a whole, and says so itself.
+fn is_spawned(payload: &Payload) -> bool {
+    matches!(
+        payload,
+        Payload::SubagentSpawned(_) | Payload::SubagentCompleted(_) | Payload::SubagentFailed(_)
+    )
 }
 
 /// A class nobody has words for: its own name and its payload.
