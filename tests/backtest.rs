@@ -232,7 +232,7 @@ fn another_programs_calls_are_judged_by_todays_rules() {
         calls_tool(
             6,
             "Edit",
-            json!({"file_path": "/srv/shop/a", "old_string": "x", "new_string": "y"}),
+            json!({"file_path": "/srv/shop/till.txt", "old_string": "x", "new_string": "y"}),
         ),
         calls_tool(7, "Bash", bash("ls")),
         line("user", 8, refused, json!({})),
@@ -280,7 +280,7 @@ fn another_programs_calls_are_judged_by_todays_rules() {
     assert_eq!(accepting["after"]["asked"], 3);
     project.write(
         "rules.toml",
-        "[permissions]\nallow = [\"bash(cargo test *)\"]\ndeny = [\"edit(a)\"]\n",
+        "[permissions]\nallow = [\"bash(cargo test *)\"]\ndeny = [\"edit(till.txt)\"]\n",
     );
     let with_rules = test(&["--rules", "rules.toml"]);
     assert_eq!(
