@@ -422,3 +422,59 @@ fn what_a_rule_covers_is_not_called_reading() {
     let read = said("ls build");
     assert!(read.contains("that it only reads"), "{read}");
 }
+
+/// The built-in decisions about the six usual calls, in each mode and without a rule.
+#[test]
+fn the_usual_calls_are_decided_by_mode() {
+    let project = project();
+    let bash = |command: &str| ("bash", json!({"command": command}));
+    let calls = [
+        ("read", json!({"path": "README.md"})),
+        ("grep", json!({"pattern": "TODO"})),
+        bash("npm test"),
+        (
+            "edit",
+            json!({"path": "README.md", "old_string": "x", "new_string": "y"}),
+        ),
+        bash("rm -rf ~"),
+        bash("git reset --hard"),
+    ];
+    for (mode, expected) in [
+        (
+            "read-only",
+            ["allow", "allow", "deny", "deny", "deny", "deny"],
+        ),
+        ("ask", ["allow", "allow", "ask", "ask", "deny", "ask"]),
+        (
+            "accept-edits",
+            ["allow", "allow", "ask", "allow", "deny", "ask"],
+        ),
+        ("auto", ["allow", "allow", "allow", "allow", "deny", "ask"]),
+        ("full", ["allow", "allow", "allow", "allow", "deny", "ask"]),
+    ] {
+        let lines: Vec<Value> = calls
+            .iter()
+            .map(|(tool, input)| json!({"tool": tool, "input": input, "mode": mode}))
+            .collect();
+        for (line, (explained, expected)) in lines
+            .iter()
+            .zip(explained(&project, "", &lines).iter().zip(expected))
+        {
+            assert_eq!(
+                explained["decision"], expected,
+                "{line}: {}",
+                explained["reason"]
+            );
+        }
+    }
+    // A rule that allows everything does not take the question away.
+    let allowed = explained(
+        &project,
+        "[permissions]\nallow = [\"bash(*)\"]\n",
+        &[json!({
+            "tool": "bash", "input": {"command": "git reset --hard"}, "mode": "full",
+        })],
+    );
+    assert_eq!(allowed[0]["decision"], "ask");
+    assert_eq!(allowed[0]["decision_source"], "circuit_breaker");
+}

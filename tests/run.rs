@@ -154,6 +154,68 @@ fn worked_chain(wire: Wire) -> TestProject {
     project
 }
 
+/// The same work on a JavaScript project. Without node only the project itself is looked at.
+#[test]
+fn the_failing_sum_in_javascript_is_fixed_too() {
+    let project = TestProject::new();
+    let fixture =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/projects/sum-js");
+    for file in [
+        "README.md",
+        "package.json",
+        "src/sum.js",
+        "test/sum.test.js",
+    ] {
+        project.write(file, std::fs::read(fixture.join(file)).unwrap());
+    }
+    let package: serde_json::Value = serde_json::from_str(&project.read("package.json")).unwrap();
+    assert_eq!(package["scripts"]["test"], "node --test");
+    assert_eq!(project.read("src/sum.js").matches("a + b + 1").count(), 1);
+    let node = std::process::Command::new("node").arg("--version").output();
+    let version = node.map(|node| String::from_utf8_lossy(&node.stdout).into_owned());
+    let major = version.unwrap_or_default();
+    let major = major.trim().trim_start_matches('v').split('.').next();
+    let major: u32 = major.and_then(|major| major.parse().ok()).unwrap_or(0);
+    if major < 20 {
+        eprintln!("there is no node of version 20 or later: its tests are not run");
+        return;
+    }
+    let test = json!({"command": "node --test", "description": "Run the tests"});
+    let edit = json!({"path": "src/sum.js", "old_string": "a + b + 1", "new_string": "a + b"});
+    let script = Script::new()
+        .turn(Turn::call("bash", test.clone()))
+        .turn(Turn::call("read", json!({"path": "src/sum.js"})))
+        .turn(Turn::call("edit", edit))
+        .turn(Turn::call("bash", test))
+        .turn(Turn::text("Fixed: `sum` added one too many."));
+    let server = ModelServer::start(script);
+    project.write_home(
+        "js.toml",
+        "[permissions]\nallow = [\"bash(node --test)\"]\n",
+    );
+    let rules = project.home().join("js.toml");
+    let arguments = [
+        "--rules",
+        rules.to_str().unwrap(),
+        "--output",
+        "json",
+        PROMPT,
+    ];
+    let ran = run(&project, &server, Wire::Chat, &arguments).finish();
+    assert_eq!(ran.code(), 0, "{}\n{}", ran.stdout(), ran.stderr());
+    let report = ran.json();
+    assert_eq!(report["verification"]["status"], "passed");
+    assert_eq!(report["files_changed"][0]["path"], "src/sum.js");
+    assert_eq!(
+        report["commands"],
+        json!([
+            {"command": "node --test", "exit_code": 1},
+            {"command": "node --test", "exit_code": 0},
+        ])
+    );
+    assert_audit_is_clean(&project);
+}
+
 #[test]
 fn the_worked_chain_is_the_golden_log_in_chat_completions() {
     assert_golden(&worked_chain(Wire::Chat));

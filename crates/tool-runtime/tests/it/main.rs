@@ -17,5 +17,6 @@ mod journal;
 mod machine;
 mod order;
 mod output;
+mod registration;
 mod schedule;
 mod stage;

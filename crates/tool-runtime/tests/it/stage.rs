@@ -302,6 +302,12 @@ impl Tool for Puppet {
     }
 }
 
+/// A tool with this definition, that nobody watches.
+pub(crate) fn unwatched(definition: ToolDefinition) -> Arc<dyn Tool> {
+    let spy = Arc::default();
+    Arc::new(Puppet { definition, spy })
+}
+
 pub(crate) fn definition(
     name: &str,
     is_read_only: bool,
