@@ -189,18 +189,7 @@ fn the_failing_sum_in_javascript_is_fixed_too() {
         .turn(Turn::call("bash", test))
         .turn(Turn::text("Fixed: `sum` added one too many."));
     let server = ModelServer::start(script);
-    project.write_home(
-        "js.toml",
-        "[permissions]\nallow = [\"bash(node --test)\"]\n",
-    );
-    let rules = project.home().join("js.toml");
-    let arguments = [
-        "--rules",
-        rules.to_str().unwrap(),
-        "--output",
-        "json",
-        PROMPT,
-    ];
+    let arguments = ["--mode", "auto", "--output", "json", PROMPT];
     let ran = run(&project, &server, Wire::Chat, &arguments).finish();
     assert_eq!(ran.code(), 0, "{}\n{}", ran.stdout(), ran.stderr());
     let report = ran.json();

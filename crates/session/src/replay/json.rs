@@ -145,13 +145,11 @@ pub(crate) fn summary_json(summary: &Summary) -> Value {
 
 pub(crate) fn call_json(call: &Call, timeline: &Timeline) -> Value {
     let permission = call.permission.as_ref();
-    json!({
+    let mut told = json!({
         "number": timeline.call_number(&call.tool_call_id),
         "tool_call_id": call.tool_call_id.as_str(),
         "turn_id": call.turn_id.as_ref().map(|id| id.as_str()),
-        "subagent_id": call.subagent_id.as_ref().map(|id| id.as_str()),
         "tool_name": call.tool_name,
-        "requested_name": call.requested_name,
         "status": status_word(call.status),
         "code": call.code.map(|code| code.as_str()),
         "decision": permission.map(|permission| permission.decision.as_str()),
@@ -166,7 +164,15 @@ pub(crate) fn call_json(call: &Call, timeline: &Timeline) -> Value {
         "artifacts": call.artifacts.iter().map(|id| id.as_str()).collect::<Vec<_>>(),
         "first_sequence": call.intent.as_ref().map(|place| place.sequence),
         "last_sequence": call.observation.as_ref().map(|seen| seen.place.sequence),
-    })
+    });
+    // Only some calls have these.
+    if let Some(id) = &call.subagent_id {
+        told["subagent_id"] = id.as_str().into();
+    }
+    if let Some(name) = &call.requested_name {
+        told["requested_name"] = name.as_str().into();
+    }
+    told
 }
 
 fn event_json(entry: &Entry, event: &Event) -> Value {
@@ -261,8 +267,8 @@ pub fn schema() -> Value {
             ]) },
             "calls": { "type": "array", "items": object(&["tool_call_id", "tool_name", "status"], &[
                 ("number", &maybe_number), ("tool_call_id", &text), ("turn_id", &maybe_text),
-                ("subagent_id", &maybe_text),
-                ("tool_name", &text), ("requested_name", &maybe_text),
+                ("subagent_id", &text),
+                ("tool_name", &text), ("requested_name", &text),
                 ("status", &text), ("code", &maybe_text),
                 ("decision", &maybe_text), ("decided_by", &maybe_text), ("reason", &maybe_text),
                 ("rules", &texts), ("answer", &maybe_text), ("answered_by", &maybe_text),
