@@ -24,7 +24,7 @@ fn own_cases_come_out_as_expected() {
 fn cases_of_real_use_come_out_as_expected() {
     let directory = root().join("../shared/real-use/import-cases");
     if !directory.is_dir() {
-        eprintln!("{} is not there: not compared", directory.display());
+        println!("{} is not there: not compared", directory.display());
         return;
     }
     assert_eq!(check_all(&directory), 17);

@@ -177,7 +177,7 @@ fn the_failing_sum_in_javascript_is_fixed_too() {
     let major = major.trim().trim_start_matches('v').split('.').next();
     let major: u32 = major.and_then(|major| major.parse().ok()).unwrap_or(0);
     if major < 20 {
-        eprintln!("there is no node of version 20 or later: its tests are not run");
+        println!("there is no node of version 20 or later: its tests are not run");
         return;
     }
     let test = json!({"command": "node --test", "description": "Run the tests"});

@@ -162,3 +162,25 @@ fn summary(payload: &Payload) -> Option<String> {
     };
     Some(brief(text, 160))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mode_of_an_import_is_that_of_the_record_or_unknown() {
+        let created = |json: &str| serde_json::from_str::<SessionCreated>(json).unwrap();
+        let head = r#""project_root_hash":"x","agent_version":"1""#;
+        let own = created(&format!(r#"{{{head},"mode":"read-only"}}"#));
+        assert_eq!(mode_of(&own), Fact::Known(Mode::ReadOnly));
+        let before = created(&format!(
+            r#"{{{head},"mode":"read-only","profile":"imported:codex"}}"#
+        ));
+        assert_eq!(mode_of(&before), Fact::Unknown, "0.1.0 wrote it always");
+        let import = r#""profile":"imported:claude-code","recorded_in":"/srv/shop""#;
+        let told = created(&format!(r#"{{{head},"mode":"full",{import}}}"#));
+        assert_eq!(mode_of(&told), Fact::Known(Mode::Full));
+        let untold = created(&format!("{{{head},{import}}}"));
+        assert_eq!(mode_of(&untold), Fact::Unknown);
+    }
+}

@@ -280,7 +280,7 @@ impl<'a> Judgement<'a> {
                 calls,
             });
         let mut reasons: Vec<ReasonOutput> = reasons.collect();
-        reasons.sort_by(|left, right| right.calls.cmp(&left.calls));
+        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.calls));
         reasons.truncate(MOST_REASONS);
         reasons
     }
