@@ -40,6 +40,12 @@ fn explained(project: &TestProject, rules: &str, calls: &[Value]) -> Vec<Value> 
     printed
 }
 
+/// What `agent permissions explain` says of a command in a mode.
+pub(crate) fn explain_in(project: &TestProject, mode: &str, command: &str) -> Value {
+    let arguments = ["permissions", "explain", "--json", "--mode", mode, command];
+    agent(project, &arguments).finish().expect_code(0).json()
+}
+
 #[track_caller]
 fn all(project: &TestProject, rules: &str, expected: &str, commands: &[&str]) {
     let decided = decisions(project, rules, commands);

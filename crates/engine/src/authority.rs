@@ -218,7 +218,8 @@ impl Authority for SessionAuthority {
         };
         let mut judgement = lock(&self.gate).evaluate(&call, &setting, &facts);
         let evaluated = &mut judgement.evaluated;
-        if *lock(&self.typed)
+        let typed = *lock(&self.typed);
+        if typed
             && evaluated.decision == Effect::Ask
             && matches!(
                 evaluated.decision_source,
@@ -231,7 +232,10 @@ impl Authority for SessionAuthority {
         }
         Decision {
             evaluated: judgement.evaluated,
-            confinement: judgement.confinement,
+            confinement: match typed {
+                true => judgement.allowed,
+                false => judgement.confinement,
+            },
             ask_timeout: self.place.ask_timeout,
             approval_key: Some(judgement.key.as_str().to_owned()),
         }

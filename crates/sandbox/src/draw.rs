@@ -8,10 +8,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::carve::{Carved, carve, guards, named};
+use crate::executable;
 use crate::git_link::GitLink;
 use crate::launch::LaunchError;
 use crate::plan::{Containment, LandlockPlan, LimitPlan, MountPlan, Plan, SeccompPlan};
-use crate::policy::{Command, Mode, Network, Policy, WriteAccess};
+use crate::policy::{Command, Execution, Mode, Network, Policy, WriteAccess};
 use crate::probe::Capabilities;
 use crate::report::{EnforcementReport, Level};
 use crate::secrets;
@@ -92,14 +93,19 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
     {
         writable.push(link.common.clone());
     }
-    let guards = guards(
-        policy,
-        &workspace,
-        &session_dir,
-        &writable,
-        git_link.as_ref(),
-    )
-    .map_err(|error| problem(&format!("workspace: {error}")))?;
+    // What cannot be written needs nothing kept.
+    let guards = if policy.write_access == WriteAccess::ReadOnly && level != Level::Partial {
+        Vec::new()
+    } else {
+        guards(
+            policy,
+            &workspace,
+            &session_dir,
+            &writable,
+            git_link.as_ref(),
+        )
+        .map_err(|error| problem(&format!("workspace: {error}")))?
+    };
     let carved = if policy.write_access == WriteAccess::ReadOnly {
         Carved::default()
     } else {
@@ -112,6 +118,16 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         .map_err(|error| problem(&format!("session directory: {error}")))?;
 
     let mut readable = readable(policy, &workspace);
+    let confined_execution = policy.execution == Execution::NothingOfTheProject;
+    if confined_execution && !level.may_run_unasked() {
+        return Err(problem(
+            "execution in the project cannot be prevented at this level",
+        ));
+    }
+    // Where commands could have put something, now or earlier.
+    let mut planted: Vec<PathBuf> = [workspace.clone()].into();
+    planted.extend(only_read.iter().chain(&writable).cloned());
+    let tools: Vec<PathBuf> = readable.iter().map(|(_, target)| target.clone()).collect();
     readable.extend(only_read.into_iter().map(|path| (path.clone(), path)));
     if let Some(link) = &git_link
         && !writable.contains(&link.common)
@@ -147,6 +163,8 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
     } else {
         private_tmp.clone()
     };
+    let executable = confined_execution
+        .then(|| executable::outside(&planted, &hidden.directories, &policy.environment, &tools));
     let landlock = match (&capabilities.landlock, level) {
         (_, Level::None) | (Err(_), _) => None,
         (Ok(abi), _) => Some(LandlockPlan {
@@ -154,7 +172,8 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
             readable: if namespaces {
                 vec!["/".into()]
             } else {
-                readable_without_mounts(&hidden.directories, &readable, &workspace)
+                let all = [&*hidden.directories, &*hidden.files].concat();
+                readable_without_mounts(&all, &readable, &workspace)
             },
             writable: writable_roots
                 .iter()
@@ -171,6 +190,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
                     vec![private_tmp.clone()]
                 })
                 .collect(),
+            executable,
             refuse_tcp: !namespaces && policy.network == Network::Off,
         }),
     };
@@ -206,6 +226,15 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
                 writable,
                 pins: carved.pins,
                 protected,
+                replaced: policy.replaced.clone(),
+                not_executable: if confined_execution {
+                    let temporary = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from);
+                    let there = |path: &PathBuf| path.is_dir() && !path.is_symlink();
+                    let temporary = temporary.into_iter().filter(there);
+                    planted.into_iter().chain(temporary).collect()
+                } else {
+                    Vec::new()
+                },
             }
         } else {
             MountPlan::default()

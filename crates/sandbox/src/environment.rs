@@ -2,6 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Where programs are when the host does not say.
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Taken over from the host when present.
 const KEPT: [&str; 6] = ["PATH", "USER", "LOGNAME", "LANG", "TZ", "SHELL"];
@@ -74,10 +78,7 @@ pub fn build(
             Some((_, known)) => *known = value.to_owned(),
             None => built.push((name.to_owned(), value.to_owned())),
         };
-    put(
-        OsStr::new("PATH"),
-        OsStr::new("/usr/local/bin:/usr/bin:/bin"),
-    );
+    put(OsStr::new("PATH"), OsStr::new(SYSTEM_PATH));
     for (name, value) in host {
         let kept = KEPT.iter().any(|kept| name == kept) || name.as_bytes().starts_with(b"LC_");
         if (kept || passed.contains(name)) && !is_forbidden(name) {
@@ -100,6 +101,99 @@ pub fn build(
         put(name, value);
     }
     built
+}
+
+/// The names that remain for [`reading`], and beginnings of such.
+const READING: [&str; 22] = [
+    "PATH",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "TZ",
+    "SHELL",
+    "TERM",
+    "PAGER",
+    "EDITOR",
+    "NO_COLOR",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "NVM_DIR",
+    "VOLTA_HOME",
+    "PYENV_ROOT",
+    "RYE_HOME",
+    "MISE_DATA_DIR",
+    "ASDF_DATA_DIR",
+    "RBENV_ROOT",
+    "SDKMAN_DIR",
+    "DOTNET_ROOT",
+    "GOPATH",
+];
+const READING_BEGINS: [&str; 2] = ["LC_", "GIT_"];
+
+/// Settings of git that leave it nothing of the repository to run, as far as settings can: drivers that
+/// a repository names itself cannot be taken back.
+const GIT_RUNS_NOTHING: [(&str, &str); 5] = [
+    ("core.fsmonitor", "false"),
+    ("core.sshCommand", "false"),
+    ("credential.helper", ""),
+    ("log.showSignature", "false"),
+    ("safe.bareRepository", "explicit"),
+];
+
+/// The environment of a command that nobody looked at: of the one given, what every program
+/// expects, without anything that leads into `project` (a `PATH` entry there, a relative or an empty
+/// one, a tool directory) and without what the user passes to commands they allow. Git is told to run
+/// nothing that the repository names.
+pub fn reading(
+    environment: &[(OsString, OsString)],
+    project: &[PathBuf],
+) -> Vec<(OsString, OsString)> {
+    let leads_inside = |path: &Path| {
+        let real = std::fs::canonicalize(path);
+        let real = real.as_deref().unwrap_or(path);
+        !path.is_absolute()
+            || [path, real]
+                .iter()
+                .any(|path| project.iter().any(|root| path.starts_with(root)))
+    };
+    let mut kept = Vec::new();
+    for (name, value) in environment {
+        let known = READING.iter().any(|known| name == known)
+            || READING_BEGINS
+                .iter()
+                .any(|start| name.as_bytes().starts_with(start.as_bytes()));
+        if !known {
+            continue;
+        }
+        if name == "PATH" {
+            let entries = std::env::split_paths(value).filter(|entry| !leads_inside(entry));
+            let path = std::env::join_paths(entries).unwrap_or_default();
+            let path = if path.is_empty() {
+                SYSTEM_PATH.into()
+            } else {
+                path
+            };
+            kept.push((name.clone(), path));
+        } else if !value.as_bytes().starts_with(b"/") || !leads_inside(Path::new(value)) {
+            kept.push((name.clone(), value.clone()));
+        }
+    }
+    let mut put = |name: String, value: &str| {
+        kept.retain(|(known, _)| *known != *name);
+        kept.push((name.into(), value.into()));
+    };
+    // Without these a repository could have objects fetched, by a program it names.
+    put("GIT_NO_LAZY_FETCH".into(), "1");
+    put("GIT_ALLOW_PROTOCOL".into(), "none");
+    put(
+        "GIT_CONFIG_COUNT".into(),
+        &GIT_RUNS_NOTHING.len().to_string(),
+    );
+    for (number, (key, value)) in GIT_RUNS_NOTHING.iter().enumerate() {
+        put(format!("GIT_CONFIG_KEY_{number}"), key);
+        put(format!("GIT_CONFIG_VALUE_{number}"), value);
+    }
+    kept
 }
 
 #[cfg(test)]
@@ -154,5 +248,44 @@ mod tests {
         }
         check(&[("TERM", "xterm")], &[], "TERM", Some("dumb"));
         check(&[("HOME", "/home/a")], &[], "HOME", None);
+    }
+
+    #[test]
+    fn nothing_of_the_project_is_in_the_environment_of_a_reader() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(folder.path()).unwrap();
+        let project = root.join("project");
+        std::fs::create_dir_all(project.join(".venv/bin")).unwrap();
+        std::fs::create_dir(root.join("tools")).unwrap();
+        std::os::unix::fs::symlink(project.join(".venv/bin"), root.join("link")).unwrap();
+        let path = format!(
+            "{0}/project/.venv/bin:.::bin:{0}/link:{0}/tools:/usr/bin",
+            root.display()
+        );
+        let inside = project.display().to_string();
+        let given = pairs(&[
+            ("PATH", &path),
+            ("LC_ALL", "C"),
+            ("CARGO_HOME", &inside),
+            ("RIPGREP_CONFIG_PATH", "/etc/rg"),
+            ("GIT_PAGER", "cat"),
+            ("MINE", "1"),
+        ]);
+        let kept = reading(&given, std::slice::from_ref(&project));
+        let value = |name: &str| {
+            let found = kept.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.to_str().unwrap())
+        };
+        let expected = format!("{}/tools:/usr/bin", root.display());
+        assert_eq!(value("PATH"), Some(expected.as_str()));
+        for name in ["CARGO_HOME", "RIPGREP_CONFIG_PATH", "MINE"] {
+            assert_eq!(value(name), None, "{name}");
+        }
+        assert_eq!(value("LC_ALL"), Some("C"));
+        assert_eq!(value("GIT_PAGER"), Some("cat"));
+        assert_eq!(value("GIT_CONFIG_KEY_0"), Some("core.fsmonitor"));
+        let only_inside = pairs(&[("PATH", &inside)]);
+        let kept = reading(&only_inside, &[project]);
+        assert!(kept.contains(&("PATH".into(), SYSTEM_PATH.into())));
     }
 }

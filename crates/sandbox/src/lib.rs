@@ -20,6 +20,7 @@ pub mod tool_dirs;
 
 mod carve;
 mod draw;
+mod executable;
 mod git_data;
 mod git_link;
 mod guard;
@@ -47,7 +48,7 @@ mod helper;
 
 pub use helper::dispatch_helper;
 pub use launch::{Confined, LaunchError, prepare, spawn};
-pub use policy::{Command, Limits, Mode, Network, Policy, WriteAccess, WriteDenied};
+pub use policy::{Command, Execution, Limits, Mode, Network, Policy, WriteAccess, WriteDenied};
 pub use probe::{Capabilities, Feature, Finding, probe};
 pub use remove::remove_private;
 pub use report::{EnforcementReport, Layer, Level};

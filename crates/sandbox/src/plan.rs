@@ -56,6 +56,10 @@ pub(crate) struct MountPlan {
     pub(crate) pins: Vec<PathBuf>,
     /// Bound onto themselves read-only.
     pub(crate) protected: Vec<PathBuf>,
+    /// Files shown in place of others, and where.
+    pub(crate) replaced: Vec<(PathBuf, PathBuf)>,
+    /// Mounts, of those above or of the temporary directories, from which nothing is executed.
+    pub(crate) not_executable: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +67,8 @@ pub(crate) struct LandlockPlan {
     pub(crate) abi: u32,
     pub(crate) readable: Vec<PathBuf>,
     pub(crate) writable: Vec<PathBuf>,
+    /// Where alone programs may be executed, if not wherever they can be read.
+    pub(crate) executable: Option<Vec<PathBuf>>,
     /// Refuse TCP, because no network namespace does.
     pub(crate) refuse_tcp: bool,
 }
@@ -107,11 +113,17 @@ impl Plan {
         out.paths(&mounts.writable)
             .paths(&mounts.pins)
             .paths(&mounts.protected);
+        out.list(&mounts.replaced, |out, (source, target)| {
+            out.path(source).path(target);
+        });
+        out.paths(&mounts.not_executable);
         out.flag(self.landlock.is_some());
         if let Some(landlock) = &self.landlock {
             out.number(u64::from(landlock.abi))
                 .paths(&landlock.readable)
                 .paths(&landlock.writable);
+            out.flag(landlock.executable.is_some())
+                .paths(landlock.executable.as_deref().unwrap_or_default());
             out.flag(landlock.refuse_tcp);
         }
         out.optional(
@@ -158,12 +170,19 @@ impl Plan {
                 writable: frame.paths()?,
                 pins: frame.paths()?,
                 protected: frame.paths()?,
+                replaced: frame.list(|frame| Ok((frame.path()?, frame.path()?)))?,
+                not_executable: frame.paths()?,
             },
             landlock: if frame.flag()? {
                 Some(LandlockPlan {
                     abi: frame.number()? as u32,
                     readable: frame.paths()?,
                     writable: frame.paths()?,
+                    executable: {
+                        let restricted = frame.flag()?;
+                        let paths = frame.paths()?;
+                        restricted.then_some(paths)
+                    },
                     refuse_tcp: frame.flag()?,
                 })
             } else {

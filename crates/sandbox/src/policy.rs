@@ -30,6 +30,9 @@ pub struct Policy {
     /// Protected by what a rule says of them, wherever they are in what may be written.
     pub denied: WriteDenied,
     pub write_access: WriteAccess,
+    pub execution: Execution,
+    /// Files that are shown in place of others, read-only: which one, and where.
+    pub replaced: Vec<(PathBuf, PathBuf)>,
     pub network: Network,
     pub limits: Limits,
     /// Holds the log. Never writable from inside; what the comparison after the run removes
@@ -57,6 +60,8 @@ impl Policy {
             protected: Vec::new(),
             denied: WriteDenied::default(),
             write_access: WriteAccess::Workspace,
+            execution: Execution::Anything,
+            replaced: Vec::new(),
             network: Network::Off,
             limits: Limits::default(),
             session_dir: session_dir.to_owned(),
@@ -119,6 +124,15 @@ pub enum WriteAccess {
     Workspace,
     /// Also git's own data, so that commits work; hooks and configuration stay read-only.
     WorkspaceWithGit,
+}
+
+/// Which files a command may execute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Execution {
+    Anything,
+    /// Nothing of the workspace, of other directories that commands may write, or of the temporary
+    /// directories: only what the user's own system and tool directories hold.
+    NothingOfTheProject,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -56,6 +56,8 @@ pub enum Layer {
     Seccomp,
     ResourceLimits,
     ControlGroup,
+    /// Nothing of the project can be executed.
+    ProjectNotExecutable,
 }
 
 impl Layer {
@@ -75,10 +77,11 @@ impl Layer {
             Self::Seccomp => "seccomp",
             Self::ResourceLimits => "resource_limits",
             Self::ControlGroup => "control_group",
+            Self::ProjectNotExecutable => "project_not_executable",
         }
     }
 
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::UserNamespace,
         Self::MountNamespace,
         Self::PidNamespace,
@@ -93,6 +96,7 @@ impl Layer {
         Self::Seccomp,
         Self::ResourceLimits,
         Self::ControlGroup,
+        Self::ProjectNotExecutable,
     ];
 }
 

@@ -9,7 +9,7 @@ use agent_protocol::payload::tool::{PermissionFacts, ToolArgs, ToolValidation, V
 use agent_protocol::{Code, Phase, Refs};
 use serde_json::{Value, json};
 
-use crate::authority::{Confinement, Decision, PermissionRequest};
+use crate::authority::{Confinement, Decision, PROOF_TIMEOUT, PermissionRequest};
 use crate::call::{Call, Refusal, panic_words, schema_refusal};
 use crate::cancel::Cancel;
 use crate::context::RuntimeContext;
@@ -317,6 +317,9 @@ impl Shared {
                 .tool
                 .as_ref()
                 .and_then(|tool| tool.definition().default_timeout);
+        }
+        if confinement.by_proof {
+            plan.timeout = plan.timeout.map(|timeout| timeout.min(PROOF_TIMEOUT));
         }
         let cwd = plan.cwd.as_ref().map_or_else(
             || self.workspace.root.clone(),

@@ -119,6 +119,9 @@ pub struct Decision {
 pub struct Confinement {
     /// Names the profile in the log and in the approval binding.
     pub profile: String,
+    /// Nobody allowed the call: it runs because it was proven only to read. The proof may be wrong, so
+    /// nothing of the project is executed, and secrets, time, memory and output are kept from it.
+    pub by_proof: bool,
     /// Whether the project may be written.
     pub project_writable: bool,
     pub network: bool,
@@ -128,6 +131,8 @@ pub struct Confinement {
     pub deny_read: Vec<String>,
     /// Files of the project whose names are those of secrets (`gate::is_secret`) stay unreadable too.
     pub hide_secrets: bool,
+    /// Except these, which a rule lets the call read by name.
+    pub shown_secrets: Vec<PathBuf>,
     /// Paths that stay unwritable, as globs from deny rules and protected paths.
     pub deny_write: Vec<String>,
     /// Directories besides the project that may be written.
@@ -135,6 +140,9 @@ pub struct Confinement {
     /// Directories besides the usual ones that may be read.
     pub read_roots: Vec<PathBuf>,
 }
+
+/// The most time for a call that runs because of a proof.
+pub const PROOF_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Confinement {
     /// Whether something in the project stays unreadable.

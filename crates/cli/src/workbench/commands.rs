@@ -17,6 +17,7 @@ use super::{Judge, Scratch, git_identity, rules};
 use crate::app::App;
 use crate::config::{Config, SandboxMode};
 use crate::failure::{Failure, OrFail as _};
+use crate::keys;
 
 /// Settings for the commands of a session whose log is in `session_dir`. Their temporary files are not
 /// in the project, which commands can write, and not where other users could have been first.
@@ -78,6 +79,7 @@ pub(crate) fn settings(
             .into_iter()
             .chain(tools.hidden)
             .chain([app.project.root().join(AGENT_DIRECTORY).join("sessions")])
+            .chain(own_files(app, config))
             .collect(),
         readable: tools.readable,
         writable: paths(&set.writable),
@@ -93,6 +95,18 @@ pub(crate) fn settings(
         timeout: config.limits.command_timeout.value.duration(),
         max_timeout: config.limits.max_command_timeout.value.duration(),
     })
+}
+
+/// What is the agent's own, wherever it lies: settings, which may hold keys in headers, the state with its
+/// anchors and its masking key, and the key files that settings name. No command sees any of it.
+fn own_files(app: &App, config: &Config) -> Vec<PathBuf> {
+    let own = &app.host.directories;
+    let keys = config.providers.values().filter_map(|settings| {
+        let file = settings.provider.api_key_file.as_ref()?;
+        Some(keys::place_of(app, &file.value))
+    });
+    let settings = [&own.user_config, &own.managed_config, &own.state];
+    settings.into_iter().cloned().chain(keys).collect()
 }
 
 /// The reach the gate would give to `script` as a call of the bash tool. Its decision is left aside:
@@ -121,7 +135,7 @@ pub(crate) fn confinement(
         semantics: &semantics,
     };
     let facts = DiskFacts { dirty: || None };
-    Ok(judge.gate.evaluate(&request, &setting, &facts).confinement)
+    Ok(judge.gate.evaluate(&request, &setting, &facts).allowed)
 }
 
 /// The level in the gate's words.

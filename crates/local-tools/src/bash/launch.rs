@@ -13,8 +13,8 @@ use agent_protocol::payload::process::{
     SandboxViolation, ViolationKind,
 };
 use agent_sandbox::{
-    Command, EnforcementReport, LaunchError, Level, Limits, Mode, Network, Policy, Sandbox,
-    Violation, WriteAccess, WriteDenied,
+    Command, EnforcementReport, Execution, LaunchError, Level, Limits, Mode, Network, Policy,
+    Sandbox, Violation, WriteAccess, WriteDenied, environment,
 };
 use agent_tool_runtime::{Cancel, Confinement};
 
@@ -77,7 +77,7 @@ impl CommandSettings {
             let watch = Watch::new(&self.temporary, self.scan);
             let hides = |path: &[u8]| denied.hides(path);
             let look = watch.look(workspace, &Cancel::new(), Purpose::Denied, Some(&hides))?;
-            hidden(&look, workspace)
+            hidden(&look, workspace, confinement)
         };
         Ok(policy(
             self,
@@ -124,12 +124,61 @@ impl Drop for Private {
     }
 }
 
-/// The paths of the project that deny rules hide.
-pub(super) fn hidden(look: &Look, root: &Path) -> Vec<PathBuf> {
+/// The paths of the project that deny rules hide, and secrets where those are hidden.
+pub(super) fn hidden(look: &Look, root: &Path, confinement: &Confinement) -> Vec<PathBuf> {
+    let is_shown = |path: &PathBuf| {
+        let mut shown = confinement.shown_secrets.iter();
+        shown.any(|shown| shown.starts_with(path))
+    };
     let denied = look.denied.iter();
     denied
         .map(|path| root.join(crate::search::walk::as_path(path)))
+        .filter(|path| !is_shown(path))
         .collect()
+}
+
+/// More than any reader needs, for commands that run because of a proof. The bound on processes is the
+/// lowest that the kernel takes for a whole namespace.
+const PROOF_LIMITS: Limits = Limits {
+    processes: Some(301),
+    open_files: Some(1024),
+    file_size: Some(256 << 20),
+    data: Some(2 << 30),
+    memory: Some(2 << 30),
+    free_disk: None,
+};
+/// The same for what it prints.
+pub(super) const PROOF_OUTPUT: u64 = 64 << 20;
+
+/// The lower of each bound.
+fn lower(set: &Limits, most: &Limits) -> Limits {
+    fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+    Limits {
+        processes: least(set.processes, most.processes),
+        open_files: least(set.open_files, most.open_files),
+        file_size: least(set.file_size, most.file_size),
+        data: least(set.data, most.data),
+        memory: least(set.memory, most.memory),
+        free_disk: set.free_disk,
+    }
+}
+
+/// What is different for a command that nobody allowed: the proof that it only reads may be wrong.
+fn confine_to_reading(policy: &mut Policy) {
+    policy.execution = Execution::NothingOfTheProject;
+    policy.network = Network::Off;
+    policy.limits = lower(&policy.limits, &PROOF_LIMITS);
+    let writable = policy.writable.iter().cloned();
+    let planted: Vec<PathBuf> = [policy.workspace.clone()]
+        .into_iter()
+        .chain(writable)
+        .collect();
+    policy.environment = environment::reading(&policy.environment, &planted);
 }
 
 /// The policy of one command.
@@ -183,6 +232,9 @@ pub(super) fn policy(
     } else {
         settings.mode.clone()
     };
+    if confinement.by_proof {
+        confine_to_reading(&mut policy);
+    }
     policy
 }
 

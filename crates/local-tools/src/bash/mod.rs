@@ -7,6 +7,7 @@
 
 mod background;
 mod ending;
+mod git_index;
 mod launch;
 mod narrow;
 mod output;

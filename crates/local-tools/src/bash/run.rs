@@ -19,7 +19,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::background::Started;
 use super::ending::{self, Ended, reason};
-use super::launch::{Private, applied, chain, failure, hidden, mechanism, policy};
+use super::git_index;
+use super::launch::{PROOF_OUTPUT, Private, applied, chain, failure, hidden, mechanism, policy};
 use super::output::{Output, Trouble};
 use super::scan::{Changes, Look, Purpose};
 use super::{BashTool, PreparedCommand};
@@ -65,9 +66,9 @@ impl Call<'_> {
         let root = self.tool.roots.root();
         let hidden = before
             .as_ref()
-            .map_or_else(Vec::new, |look| hidden(look, root));
+            .map_or_else(Vec::new, |look| hidden(look, root, self.confinement));
         let before = before.filter(|_| self.confinement.project_writable);
-        let policy = policy(
+        let mut policy = policy(
             settings,
             root,
             &self.command.cwd,
@@ -76,6 +77,16 @@ impl Call<'_> {
             self.confinement,
             hidden,
         );
+        // Needed until the mounts are made.
+        let mut _shown = None;
+        if self.confinement.by_proof && self.command.command.contains("git") {
+            let folder = tempfile::tempdir_in(&settings.temporary);
+            let folder = folder.map_err(|error| nothing("make a temporary directory", error))?;
+            let copied = git_index::without_changes(root, &policy.hidden, folder.path());
+            let copied = copied.map_err(|error| nothing("copy git's index", error))?;
+            policy.replaced = copied.into_iter().collect();
+            _shown = Some(folder);
+        }
         self.warn_of_narrower_tool()?;
         let process_id: ProcessId = self.context.ids().mint();
         let confined = match settings.sandbox.prepare(&policy) {
@@ -91,7 +102,7 @@ impl Call<'_> {
         } else {
             None
         };
-        let output = Output::start(self.context, settings.max_output_bytes, copy)?;
+        let output = Output::start(self.context, self.max_output(), copy)?;
         // From here on something may happen; what is said so far must survive.
         self.context.sync()?;
         let environment: Vec<String> = confined
@@ -124,6 +135,14 @@ impl Call<'_> {
             &output,
             before.as_deref(),
         )
+    }
+
+    fn max_output(&self) -> u64 {
+        let set = self.tool.settings.max_output_bytes;
+        match self.confinement.by_proof {
+            true => set.min(PROOF_OUTPUT),
+            false => set,
+        }
     }
 
     /// Looks at the project, unless the command cannot write it and nothing is hidden from it.
@@ -360,7 +379,7 @@ impl Call<'_> {
                 Code::OutputLimit,
                 format!(
                     "the command was ended: it printed more than {}",
-                    count(self.tool.settings.max_output_bytes, "byte")
+                    count(self.max_output(), "byte")
                 ),
             )),
             (Some(Trouble::Write(error)), _) => Some((

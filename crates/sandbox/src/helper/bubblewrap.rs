@@ -91,6 +91,9 @@ fn arguments(plan: &Plan, itself: &Path) -> Vec<OsString> {
     for path in &mounts.protected {
         add(&[text("--ro-bind"), path.as_ref(), path.as_ref()]);
     }
+    for (source, target) in &mounts.replaced {
+        add(&[text("--ro-bind"), source.as_ref(), target.as_ref()]);
+    }
     for path in &mounts.hidden_inside {
         add(&[
             text("--tmpfs"),

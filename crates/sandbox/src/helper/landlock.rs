@@ -35,9 +35,16 @@ fn apply(plan: &LandlockPlan) -> Result<(), Box<dyn std::error::Error + Send + S
         ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
     }
     let mut created = ruleset.create()?;
+    let (mut reads, mut writes) = (AccessFs::from_read(abi), writing(abi));
+    let executable = plan.executable.as_deref().unwrap_or_default();
+    if plan.executable.is_some() {
+        reads &= !BitFlags::from(AccessFs::Execute);
+        writes &= !BitFlags::from(AccessFs::Execute);
+    }
     for (paths, access) in [
-        (&plan.readable, AccessFs::from_read(abi)),
-        (&plan.writable, writing(abi)),
+        (plan.readable.as_slice(), reads),
+        (plan.writable.as_slice(), writes),
+        (executable, AccessFs::from_read(abi)),
     ] {
         for path in paths {
             let metadata = match std::fs::metadata(path) {

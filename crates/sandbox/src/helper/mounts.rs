@@ -32,6 +32,7 @@ const NOTHING: &str = "/dev/.covers/nothing";
 
 const READ_ONLY: u64 = 1;
 const NO_SET_USER_ID: u64 = 2;
+const NO_EXECUTION: u64 = 8;
 
 pub(super) fn arrange(plan: &MountPlan, network_namespace: bool) -> Result<(), Failure> {
     // Places made here are for whoever the command runs as, whatever the user's own habits.
@@ -53,6 +54,10 @@ fn put_into_place(plan: &MountPlan, network_namespace: bool) -> Result<(), Failu
     let mut readable = Vec::new();
     for (source, target) in &plan.readable {
         readable.push((clone_at(source, READ_ONLY | NO_SET_USER_ID)?, target));
+    }
+    let mut replaced = Vec::new();
+    for (source, target) in &plan.replaced {
+        replaced.push((clone_at(source, READ_ONLY | NO_SET_USER_ID)?, target));
     }
     let restriction = if plan.workspace_writable {
         0
@@ -112,6 +117,14 @@ fn put_into_place(plan: &MountPlan, network_namespace: bool) -> Result<(), Failu
     }
     for path in &plan.protected {
         bind_onto_itself(path, READ_ONLY)?;
+    }
+    for (tree, target) in &replaced {
+        attach(tree, target)?;
+    }
+    // With the mounts inside them; before they are covered in places, which changes nothing.
+    for path in &plan.not_executable {
+        let place = open_place(path).at("forbid execution in", path.display())?;
+        set_attributes(&place, "", NO_EXECUTION).at("forbid execution in", path.display())?;
     }
     for path in &plan.hidden_inside {
         cover_with(path, &nothing)?;

@@ -47,6 +47,9 @@ pub(super) fn inspect(plan: &Plan, before: &Membership) -> Result<Vec<Layer>, Fa
     for path in plan.mounts.protected.iter().filter(|_| contained) {
         refuse_to_change(path)?;
     }
+    if inspect_execution(plan)? {
+        layers.push(Layer::ProjectNotExecutable);
+    }
     if plan.seccomp.is_some() {
         let (family, protocol) = (
             AddressFamily::from_raw(libc::AF_VSOCK as u16),
@@ -69,6 +72,26 @@ pub(super) fn inspect(plan: &Plan, before: &Membership) -> Result<Vec<Layer>, Fa
     layers.sort();
     layers.dedup();
     Ok(layers)
+}
+
+/// Whether nothing of the project can be executed. Mounts of our own say so themselves; bubblewrap's
+/// cannot, and Landlock, which was seen to be in force, is what holds there.
+fn inspect_execution(plan: &Plan) -> Result<bool, Failure> {
+    let places = &plan.mounts.not_executable;
+    if places.is_empty() {
+        return Ok(false);
+    }
+    if plan.containment == Containment::Namespaces {
+        for path in places {
+            let flags = rustix::fs::statvfs(path).at(STEP, path.display())?.f_flag;
+            if !flags.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
+                return missing("a project that cannot be executed");
+            }
+        }
+    } else if !(plan.landlock.as_ref()).is_some_and(|landlock| landlock.executable.is_some()) {
+        return missing("a project that cannot be executed");
+    }
+    Ok(true)
 }
 
 fn inspect_namespaces(plan: &Plan, layers: &mut Vec<Layer>) -> Result<(), Failure> {

@@ -1,5 +1,7 @@
 //! Shell scripts at the gate: detection first, then the proof, then the mode.
 
+use std::path::PathBuf;
+
 use agent_protocol::payload::permission::{ActionClass, CommandParse, DecisionSource, Effect};
 use agent_protocol::status::Mode;
 
@@ -26,10 +28,14 @@ pub(super) struct CommandJudgement {
     pub(super) parse: CommandParse,
     /// Proven to write nothing.
     pub(super) read_only: bool,
+    /// Proven to read, and to write no more than what redirects name; no rule had to cover a command.
+    pub(super) is_proven: bool,
     /// Changes what git keeps in `.git`.
     pub(super) writes_git: bool,
     /// Searches, and must not come across secrets.
     pub(super) hides_secrets: bool,
+    /// Secrets that it reads by name; without a rule about them it is asked about.
+    pub(super) named_secrets: Vec<PathBuf>,
 }
 
 /// Words of a script that could not be parsed are tried as commands in windows of this size.
@@ -82,15 +88,20 @@ impl Judging<'_> {
         let action_class = class(&analysis, &trips, read_only);
         let parse = parse_fact(&analysis, read_only, proof.as_ref().err());
         let hides_secrets = self.judge_searches(findings, &analysis, &proof);
-        self.judge_sandbox(findings, &proof);
+        let is_proven = proof.as_ref().is_ok_and(|proof| !proof.by_rule);
+        self.judge_sandbox(findings);
+        self.judge_proof(findings, &analysis, &command.cwd, is_proven);
+        let named_secrets = self.named_secrets(&proof);
         self.judge_command_mode(findings, &analysis, &proof, read_only, writes_git);
         CommandJudgement {
             analysis,
             action_class,
             parse,
             read_only,
+            is_proven,
             writes_git,
             hides_secrets,
+            named_secrets,
         }
     }
 
@@ -276,8 +287,7 @@ impl Judging<'_> {
         proof
     }
 
-    fn judge_sandbox(&self, findings: &mut Findings, proof: &Result<Proof, String>) {
-        let mode = self.setting.mode;
+    fn judge_sandbox(&self, findings: &mut Findings) {
         match self.setting.sandbox {
             SandboxLevel::Full => {}
             SandboxLevel::Partial => findings.add(
@@ -291,19 +301,12 @@ impl Judging<'_> {
                 DecisionSource::Sandbox,
                 "there is no sandbox on this system, so commands are not run; `agent sandbox check` says why",
             ),
-            SandboxLevel::Off if mode == Mode::Full => {}
-            SandboxLevel::Off => {
-                let safe = proof
-                    .as_ref()
-                    .is_ok_and(|proof| !proof.needs_sandbox && !proof.by_rule);
-                if !safe {
-                    findings.add(
-                        Effect::Ask,
-                        DecisionSource::Sandbox,
-                        "the sandbox is turned off, and this may start other programs",
-                    );
-                }
-            }
+            SandboxLevel::Off if self.setting.mode == Mode::Full => {}
+            SandboxLevel::Off => findings.add(
+                Effect::Ask,
+                DecisionSource::Sandbox,
+                "the sandbox is turned off, so nothing runs without asking",
+            ),
         }
     }
 

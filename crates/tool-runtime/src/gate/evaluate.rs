@@ -69,6 +69,8 @@ pub struct Judgement {
     pub evaluated: PermissionEvaluated,
     /// The reach the call gets if it starts.
     pub confinement: Confinement,
+    /// The same if somebody allows it: not that of a proof.
+    pub allowed: Confinement,
     /// What a grant for the session would be bound to.
     pub key: ApprovalKey,
 }
@@ -186,6 +188,17 @@ impl Judging<'_> {
             .find(|verdict| verdict.effect == Effect::Allow)
             .map(|verdict| verdict.hook.as_str());
         let decided = findings.decide(self.gate.grants.is_granted(&key), hook);
+        let (allowed, mut confinement) = (confinement.clone(), confinement);
+        if command.as_ref().is_some_and(|command| {
+            decided.effect == Effect::Allow
+                && decided.source == DecisionSource::Mode
+                && command.is_proven
+                && !matches!(self.setting.mode, Mode::Auto | Mode::Full)
+        }) {
+            confinement.shown_secrets =
+                (command.as_ref()).map_or_else(Vec::new, |command| command.named_secrets.clone());
+            run_by_proof(&mut confinement);
+        }
         let action_class = command
             .as_ref()
             .map_or(self.request.semantics.action_class, |command| {
@@ -224,6 +237,7 @@ impl Judging<'_> {
         Judgement {
             evaluated,
             confinement,
+            allowed,
             key,
         }
     }
@@ -489,10 +503,25 @@ impl Judging<'_> {
             network,
             unconfined: self.request.semantics.leaves_sandbox,
             deny_read: globs(["read", "grep", "glob"]),
+            by_proof: false,
             hide_secrets,
+            shown_secrets: Vec::new(),
             deny_write,
             write_roots: self.setting.workspace.extra_roots.clone(),
             read_roots: Vec::new(),
         }
     }
+}
+
+/// The reach of a call that nobody allowed. Its approval key was made before: no approval is needed.
+fn run_by_proof(confinement: &mut Confinement) {
+    confinement.profile = match confinement.project_writable {
+        // Mode accept-edits, or a rule, lets a redirect write a file of the project.
+        true => "proof+edits",
+        false => "proof",
+    }
+    .to_owned();
+    confinement.by_proof = true;
+    confinement.hide_secrets = true;
+    confinement.network = false;
 }

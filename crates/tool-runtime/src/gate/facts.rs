@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::protected::is_secret;
+use super::repository::program_named;
 use crate::shell::normalise;
 
 /// Facts about files. `None` always means "not known" and never makes a decision milder.
@@ -23,6 +24,13 @@ pub trait Facts {
 
     /// What a search through `directory` would come across; `None` also when there is too much of it.
     fn below(&self, directory: &Path) -> Option<Below>;
+
+    /// The setting of a git repository by which git, run in `directory` only to read, would start a
+    /// program that no setting of ours can take back.
+    fn program_of_repository(&self, directory: &Path) -> Option<String> {
+        let _ = directory;
+        None
+    }
 
     /// `sha256:…` of a regular file.
     fn content_hash(&self, path: &Path) -> Option<String>;
@@ -159,6 +167,10 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
             }
         }
         Some(below)
+    }
+
+    fn program_of_repository(&self, directory: &Path) -> Option<String> {
+        program_named(directory)
     }
 
     fn content_hash(&self, path: &Path) -> Option<String> {

@@ -1,0 +1,93 @@
+//! Where a proof counts: the decision meets the sandbox. What is proven only to read runs without a
+//! question, and the proof may be wrong, so it counts only where a wrong one does no harm.
+
+use std::path::{Path, PathBuf};
+
+use agent_protocol::payload::permission::{DecisionSource, Effect};
+use agent_protocol::status::Mode;
+
+use super::command_facts::name_of;
+use super::evaluate::{Judging, SandboxLevel};
+use super::findings::Findings;
+use super::paths::Location;
+use super::words::without_global_options;
+use crate::shell::prove::{Proof, Use};
+use crate::shell::{Analysis, Command, Directories};
+
+/// Sub-commands of git that look at no content, so that no driver or filter is run.
+const WITHOUT_CONTENT: &[&str] = &[
+    "branch",
+    "config",
+    "for-each-ref",
+    "ls-tree",
+    "merge-base",
+    "remote",
+    "rev-parse",
+    "show-ref",
+    "symbolic-ref",
+    "tag",
+    "version",
+];
+
+impl Judging<'_> {
+    /// Voids a proof where the sandbox is not whole, and where git would run what a repository names.
+    /// Modes that allow commands need no proof.
+    pub(super) fn judge_proof(
+        &self,
+        findings: &mut Findings,
+        analysis: &Analysis,
+        cwd: &Path,
+        is_proven: bool,
+    ) {
+        let mode = self.setting.mode;
+        if !is_proven || matches!(mode, Mode::Auto | Mode::Full) {
+            return;
+        }
+        let effect = match mode {
+            Mode::ReadOnly => Effect::Deny,
+            _ => Effect::Ask,
+        };
+        if self.setting.sandbox != SandboxLevel::Full {
+            findings.add(
+                effect,
+                DecisionSource::Sandbox,
+                "that it only reads counts only in the full sandbox, where a wrong proof does no harm",
+            );
+            return;
+        }
+        let looking = |command: &&Command| {
+            let words = without_global_options(&command.words);
+            let sub = words.get(1).map(|word| word.sketch()).unwrap_or_default();
+            name_of(command) == "git" && !WITHOUT_CONTENT.contains(&sub)
+        };
+        let named = analysis
+            .commands
+            .iter()
+            .filter(looking)
+            .flat_map(|command| match &command.directories {
+                Directories::Known(known) => known.clone(),
+                Directories::Unknown => vec![cwd.to_owned()],
+            })
+            .find_map(|directory| self.facts.program_of_repository(&directory));
+        if let Some(setting) = named {
+            findings.add(
+                effect,
+                DecisionSource::Default,
+                format!("git may run a program that this repository names: {setting}"),
+            );
+        }
+    }
+
+    /// The secrets that a script reads by name.
+    pub(super) fn named_secrets(&self, proof: &Result<Proof, String>) -> Vec<PathBuf> {
+        let Ok(proof) = proof else { return Vec::new() };
+        let read = proof
+            .reads
+            .iter()
+            .filter(|path| path.usage != Use::Metadata)
+            .flat_map(|path| self.locations(path).unwrap_or_default());
+        read.filter(Location::is_secret)
+            .filter_map(|location| location.resolved)
+            .collect()
+    }
+}
