@@ -17,7 +17,7 @@ use agent_session::LateSecrets;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::app::App;
-use crate::config::{Config, Origin, Place, Setting};
+use crate::config::{self, Config, Origin, Place, Setting};
 
 /// The most bytes of a key that are read.
 const LONGEST: u64 = 64 << 10;
@@ -188,7 +188,7 @@ pub(crate) fn place_of(app: &App, path: &Path) -> PathBuf {
 
 fn read(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
-    let file = std::fs::File::open(path)?;
+    let file = config::open_regular(path)?;
     file.take(LONGEST).read_to_string(&mut text)?;
     Ok(text.trim().to_owned())
 }

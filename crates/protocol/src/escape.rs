@@ -19,7 +19,10 @@ impl serde_json::ser::Formatter for TerminalSafe {
         let mut rest = fragment;
         while let Some((at, risky)) = first_risky(rest) {
             writer.write_all(&rest.as_bytes()[..at])?;
-            write!(writer, "\\u{:04x}", u32::from(risky))?;
+            // As JSON does: what is beyond four digits takes two.
+            for unit in risky.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
             rest = &rest[at + risky.len_utf8()..];
         }
         writer.write_all(rest.as_bytes())
@@ -43,7 +46,7 @@ fn first_risky(text: &str) -> Option<(usize, char)> {
     let mut from = 0;
     while let Some(found) = bytes[from..]
         .iter()
-        .position(|byte| matches!(byte, 0x7F | 0xC2 | 0xD8 | 0xE2 | 0xEF))
+        .position(|byte| matches!(byte, 0x7F | 0xC2 | 0xD8 | 0xE1 | 0xE2 | 0xEF | 0xF3))
     {
         let at = from + found;
         let character = text[at..].chars().next()?;
@@ -57,8 +60,9 @@ fn first_risky(text: &str) -> Option<(usize, char)> {
 
 fn is_risky(character: char) -> bool {
     matches!(character,
-        '\u{7F}'..='\u{9F}' | '\u{61C}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
-        | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
+        '\u{7F}'..='\u{9F}' | '\u{AD}' | '\u{61C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{2069}' | '\u{206A}'..='\u{206F}' | '\u{FEFF}'
+        | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
 }
 
 #[cfg(test)]
@@ -83,6 +87,10 @@ mod tests {
         check(
             "x\u{202e}y\u{200b}\u{2028}\u{feff}",
             r#""x\u202ey\u200b\u2028\ufeff""#,
+        );
+        check(
+            "so\u{ad}ft \u{180e}\u{e0041} ᠠ 𝄞",
+            r#""so\u00adft \u180e\udb40\udc41 ᠠ 𝄞""#,
         );
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn guards(
     link: Option<&GitLink>,
 ) -> io::Result<Vec<(Guard, Found)>> {
     let granted = policy.write_access == WriteAccess::WorkspaceWithGit;
-    let mut main = Guard::of_names(workspace, MOST_ENTRIES, &policy.denied)?;
+    let mut main = Guard::of_names(workspace, MOST_ENTRIES, &policy.names, &policy.denied)?;
     for path in &policy.protected {
         if let Ok(path) = workspace.join(path).strip_prefix(workspace)
             && !path.as_os_str().is_empty()
@@ -45,7 +45,8 @@ pub(crate) fn guards(
         if link.is_some_and(|link| link.common == *root) {
             guards.push(Guard::of_git(root)?);
         } else if !root.starts_with(workspace) {
-            let mut guard = Guard::of_names(root, MOST_ENTRIES_ELSEWHERE, &policy.denied)?;
+            let most = MOST_ENTRIES_ELSEWHERE;
+            let mut guard = Guard::of_names(root, most, &policy.names, &policy.denied)?;
             // The workspace has its own, which may grant more.
             guard.leave_out(workspace.strip_prefix(root).ok());
             let inside = policy.protected.iter();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::git_data::{GitData, pointed_to};
 use crate::policy::WriteDenied;
+use crate::protected::Names;
 use crate::search;
 use crate::tree::Tree;
 
@@ -18,7 +19,8 @@ pub(crate) struct Guard {
     pub(crate) tree: Tree,
     /// How many entries are searched for protected names.
     most: usize,
-    /// Which names rules protect.
+    /// Which names are protected, by what they are and by rules.
+    names: Names,
     denied: WriteDenied,
     /// Git directories that may be written.
     git: Vec<PathBuf>,
@@ -44,10 +46,16 @@ pub(crate) struct Found {
 
 impl Guard {
     /// A directory in which protected names are searched for.
-    pub(crate) fn of_names(root: &Path, most: usize, denied: &WriteDenied) -> io::Result<Self> {
+    pub(crate) fn of_names(
+        root: &Path,
+        most: usize,
+        names: &Names,
+        denied: &WriteDenied,
+    ) -> io::Result<Self> {
         Ok(Self {
             tree: Tree::open(root)?,
             most,
+            names: names.clone(),
             denied: denied.clone(),
             git: Vec::new(),
             also: Vec::new(),
@@ -60,7 +68,7 @@ impl Guard {
     pub(crate) fn of_git(git: &Path) -> io::Result<Self> {
         Ok(Self {
             git: vec![PathBuf::new()],
-            ..Self::of_names(git, 0, &WriteDenied::default())?
+            ..Self::of_names(git, 0, &Names::default(), &WriteDenied::default())?
         })
     }
 
@@ -116,7 +124,7 @@ impl Guard {
         };
         let mut denied = Vec::new();
         if most > 0 {
-            let there = search::existing(&self.tree, &self.denied, most);
+            let there = search::existing(&self.tree, &self.names, &self.denied, most);
             found.complete = there.complete;
             let ours = |path: &PathBuf| {
                 let mut out = self.left_out.iter();

@@ -52,6 +52,6 @@ pub use policy::{Command, Execution, Limits, Mode, Network, Policy, WriteAccess,
 pub use probe::{Capabilities, Feature, Finding, probe};
 pub use remove::remove_private;
 pub use report::{EnforcementReport, Layer, Level};
-pub use running::{ExitStatus, Finished, GRACE, KilledBy, Running, Sink, Stream};
+pub use running::{ExitStatus, Finished, GRACE, KilledBy, Running, Settler, Sink, Stream};
 pub use session::Sandbox;
 pub use violation::{Detection, Kind, Permit, Quarantined, Violation};

@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::protected::Names;
+
 /// One command and its reach. Everything here was decided at the start of the session or by
 /// the gate; nothing is read from the environment, the home directory or the workspace itself.
 #[derive(Debug, Clone)]
@@ -25,7 +27,9 @@ pub struct Policy {
     pub readable: Vec<PathBuf>,
     /// Writable directories besides the workspace, from the user's own configuration.
     pub writable: Vec<PathBuf>,
-    /// Protected paths besides the default names, relative to the workspace or inside it.
+    /// The names that make something run later.
+    pub names: Names,
+    /// Protected paths besides those names, relative to the workspace or inside it.
     pub protected: Vec<PathBuf>,
     /// Protected by what a rule says of them, wherever they are in what may be written.
     pub denied: WriteDenied,
@@ -57,6 +61,7 @@ impl Policy {
             hidden: Vec::new(),
             readable: Vec::new(),
             writable: Vec::new(),
+            names: Names::default(),
             protected: Vec::new(),
             denied: WriteDenied::default(),
             write_access: WriteAccess::Workspace,
@@ -74,9 +79,9 @@ impl Policy {
 /// Which files and directories rules deny to change, told by their whole path. What is below a
 /// named directory is not asked about.
 #[derive(Clone, Default)]
-pub struct WriteDenied(Option<Arc<Names>>);
+pub struct WriteDenied(Option<Arc<Denies>>);
 
-type Names = dyn Fn(&Path) -> bool + Send + Sync;
+type Denies = dyn Fn(&Path) -> bool + Send + Sync;
 
 impl WriteDenied {
     pub fn new(names: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {

@@ -1,117 +1,160 @@
 //! Names inside a workspace that make something run later: git metadata, editor and agent
-//! configuration, shell start-up files. One list for mounts, gate and file tools.
+//! configuration, shell start-up files. Which ones they are is the caller's to say; there is one list
+//! for mounts, gate and file tools.
 
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
+use std::sync::Arc;
 
-/// Why a path is protected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Hooks, configuration and history of a repository.
-    Git,
-    /// Our own configuration and log.
-    Agent,
-    /// Configuration of another agent.
-    OtherAgent,
-    /// Editor settings that can start programs.
-    Editor,
-    /// Read by a shell at its start.
-    Shell,
-    /// Run by a build service with rights of its own.
-    Workflow,
-    /// Other configuration that programs act on when they meet it.
-    Tool,
+/// Where below a directory that commands may write a name counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Anywhere,
+    /// Not below a directory that a package manager fills.
+    OutsideDependencies,
+    /// Directly in the directory.
+    Root,
 }
 
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Git => "git",
-            Self::Agent => "agent",
-            Self::OtherAgent => "other_agent",
-            Self::Editor => "editor",
-            Self::Shell => "shell",
-            Self::Workflow => "workflow",
-            Self::Tool => "tool",
-        }
+/// Directories that package managers and builds fill with other people's projects.
+const DEPENDENCIES: [&str; 14] = [
+    "node_modules",
+    "bower_components",
+    ".pnpm-store",
+    ".yarn",
+    "vendor",
+    "target",
+    "site-packages",
+    "dist-packages",
+    "__pypackages__",
+    ".venv",
+    "venv",
+    ".tox",
+    "pods",
+    "registry",
+];
+
+/// The protected names.
+#[derive(Debug, Clone)]
+pub struct Names(Arc<Table>);
+
+#[derive(Debug)]
+struct Table {
+    /// By the last component.
+    names: HashMap<String, Vec<Name>>,
+    /// The first bytes of last components.
+    first: BTreeSet<u8>,
+}
+
+#[derive(Debug)]
+struct Name {
+    /// The components before the last.
+    above: Vec<String>,
+    place: Place,
+}
+
+/// What the sandbox itself relies on.
+impl Default for Names {
+    fn default() -> Self {
+        Self::new([(".git", Place::Anywhere), (".agent", Place::Anywhere)])
     }
 }
 
-/// Protected wherever they stand.
-const ANYWHERE: [(&str, Kind); 4] = [
-    (".git", Kind::Git),
-    (".agent", Kind::Agent),
-    (".gitmodules", Kind::Git),
-    (".envrc", Kind::Tool),
-];
+impl Names {
+    /// Each name has one or more components, separated by slashes, in lower case.
+    pub fn new<'a>(list: impl IntoIterator<Item = (&'a str, Place)>) -> Self {
+        let mut names: HashMap<String, Vec<Name>> = HashMap::new();
+        for (path, place) in list {
+            let mut above: Vec<String> = path.split('/').map(str::to_owned).collect();
+            let last = above.pop().unwrap_or_default();
+            names.entry(last).or_default().push(Name { above, place });
+        }
+        let first = names.keys().filter_map(|name| name.bytes().next());
+        let first = first.collect();
+        Self(Arc::new(Table { names, first }))
+    }
 
-/// Protected directly in the workspace, which is where their readers look.
-const AT_ROOT: &[(&str, Kind)] = &[
-    (".vscode", Kind::Editor),
-    (".idea", Kind::Editor),
-    (".zed", Kind::Editor),
-    (".devcontainer", Kind::Editor),
-    (".devcontainer.json", Kind::Editor),
-    (".vim", Kind::Editor),
-    (".nvim.lua", Kind::Editor),
-    (".exrc", Kind::Editor),
-    (".vimrc", Kind::Editor),
-    (".mcp.json", Kind::OtherAgent),
-    (".claude", Kind::OtherAgent),
-    (".cursor", Kind::OtherAgent),
-    (".codex", Kind::OtherAgent),
-    (".gemini", Kind::OtherAgent),
-    (".opencode", Kind::OtherAgent),
-    (".windsurf", Kind::OtherAgent),
-    (".ripgreprc", Kind::Tool),
-    (".gdbinit", Kind::Tool),
-    (".bashrc", Kind::Shell),
-    (".bash_profile", Kind::Shell),
-    (".bash_login", Kind::Shell),
-    (".bash_logout", Kind::Shell),
-    (".bash_aliases", Kind::Shell),
-    (".profile", Kind::Shell),
-    (".zshrc", Kind::Shell),
-    (".zshenv", Kind::Shell),
-    (".zprofile", Kind::Shell),
-    (".zlogin", Kind::Shell),
-    (".zlogout", Kind::Shell),
-    (".kshrc", Kind::Shell),
-    (".cshrc", Kind::Shell),
-    (".tcshrc", Kind::Shell),
-    (".inputrc", Kind::Shell),
-    (".gitconfig", Kind::Git),
-];
+    /// Whether writing to `path`, relative to the directory that commands may write, changes something
+    /// that runs later. Creation counts as change. Names are compared without regard to case, because
+    /// some file systems do not regard it either. The caller resolves links first and asks for both
+    /// forms.
+    pub fn protect(&self, path: &Path) -> bool {
+        let parts = folded(path);
+        (1..=parts.len()).any(|end| self.name(parts.get(..end).unwrap_or_default()))
+    }
 
-/// Directories whose folder `workflows` is run by a build service.
-const FORGES: [&str; 3] = [".github", ".gitea", ".forgejo"];
+    /// Whether the whole of a path is such a name, or a link in place of a directory that holds one.
+    pub(crate) fn is_named(&self, path: &Path, is_link: bool) -> bool {
+        let parts = folded(path);
+        self.name(&parts) || is_link && self.holds(&parts)
+    }
 
-/// Whether writing to `path`, relative to the workspace, changes something that runs later.
-/// Creation counts as change. Names are compared without regard to case, because some file
-/// systems do not regard it either. The caller resolves links first and asks for both forms.
-pub fn is_protected(path: &Path) -> Option<Kind> {
-    let mut parts = path.components().filter_map(|part| match part {
+    fn name(&self, parts: &[String]) -> bool {
+        let Some((last, before)) = parts.split_last() else {
+            return false;
+        };
+        let known = self.0.names.get(last).into_iter().flatten();
+        known.into_iter().any(|name| {
+            before
+                .strip_suffix(&*name.above)
+                .is_some_and(|around| counts(name.place, around))
+        })
+    }
+
+    fn holds(&self, parts: &[String]) -> bool {
+        let Some((last, around)) = parts.split_last() else {
+            return false;
+        };
+        let mut all = self.0.names.values().flatten();
+        all.any(|name| name.above.first() == Some(last) && counts(name.place, around))
+    }
+
+    /// Spares the thousands of plain names in a workspace the full comparison.
+    pub(crate) fn may_have(&self, name: &OsStr) -> bool {
+        let first = name.as_bytes().first().copied().unwrap_or(0);
+        !first.is_ascii() || self.0.first.contains(&first.to_ascii_lowercase())
+    }
+
+    /// The names that may be protected in a directory at this place.
+    pub(crate) fn at(&self, relative: &Path) -> Vec<&str> {
+        let around = folded(relative);
+        let all = self.0.names.iter();
+        all.filter(|(_, names)| {
+            names.iter().any(|name| {
+                around
+                    .strip_suffix(&*name.above)
+                    .is_some_and(|around| counts(name.place, around))
+            })
+        })
+        .map(|(last, _)| last.as_str())
+        .collect()
+    }
+}
+
+fn counts(place: Place, around: &[String]) -> bool {
+    match place {
+        Place::Anywhere => true,
+        Place::OutsideDependencies => {
+            let mut around = around.iter();
+            !around.any(|part| DEPENDENCIES.contains(&part.as_str()))
+        }
+        Place::Root => around.is_empty(),
+    }
+}
+
+/// Whether a path belongs to the agent, whose log grows while commands run.
+pub(crate) fn is_agents(path: &Path) -> bool {
+    folded(path).iter().any(|part| part == ".agent")
+}
+
+fn folded(path: &Path) -> Vec<String> {
+    let parts = path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(fold(name.as_bytes())),
         _ => None,
     });
-    let first = parts.next()?;
-    let find = |list: &[(&str, Kind)], name: &str| {
-        list.iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, kind)| *kind)
-    };
-    let second = parts.next();
-    if let Some(kind) = find(AT_ROOT, &first).or_else(|| find(&ANYWHERE, &first)) {
-        return Some(kind);
-    }
-    if FORGES.contains(&first.as_str()) && second.as_deref() == Some("workflows") {
-        return Some(Kind::Workflow);
-    }
-    second
-        .into_iter()
-        .chain(parts)
-        .find_map(|name| find(&ANYWHERE, &name))
+    parts.collect()
 }
 
 /// Lower case, and without what some file systems drop: trailing dots and spaces, and the
@@ -125,48 +168,66 @@ fn fold(name: &[u8]) -> String {
     text.trim_end_matches(['.', ' ']).to_owned()
 }
 
-/// Spares the thousands of plain names in a workspace the full comparison.
-pub(crate) fn may_be_protected(name: &OsStr, parent: &Path) -> bool {
-    let first = name.as_bytes().first().copied().unwrap_or(0);
-    first == b'.' || !first.is_ascii() || parent.as_os_str().as_bytes().first() == Some(&b'.')
-}
-
-/// The names that may be protected in a directory at this place.
-pub(crate) fn names_at(relative: &Path) -> impl Iterator<Item = &'static str> {
-    let at_root = AT_ROOT.iter().filter(|_| relative.as_os_str().is_empty());
-    let all = ANYWHERE.iter().chain(at_root);
-    all.map(|(name, _)| *name).collect::<Vec<_>>().into_iter()
-}
-
-pub(crate) fn is_forge(path: &Path) -> bool {
-    path.to_str()
-        .is_some_and(|name| FORGES.contains(&fold(name.as_bytes()).as_str()))
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn check(path: &str, expected: Option<Kind>) {
-        assert_eq!(is_protected(Path::new(path)), expected, "{path}");
+    pub(crate) fn some() -> Names {
+        Names::new([
+            (".git", Place::Anywhere),
+            (".agent", Place::Anywhere),
+            (".envrc", Place::Anywhere),
+            (".vscode", Place::Root),
+            (".github/workflows", Place::Root),
+            (".gitea/workflows", Place::Root),
+            (".jj/repo/config.toml", Place::Anywhere),
+            (".npmrc", Place::OutsideDependencies),
+            ("agents.md", Place::OutsideDependencies),
+        ])
+    }
+
+    fn check(path: &str, expected: bool) {
+        assert_eq!(some().protect(Path::new(path)), expected, "{path}");
     }
 
     #[test]
     fn names_are_protected_where_their_readers_look() {
-        check(".git/hooks/pre-push", Some(Kind::Git));
-        check("a/b/c/d/e/.git/config", Some(Kind::Git));
-        check("sub/.GIT", Some(Kind::Git));
-        check(".git. /config", Some(Kind::Git));
-        check(".g\u{200c}it/config", Some(Kind::Git));
-        check(".agent/config.local.toml", Some(Kind::Agent));
-        check(".VSCode/tasks.json", Some(Kind::Editor));
-        check(".github/workflows/x.yml", Some(Kind::Workflow));
-        check(".github/CODEOWNERS", None);
-        check("src/.vscode/tasks.json", None);
-        check("sub/.envrc", Some(Kind::Tool));
-        check(".gitignore", None);
-        check("src/main.rs", None);
-        check("git/hooks", None);
-        check("", None);
+        check(".git/hooks/pre-push", true);
+        check("a/b/c/d/e/.git/config", true);
+        check("sub/.GIT", true);
+        check(".git. /config", true);
+        check(".g\u{200c}it/config", true);
+        check(".agent/config.local.toml", true);
+        check(".VSCode/tasks.json", true);
+        check(".github/workflows/x.yml", true);
+        check(".github/CODEOWNERS", false);
+        check("src/.vscode/tasks.json", false);
+        check("src/.github/workflows/x.yml", false);
+        check("sub/.envrc", true);
+        check("node_modules/x/.envrc", true);
+        check("packages/a/.npmrc", true);
+        check("node_modules/x/.npmrc", false);
+        check("docs/AGENTS.md", true);
+        check("a/.jj/repo/config.toml", true);
+        check("a/.jj/config.toml", false);
+        check(".gitignore", false);
+        check("src/main.rs", false);
+        check("git/hooks", false);
+        check("", false);
+    }
+
+    #[test]
+    fn the_names_of_a_directory_are_those_that_count_in_it() {
+        let names = some();
+        let at = |path: &str| {
+            let mut names = names.at(Path::new(path));
+            names.sort_unstable();
+            names
+        };
+        assert_eq!(at("node_modules/x"), [".agent", ".envrc", ".git"]);
+        assert_eq!(at(".github").last(), Some(&"workflows"));
+        assert!(at("").contains(&".vscode"));
+        assert!(names.is_named(Path::new(".github"), true));
+        assert!(!names.is_named(Path::new(".github"), false));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,10 @@ pub const GRACE: Duration = Duration::from_secs(2);
 
 /// How often the free space is looked at.
 const TICK: Duration = Duration::from_millis(250);
+
+/// When a command that goes on is first looked back at, and the least time between two looks. The looks
+/// take a twentieth of the time at most.
+const LOOK_BACK: Duration = Duration::from_secs(1);
 
 /// What may still be read after the end when something holds the pipe open.
 const MAX_LEFT_OVER: usize = 1 << 20;
@@ -92,6 +96,17 @@ pub struct Running {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
+/// Tells a running command that a file is none of its doing.
+#[derive(Debug, Clone)]
+pub struct Settler(Arc<Shared>);
+
+impl Settler {
+    /// `path` is relative to the workspace. What is at a protected name because of it stays there.
+    pub fn settle(&self, path: &Path) {
+        self.0.state().settled.push(path.to_owned());
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
@@ -105,6 +120,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     end_asked: Option<KilledBy>,
+    /// Made by somebody else since, relative to the workspace.
+    settled: Vec<PathBuf>,
     finished: Option<Finished>,
 }
 
@@ -122,6 +139,11 @@ impl Running {
     /// The first process of the sandbox as seen from outside; everything dies with it.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Tells this command what others make meanwhile.
+    pub fn settler(&self) -> Settler {
+        Settler(Arc::clone(&self.shared))
     }
 
     /// Becomes readable at the end of the command.
@@ -229,6 +251,8 @@ pub(crate) fn supervise(parts: Parts, sink: Sink) -> std::io::Result<Running> {
         status: None,
         over: false,
         violations: Vec::new(),
+        quarantined: Vec::new(),
+        look_back_at: Instant::now() + LOOK_BACK,
         shared: Arc::clone(&shared),
         parts,
     };
@@ -253,6 +277,9 @@ struct Supervisor {
     /// The helper has said its last word; it only takes its mounts down now.
     over: bool,
     violations: Vec<Violation>,
+    /// Taken away while it ran.
+    quarantined: Vec<Quarantined>,
+    look_back_at: Instant,
 }
 
 /// Where output goes.
@@ -307,7 +334,7 @@ impl Supervisor {
         loop {
             let timeout = match kill_at {
                 Some(at) => Some(at.saturating_duration_since(Instant::now())),
-                None => self.parts.free_disk.is_some().then_some(TICK),
+                None => Some(self.until_next_look()),
             };
             let timeout = if self.parts.streams.has_more() {
                 Some(Duration::ZERO)
@@ -335,6 +362,7 @@ impl Supervisor {
                 let mut count = [0; 8];
                 let _ = rustix::io::read(&self.shared.wake, &mut count);
             }
+            self.look_back();
             if self.disk_is_full() {
                 self.shared
                     .state()
@@ -362,6 +390,44 @@ impl Supervisor {
                 kill_at = Some(Instant::now() + GRACE);
             }
         }
+    }
+
+    /// Until the disk or protected names have to be looked at again.
+    fn until_next_look(&self) -> Duration {
+        let left = self.look_back_at.saturating_duration_since(Instant::now());
+        match self.parts.free_disk {
+            Some(_) => left.min(TICK),
+            None => left,
+        }
+    }
+
+    /// Takes away what the command has put at protected names so far.
+    fn look_back(&mut self) {
+        let began = Instant::now();
+        if began < self.look_back_at {
+            return;
+        }
+        let settled = self.shared.state().settled.clone();
+        let (found, moved) = self.parts.watch.meanwhile(&settled);
+        // Put there again and again, it is taken away each time and told once.
+        for found in found {
+            let mut known = self.violations.iter_mut();
+            match known.find(|known| known.target == found.target) {
+                Some(known) => known.count += found.count,
+                None => self.violations.push(found),
+            }
+        }
+        for moved in moved {
+            if !self
+                .quarantined
+                .iter()
+                .any(|known| known.path == moved.path)
+            {
+                self.quarantined.push(moved);
+            }
+        }
+        let took = began.elapsed();
+        self.look_back_at = Instant::now() + LOOK_BACK.max(took * 20);
     }
 
     /// Whether everything dies with the first process.
@@ -471,8 +537,12 @@ impl Supervisor {
             .or(self.status.is_none().then_some(KilledBy::Outside));
         self.retire_listener();
         let mut violations = std::mem::take(&mut self.violations);
-        let (changed, quarantined) = self.parts.watch.after();
+        let settled = self.shared.state().settled.clone();
+        let (changed, moved) = self.parts.watch.after(&settled);
         violations.extend(changed);
+        let mut quarantined = std::mem::take(&mut self.quarantined);
+        quarantined.extend(moved);
+
         if status != ExitStatus::Code(0) {
             violations.extend(violation::infer(self.intake.stderr_tail.make_contiguous()));
         }

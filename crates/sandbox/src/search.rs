@@ -9,7 +9,7 @@ use rustix::fs::{FileType, RawDir};
 
 use crate::git_data;
 use crate::policy::WriteDenied;
-use crate::protected::{is_forge, is_protected, may_be_protected, names_at};
+use crate::protected::Names;
 use crate::tree::Tree;
 
 /// How many directory entries are looked at before a command, in the workspace and in other
@@ -33,9 +33,10 @@ pub(crate) struct Existing {
 
 /// Searches a directory level by level, at most so many entries of it. Links are not followed:
 /// what they point to has its own name.
-pub(crate) fn existing(tree: &Tree, denied: &WriteDenied, most: usize) -> Existing {
+pub(crate) fn existing(tree: &Tree, names: &Names, denied: &WriteDenied, most: usize) -> Existing {
     let mut search = Search {
         tree,
+        names,
         denied,
         left: most,
         buffer: Vec::with_capacity(32 << 10),
@@ -62,6 +63,7 @@ pub(crate) fn existing(tree: &Tree, denied: &WriteDenied, most: usize) -> Existi
 
 struct Search<'a> {
     tree: &'a Tree,
+    names: &'a Names,
     denied: &'a WriteDenied,
     left: usize,
     buffer: Vec<u8>,
@@ -93,7 +95,7 @@ impl Search<'_> {
             self.left -= 1;
             looks_like_git |= name == "HEAD";
             let kind = entry.file_type();
-            let named = may_be_protected(name, relative);
+            let named = self.names.may_have(name) || kind == FileType::Symlink;
             if !named && self.denied.is_empty() && kind == FileType::RegularFile {
                 continue;
             }
@@ -102,7 +104,7 @@ impl Search<'_> {
                 FileType::Unknown => self.tree.kind(&path).unwrap_or(FileType::Unknown),
                 kind => kind,
             };
-            if named && (is_protected(&path).is_some() || is_forge(&path) && kind.is_symlink()) {
+            if named && self.names.is_named(&path, kind.is_symlink()) {
                 self.found.paths.push(path);
             } else if self.denied.names(&self.tree.path().join(&path)) {
                 self.found.denied.push(path);
@@ -119,7 +121,7 @@ impl Search<'_> {
     /// A directory that may be entered and not listed still has the names that git and others ask
     /// for.
     fn ask_for_names(&mut self, relative: &Path) {
-        for name in names_at(relative) {
+        for name in self.names.at(relative) {
             let path = relative.join(name);
             if self.tree.exists(&path) {
                 self.found.paths.push(path);
@@ -145,7 +147,9 @@ mod tests {
     use super::*;
 
     fn look(root: &Path, most: usize) -> Existing {
-        existing(&Tree::open(root).unwrap(), &WriteDenied::default(), most)
+        let names = crate::protected::tests::some();
+        let tree = Tree::open(root).unwrap();
+        existing(&tree, &names, &WriteDenied::default(), most)
     }
 
     #[test]
@@ -237,7 +241,8 @@ mod tests {
         let denied = WriteDenied::new(|path| {
             path.extension().is_some_and(|end| end == "lock") || path.ends_with("gen")
         });
-        let found = existing(&Tree::open(&root).unwrap(), &denied, 100);
+        let tree = Tree::open(&root).unwrap();
+        let found = existing(&tree, &Names::default(), &denied, 100);
         let expected = ["a/b/gen", "a/y.lock", "x.lock"].map(PathBuf::from);
         assert_eq!(found.denied, expected);
         assert!(found.paths.is_empty() && found.complete);

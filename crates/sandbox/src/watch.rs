@@ -86,7 +86,18 @@ impl Watch {
     }
 
     /// Compares, moves what is new out of the way, and says what happened.
-    pub(crate) fn after(&self) -> (Vec<Violation>, Vec<Quarantined>) {
+    /// What is `settled` was made by somebody else.
+    pub(crate) fn after(&self, settled: &[PathBuf]) -> (Vec<Violation>, Vec<Quarantined>) {
+        self.compare(Moment::After, settled)
+    }
+
+    /// Moves what is new out of the way while the command goes on: a name that makes something run
+    /// must not stay for as long as a server does.
+    pub(crate) fn meanwhile(&self, settled: &[PathBuf]) -> (Vec<Violation>, Vec<Quarantined>) {
+        self.compare(Moment::Meanwhile, settled)
+    }
+
+    fn compare(&self, moment: Moment, settled: &[PathBuf]) -> (Vec<Violation>, Vec<Quarantined>) {
         let mut outcome = Outcome::default();
         if self.access == WriteAccess::ReadOnly && !self.content {
             return outcome.told();
@@ -96,11 +107,21 @@ impl Watch {
                 watch: self,
                 guarded,
                 is_workspace: number == 0,
+                moment,
+                settled,
             };
             compared.run(&mut outcome);
         }
         outcome.told()
     }
+}
+
+/// When a directory is looked back at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// The command runs; what it changes may be half done.
+    Meanwhile,
+    After,
 }
 
 #[derive(Default)]
@@ -159,8 +180,7 @@ impl Guarded {
         };
         for path in &found.read_only {
             // The log grows while we run; it is guarded by its own hash chain.
-            let of_agent = protected::is_protected(path) == Some(protected::Kind::Agent);
-            if content && !of_agent || guarded.has_other_names(path) {
+            if content && !protected::is_agents(path) || guarded.has_other_names(path) {
                 guarded.compared.insert(path.clone());
             }
         }
@@ -220,6 +240,8 @@ struct Comparison<'a> {
     watch: &'a Watch,
     guarded: &'a Guarded,
     is_workspace: bool,
+    moment: Moment,
+    settled: &'a [PathBuf],
 }
 
 impl Comparison<'_> {
@@ -238,11 +260,12 @@ impl Comparison<'_> {
         let after = self.guarded.states(&found);
         for (path, state) in &after {
             match before.get(path) {
-                None if !self.guarded.is_new(path) => {}
+                None if !self.guarded.is_new(path) || self.is_settled(path) => {}
                 None => {
                     self.report(path, "was created", outcome);
                     outcome.moved([self.move_away(path)]);
                 }
+                Some(_) if self.moment == Moment::Meanwhile => {}
                 Some(known) if known != state => {
                     self.report(path, "was changed", outcome);
                     let is_link = |state: &State| matches!(state, State::Link(_));
@@ -254,10 +277,17 @@ impl Comparison<'_> {
                 Some(_) => {}
             }
         }
-        for path in before.keys().filter(|path| !after.contains_key(*path)) {
+        let gone = |path: &&PathBuf| !after.contains_key(*path);
+        let is_over = self.moment == Moment::After;
+        for path in before.keys().filter(gone).filter(|_| is_over) {
             self.report(path, "was removed", outcome);
             outcome.moved(self.restore(path));
         }
+    }
+
+    fn is_settled(&self, path: &Path) -> bool {
+        let mut settled = self.settled.iter();
+        self.is_workspace && settled.any(|settled| settled.starts_with(path))
     }
 
     /// As people know it: relative in the workspace, absolute elsewhere.

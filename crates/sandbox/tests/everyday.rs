@@ -6,6 +6,8 @@
     reason = "a test that cannot set itself up should stop there"
 )]
 
+mod list;
+
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -47,6 +49,7 @@ impl Place {
             &self.at("tmp"),
             command,
         );
+        policy.names = list::names();
         let host: Vec<_> = std::env::vars_os().collect();
         let variable = |name: &str| {
             host.iter()

@@ -7,6 +7,8 @@
     reason = "a test that cannot set itself up should stop there"
 )]
 
+mod list;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -42,6 +44,7 @@ impl Place {
             &self.at("tmp"),
             command,
         );
+        policy.names = list::names();
         policy.environment = vec![
             ("PATH".into(), "/usr/bin:/bin".into()),
             ("BASE".into(), self.folder.path().into()),

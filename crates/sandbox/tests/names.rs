@@ -7,6 +7,8 @@
     reason = "a test that cannot set itself up should stop there"
 )]
 
+mod list;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -47,6 +49,7 @@ impl Place {
             &self.at("tmp"),
             command,
         );
+        policy.names = list::names();
         policy.environment = IDENTITY
             .iter()
             .chain(&[("PATH", "/usr/bin:/bin")])

@@ -210,8 +210,13 @@ impl<'a> ProjectAuditor<'a> {
     /// The same among others: what cannot be read is a finding, so that it hides nothing else.
     fn audit_among(&self, session: &SessionDirectory) -> (AuditReport, String) {
         self.audit(session).unwrap_or_else(|failure| {
-            let report = if session.log_bytes().is_none() && !session.log_path().is_symlink() {
-                AuditReport::of_no_log(session.id())
+            let log = std::fs::symlink_metadata(session.log_path());
+            let is_missing = log.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+            let report = if is_missing {
+                // Its anchor may know that there was one.
+                let known = self.auditor.deleted(session.id());
+                let known = known.ok().flatten();
+                known.unwrap_or_else(|| AuditReport::of_no_log(session.id()))
             } else {
                 let causes = failure.error.chain().skip(1).map(ToString::to_string);
                 let why = causes.collect::<Vec<_>>().join(": ");

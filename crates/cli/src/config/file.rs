@@ -59,7 +59,7 @@ impl LayerValues {
 /// The text of a settings file, or nothing when there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
     let doing = || format!("cannot read `{}`", path.display());
-    let file = match File::open(path) {
+    let file = match open_regular(path) {
         Ok(file) => file,
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(error).with_context(doing).or_usage(),
@@ -80,6 +80,20 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
         .map_err(|error| anyhow!("byte {} is not UTF-8", error.utf8_error().valid_up_to() + 1))
         .with_context(doing)
         .or_usage()
+}
+
+/// Opens a regular file, and nothing that would have to be waited for.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    let file = File::options()
+        .read(true)
+        .custom_flags(flags.cast_signed())
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("not a regular file")),
+    }
 }
 
 fn is_absent(error: &io::Error) -> bool {

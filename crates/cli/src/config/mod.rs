@@ -32,7 +32,7 @@ use crate::failure::Failure;
 use crate::host::Host;
 use crate::project::Project;
 
-pub(crate) use file::{LayerValues, Source};
+pub(crate) use file::{LayerValues, Source, open_regular};
 pub(crate) use origin::{Layer, Origin, Place, Setting};
 pub(crate) use overrides::SettingArgs;
 pub(crate) use section::{Note, Shown};

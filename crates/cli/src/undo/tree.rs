@@ -198,11 +198,11 @@ impl Tree {
                 return write_in_place(&directory, &file_name, content, mode);
             }
             if mode.is_none() {
-                rustix::fs::fchmod(&file.file, Mode::from_raw_mode(old.mode & 0o7777))?;
+                rustix::fs::fchmod(&file.file, permissions(old.mode, false))?;
             }
         }
         if let Some(mode) = mode {
-            rustix::fs::fchmod(&file.file, Mode::from_raw_mode(mode & 0o7777))?;
+            rustix::fs::fchmod(&file.file, permissions(mode, false))?;
         }
         file.rename_to(&file_name, seen)
     }
@@ -237,7 +237,9 @@ impl Tree {
     pub(crate) fn set_mode(&self, name: &Path, mode: u32) -> io::Result<()> {
         let (directory, file_name) = self.parent(name)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let stat = rustix::fs::statat(&directory, &file_name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
+        let mode = permissions(mode, is_directory);
         match rustix::fs::openat(&directory, &file_name, flags, Mode::empty()) {
             Ok(file) => Ok(rustix::fs::fchmod(file, mode)?),
             // One that may not be read can still be given its bits, by its name; it is no link, or
@@ -456,6 +458,13 @@ fn dress(directory: &OwnedFd, file_name: &OsStr, new: &File, old: &Stamp) -> io:
     Ok(true)
 }
 
+/// The bits of a record that are put back. Not those with which a program runs as its owner: a record may
+/// come from somebody else.
+fn permissions(mode: u32, is_directory: bool) -> Mode {
+    // To a directory the group's bit only says who owns what is made in it.
+    Mode::from_raw_mode(mode & if is_directory { 0o3777 } else { 0o1777 })
+}
+
 /// Copies extended attributes, access lists among them; one that may not be set is left out.
 fn copy_attributes(from: &File, to: &File) {
     let mut names = [0_u8; 4096];
@@ -488,7 +497,7 @@ fn write_in_place(
     file.write_all_at(content, 0)?;
     file.set_len(content.len() as u64)?;
     if let Some(mode) = mode {
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o7777))?;
+        rustix::fs::fchmod(&file, permissions(mode, false))?;
     }
     Ok(())
 }

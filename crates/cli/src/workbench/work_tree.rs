@@ -1,14 +1,17 @@
 //! Whether the project's tree holds changes that are in no commit.
 //!
-//! Git is asked inside the sandbox, in a project that cannot be written: what the repository configures
-//! (filters, monitors, promised objects) are programs, and looking must not run them anywhere else.
+//! Git is asked inside the sandbox, in a project that can be neither written nor executed: what the
+//! repository configures (filters, monitors, promised objects) are programs, and looking must not run them
+//! anywhere else.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use agent_sandbox::{Command, ExitStatus, Policy, Sandbox, Stream, WriteAccess, environment};
+use agent_sandbox::{
+    Command, Execution, ExitStatus, Policy, Sandbox, Stream, WriteAccess, environment,
+};
 
 use super::scratch::Scratch;
 use crate::app::App;
@@ -84,12 +87,17 @@ impl WorkTree {
         std::fs::create_dir(&temporary)?;
         let command = Command::Program {
             program: "git".into(),
-            arguments: ["status", "--porcelain", "-z"].map(OsString::from).into(),
+            // Whatever the repository's settings would leave out.
+            arguments: ["status", "--porcelain", "-z", "--untracked-files=normal"]
+                .map(OsString::from)
+                .into(),
         };
         let mut policy = Policy::new(&self.root, &session, &temporary, command);
-        policy.environment.clone_from(&self.environment);
+        let project = std::slice::from_ref(&self.root);
+        policy.environment = environment::reading(&self.environment, project);
         policy.home = Some(self.home.clone());
         policy.write_access = WriteAccess::ReadOnly;
+        policy.execution = Execution::NothingOfTheProject;
         Ok(policy)
     }
 }

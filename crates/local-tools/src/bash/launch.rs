@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use agent_protocol::Code;
@@ -12,10 +12,12 @@ use agent_protocol::payload::process::{
     Detection, ProcessFailureCategory, ProcessLimits, SandboxApplied, SandboxLayer, SandboxStatus,
     SandboxViolation, ViolationKind,
 };
+use agent_sandbox::protected::{Names, Place};
 use agent_sandbox::{
     Command, EnforcementReport, Execution, LaunchError, Level, Limits, Mode, Network, Policy,
     Sandbox, Violation, WriteAccess, WriteDenied, environment,
 };
+use agent_tool_runtime::gate::{PROTECTED_NAMES, Where};
 use agent_tool_runtime::{Cancel, Confinement};
 
 use super::scan::{Look, Purpose, ScanLimits, Watch};
@@ -181,6 +183,21 @@ fn confine_to_reading(policy: &mut Policy) {
     policy.environment = environment::reading(&policy.environment, &planted);
 }
 
+/// The gate's list in the sandbox's words.
+fn protected_names() -> Names {
+    static NAMES: LazyLock<Names> = LazyLock::new(|| {
+        Names::new(PROTECTED_NAMES.iter().map(|(name, _, counts)| {
+            let place = match counts {
+                Where::Anywhere => Place::Anywhere,
+                Where::Project => Place::OutsideDependencies,
+                Where::Root => Place::Root,
+            };
+            (*name, place)
+        }))
+    });
+    NAMES.clone()
+}
+
 /// The policy of one command.
 pub(super) fn policy(
     settings: &CommandSettings,
@@ -195,6 +212,7 @@ pub(super) fn policy(
     cwd.clone_into(&mut policy.cwd);
     policy.environment.clone_from(&settings.environment);
     policy.home.clone_from(&settings.home);
+    policy.names = protected_names();
     // What lies elsewhere is hidden where a rule names it plainly: nobody searches the whole disk.
     let elsewhere = confinement.deny_read.iter();
     let elsewhere = elsewhere.filter_map(|pattern| plain(pattern, workspace));

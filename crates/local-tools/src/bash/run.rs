@@ -451,13 +451,14 @@ impl Call<'_> {
     ) -> Result<RawResult, ExecutionFailure> {
         let sandbox = held_by(&running);
         let watch = Arc::clone(&self.tool.watch);
+        let settler = running.settler();
         let started = Started {
             process_id: process_id.clone(),
             running,
             output,
             _private: private,
             cwd_after: [false, true].map(|succeeded| self.command.cwd_after(succeeded)),
-            followed: before.map(|before| watch.follow(before)),
+            followed: before.map(|before| watch.follow(before, settler)),
             watch,
             root: self.tool.roots.root().to_owned(),
             confinement: self.confinement.clone(),

@@ -12,6 +12,8 @@
 mod files;
 mod kernel;
 mod later;
+#[path = "../list/mod.rs"]
+mod list;
 mod network;
 mod processes;
 mod views;

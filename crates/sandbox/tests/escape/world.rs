@@ -166,6 +166,7 @@ impl World {
         let command = Command::Shell(script.as_bytes().to_vec());
         let session = self.at("home/shop/.agent/sessions/one");
         let mut policy = Policy::new(&self.at("home/shop"), &session, &self.at("tmp"), command);
+        policy.names = crate::list::names();
         policy.home = Some(self.at("home"));
         policy.readable = vec![self.at("home/.cargo")];
         policy.hidden = [
@@ -372,7 +373,7 @@ impl Services {
 fn guarded(relative: &Path) -> bool {
     match relative.strip_prefix("home/shop") {
         Ok(inside) => {
-            agent_sandbox::protected::is_protected(inside).is_some()
+            crate::list::names().protect(inside)
                 && !inside.starts_with(".agent/sessions/one/quarantine")
         }
         Err(_) => {

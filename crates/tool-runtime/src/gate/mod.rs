@@ -20,6 +20,7 @@ mod grants;
 mod paths;
 mod proof;
 mod protected;
+mod protected_names;
 mod repository;
 mod risk;
 mod rule;
@@ -35,6 +36,7 @@ pub use evaluate::{Gate, GateRequest, HookVerdict, Judgement, SandboxLevel, Sett
 pub use facts::{Below, DiskFacts, Facts, NamesOnly};
 pub use grants::{ApprovalKey, Denial, SessionGrants};
 pub use protected::is_secret;
+pub use protected_names::{PROTECTED_NAMES, Where};
 pub use rule::{Bases, PathPattern, Pattern, Rule, RuleProblem, canonical_tool, tool_names};
 pub use rule_file::{RuleFileError, RuleFileProblem, RuleSource, example_matches, read_rules};
 pub use semantics::semantics_of;

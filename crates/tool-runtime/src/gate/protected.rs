@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use super::protected_names::PROTECTED_NAMES;
+
 /// Why a path may not be written without a person saying so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Protected {
@@ -15,123 +17,6 @@ pub(super) struct Protected {
     /// The runtime's own record: not even a rule opens it.
     pub is_record: bool,
 }
-
-/// A directory or file name, anywhere in a path.
-const PROTECTED_NAMES: &[(&str, &str)] = &[
-    (".git", "git's own files, which name programs to run"),
-    (".agent", "the agent's own configuration"),
-    (".vscode", "editor settings and tasks"),
-    (".idea", "editor settings and tasks"),
-    (".zed", "editor settings and tasks"),
-    (".devcontainer", "a container definition"),
-    (".devcontainer.json", "a container definition"),
-    (".vim", "editor settings that run"),
-    (".vimrc", "editor settings that run"),
-    (".nvim.lua", "editor settings that run"),
-    (".exrc", "editor settings that run"),
-    (".gdbinit", "commands a debugger runs"),
-    (".inputrc", "a shell start-up file"),
-    (".husky", "git hooks"),
-    (".circleci", "a CI definition"),
-    (".buildkite", "a CI definition"),
-    (".woodpecker", "a CI definition"),
-    (".gitlab-ci.yml", "a CI definition"),
-    (".travis.yml", "a CI definition"),
-    (".drone.yml", "a CI definition"),
-    (".woodpecker.yml", "a CI definition"),
-    ("azure-pipelines.yml", "a CI definition"),
-    ("bitbucket-pipelines.yml", "a CI definition"),
-    ("appveyor.yml", "a CI definition"),
-    (".appveyor.yml", "a CI definition"),
-    (".cirrus.yml", "a CI definition"),
-    (".semaphore", "a CI definition"),
-    (".gitlab-ci", "a CI definition"),
-    ("jenkinsfile", "a CI definition"),
-    (".envrc", "a file that runs when its directory is entered"),
-    (".mcp.json", "a list of servers to start"),
-    (".gitmodules", "git configuration"),
-    (".gitconfig", "git configuration"),
-    (".ripgreprc", "flags for a search program"),
-    (
-        ".direnvrc",
-        "a file that runs when its directory is entered",
-    ),
-    (
-        "mise.toml",
-        "a file that runs when its directory is entered",
-    ),
-    (
-        ".mise.toml",
-        "a file that runs when its directory is entered",
-    ),
-    (".npmrc", "settings that name programs to run"),
-    (".yarnrc", "settings that name programs to run"),
-    (".yarnrc.yml", "settings that name programs to run"),
-    (".pnpmfile.cjs", "settings that name programs to run"),
-    (".pre-commit-config.yaml", "git hooks"),
-    ("lefthook.yml", "git hooks"),
-    (".lefthook.yml", "git hooks"),
-    (".githooks", "git hooks"),
-    (".claude", "another agent's configuration"),
-    (".cursor", "another agent's configuration"),
-    (".codex", "another agent's configuration"),
-    (".gemini", "another agent's configuration"),
-    (".opencode", "another agent's configuration"),
-    (".windsurf", "another agent's configuration"),
-    (".continue", "another agent's configuration"),
-    (".kiro", "another agent's configuration"),
-    (".roo", "another agent's configuration"),
-    (".cline", "another agent's configuration"),
-    (".amazonq", "another agent's configuration"),
-    (".junie", "another agent's configuration"),
-    (".trae", "another agent's configuration"),
-    (".qwen", "another agent's configuration"),
-    (".crush", "another agent's configuration"),
-    (".aider.conf.yml", "another agent's configuration"),
-    (".goosehints", "instructions to agents"),
-    (".roorules", "instructions to agents"),
-    ("warp.md", "instructions to agents"),
-    ("qwen.md", "instructions to agents"),
-    ("crush.md", "instructions to agents"),
-    ("agents.md", "instructions to agents"),
-    ("claude.md", "instructions to agents"),
-    ("gemini.md", "instructions to agents"),
-    ("agent.md", "instructions to agents"),
-    (".cursorrules", "instructions to agents"),
-    (".windsurfrules", "instructions to agents"),
-    (".clinerules", "instructions to agents"),
-    ("copilot-instructions.md", "instructions to agents"),
-    (".bashrc", "a shell start-up file"),
-    (".bash_profile", "a shell start-up file"),
-    (".bash_login", "a shell start-up file"),
-    (".bash_logout", "a shell start-up file"),
-    (".bash_aliases", "a shell start-up file"),
-    (".profile", "a shell start-up file"),
-    (".zshrc", "a shell start-up file"),
-    (".zshenv", "a shell start-up file"),
-    (".zprofile", "a shell start-up file"),
-    (".zlogin", "a shell start-up file"),
-    (".zlogout", "a shell start-up file"),
-    (".kshrc", "a shell start-up file"),
-    (".cshrc", "a shell start-up file"),
-    (".tcshrc", "a shell start-up file"),
-    ("config.fish", "a shell start-up file"),
-];
-
-/// Two components in a row.
-const PROTECTED_PAIRS: &[(&str, &str, &str)] = &[
-    (".github", "workflows", "a CI definition"),
-    (".github", "actions", "a CI definition"),
-    (".gitea", "workflows", "a CI definition"),
-    (".forgejo", "workflows", "a CI definition"),
-    (
-        ".cargo",
-        "config.toml",
-        "settings that name programs to run",
-    ),
-    (".cargo", "config", "settings that name programs to run"),
-    (".config", "fish", "a shell start-up file"),
-];
 
 /// Globs over file names whose content is a secret, and names that look like one and are not.
 const SECRET_NAMES: &[(&str, &str)] = &[
@@ -265,21 +150,16 @@ pub(super) fn protected(path: &Path) -> Option<Protected> {
                 is_record: true,
             });
         }
-        let named = PROTECTED_NAMES.iter().find(|(name, _)| name == component);
-        if let Some((_, what)) = named {
+        let rest = components.get(index..).unwrap_or_default();
+        let named = PROTECTED_NAMES.iter().find(|(name, ..)| {
+            let mut parts = name.split('/').zip(rest);
+            name.split('/').count() <= rest.len()
+                && parts.all(|(part, component)| part == component)
+        });
+        if let Some((name, what, _)) = named {
             return Some(Protected {
                 what,
-                marker: component.clone(),
-                is_record: false,
-            });
-        }
-        let pair = PROTECTED_PAIRS
-            .iter()
-            .find(|(first, second, _)| first == component && Some(*second) == next);
-        if let Some((_, second, what)) = pair {
-            return Some(Protected {
-                what,
-                marker: (*second).to_owned(),
+                marker: name.rsplit('/').next().unwrap_or(name).to_owned(),
                 is_record: false,
             });
         }
@@ -289,10 +169,12 @@ pub(super) fn protected(path: &Path) -> Option<Protected> {
 
 /// Whether `path` leads to something protected: moving or deleting it moves or deletes that too.
 pub(super) fn holds_protected(path: &Path) -> bool {
-    folded(path)
-        .last()
-        .is_some_and(|last| matches!(last.as_str(), ".github" | ".gitea" | ".forgejo" | ".cargo"))
-        || protected(path).is_some()
+    folded(path).last().is_some_and(|last| {
+        let mut above = PROTECTED_NAMES
+            .iter()
+            .filter_map(|(name, ..)| name.split_once('/'));
+        above.any(|(above, _)| above == last)
+    }) || protected(path).is_some()
 }
 
 /// Whether the content of `path` is a secret by its name.
@@ -374,6 +256,11 @@ mod tests {
             "/w/.npmrc",
             "/w/.Roo/rules",
             "/w/WARP.md",
+            "/w/sub/.jj/repo/config.toml",
+            "/w/.hg/hgrc",
+            "/w/mise.local.toml",
+            "/w/.config/mise/config.toml",
+            "/w/.dir-locals.el",
         ] {
             assert!(protected(Path::new(path)).is_some(), "{path}");
         }

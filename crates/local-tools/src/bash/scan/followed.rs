@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use agent_sandbox::Settler;
 use agent_tool_runtime::{Cancel, JournalError};
 
 use super::changes::{Changes, KeepImage, touched};
@@ -14,13 +15,16 @@ use crate::search::walk::Hides;
 #[derive(Debug)]
 pub(crate) struct Followed {
     before: Mutex<Look>,
+    /// Tells the command's sandbox the same.
+    settler: Settler,
 }
 
 impl Watch {
     /// Follows a background command that began when the project looked like this.
-    pub(crate) fn follow(&self, before: Look) -> Arc<Followed> {
+    pub(crate) fn follow(&self, before: Look, settler: Settler) -> Arc<Followed> {
         let followed = Arc::new(Followed {
             before: Mutex::new(before),
+            settler,
         });
         let mut all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|known| known.strong_count() > 0);
@@ -91,6 +95,9 @@ impl Watch {
         let followed = self.all_followed();
         if followed.is_empty() {
             return;
+        }
+        for known in &followed {
+            known.settler.settle(relative);
         }
         // The directories above it may be new as well.
         for path in relative.ancestors().filter(|path| *path != Path::new("")) {
