@@ -36,6 +36,7 @@ mod observations;
 mod page;
 mod permissions;
 mod picture;
+mod planted;
 mod proof;
 mod readme;
 mod record;

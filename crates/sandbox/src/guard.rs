@@ -4,6 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
+
 use crate::git_data::{GitData, pointed_to};
 use crate::policy::WriteDenied;
 use crate::protected::Names;
@@ -137,6 +139,11 @@ impl Guard {
                 .partition(|path| self.git.contains(path));
             denied.extend(there.denied.into_iter().filter(ours));
         }
+        let (kept, read_only) = found
+            .read_only
+            .into_iter()
+            .partition(|path| self.is_kept(path));
+        found.read_only = read_only;
         // Each costs a mount; the rest is compared.
         let compared = denied.split_off(denied.len().min(MOST_DENIED_MOUNTS));
         found.read_only.append(&mut denied);
@@ -154,11 +161,29 @@ impl Guard {
             above.any(|above| found.read_only.iter().any(|known| known == above))
         };
         let pointed_to = self.pointed_to.iter().filter(there);
-        found.compared = pointed_to
+        let mut all: Vec<PathBuf> = pointed_to
             .filter(|path| !covered(path))
             .cloned()
             .chain(compared)
+            .chain(kept)
             .collect();
+        all.sort();
+        all.dedup();
+        found.compared = all;
         found
+    }
+
+    /// Whether a protected name is put back rather than made read-only: what tools write again, and
+    /// files of the project where git may write, which could otherwise stop halfway.
+    fn is_kept(&self, path: &Path) -> bool {
+        let is_gits = path.components().any(|part| {
+            let part = part.as_os_str().to_ascii_lowercase();
+            part == ".git" || part == ".agent"
+        });
+        self.names.is_rewritten(path)
+            || !self.git.is_empty()
+                && !is_gits
+                && self.names.is_named(path, false)
+                && self.tree.kind(path) == Some(FileType::RegularFile)
     }
 }

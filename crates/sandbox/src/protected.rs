@@ -16,6 +16,8 @@ pub enum Place {
     OutsideDependencies,
     /// Directly in the directory.
     Root,
+    /// The same, and tools write it again as it was: it is compared and put back, not made read-only.
+    RootRewritten,
 }
 
 /// Directories that package managers and builds fill with other people's projects.
@@ -91,16 +93,25 @@ impl Names {
         self.name(&parts) || is_link && self.holds(&parts)
     }
 
+    /// Whether tools write what is at a path again as it was.
+    pub(crate) fn is_rewritten(&self, path: &Path) -> bool {
+        let place = self.place(&folded(path));
+        place == Some(Place::RootRewritten)
+    }
+
     fn name(&self, parts: &[String]) -> bool {
-        let Some((last, before)) = parts.split_last() else {
-            return false;
-        };
-        let known = self.0.names.get(last).into_iter().flatten();
-        known.into_iter().any(|name| {
+        self.place(parts).is_some()
+    }
+
+    fn place(&self, parts: &[String]) -> Option<Place> {
+        let (last, before) = parts.split_last()?;
+        let mut known = self.0.names.get(last)?.iter();
+        let found = known.find(|name| {
             before
                 .strip_suffix(&*name.above)
                 .is_some_and(|around| counts(name.place, around))
-        })
+        });
+        found.map(|name| name.place)
     }
 
     fn holds(&self, parts: &[String]) -> bool {
@@ -140,7 +151,7 @@ fn counts(place: Place, around: &[String]) -> bool {
             let mut around = around.iter();
             !around.any(|part| DEPENDENCIES.contains(&part.as_str()))
         }
-        Place::Root => around.is_empty(),
+        Place::Root | Place::RootRewritten => around.is_empty(),
     }
 }
 

@@ -1,10 +1,11 @@
 //! `agent sandbox`: what commands are confined by here, and a way to try it.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_protocol::id::ProcessId;
 use agent_protocol::status::Mode as PermissionMode;
@@ -12,7 +13,7 @@ use agent_sandbox::{
     Capabilities, Command, Detection, ExitStatus, Finished, KilledBy, LaunchError, Level, Mode,
     Stream,
 };
-use agent_tool_runtime::{Cancel, CancelReason};
+use agent_tool_runtime::{Cancel, CancelReason, escape};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
@@ -56,7 +57,8 @@ struct CheckArgs {
 
 /// Run a program in exactly the sandbox the bash tool would use
 ///
-/// Standard input is closed and nothing is recorded. Ends with the program's own exit code, or 128
+/// Standard input is closed and nothing is recorded. On a terminal control characters are shown, not
+/// obeyed. Ends with the program's own exit code, or 128
 /// and the number of the signal that ended it; with 6 when the sandbox cannot be enforced, and then
 /// nothing was run.
 #[derive(Args, Debug)]
@@ -331,15 +333,19 @@ fn run_confined(
         _ => {}
     }
     let stop = cancel.clone();
+    let outlets = Arc::new(Mutex::new([
+        Outlet::new(Stream::Stdout),
+        Outlet::new(Stream::Stderr),
+    ]));
+    let shared = Arc::clone(&outlets);
     let sink = Box::new(move |stream: Stream, bytes: &[u8]| {
-        let passed = match stream {
-            Stream::Stdout => {
-                let mut stdout = io::stdout().lock();
-                stdout.write_all(bytes).and_then(|()| stdout.flush())
-            }
-            Stream::Stderr => io::stderr().lock().write_all(bytes),
+        let mut outlets = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let [out, error] = &mut *outlets;
+        let outlet = match stream {
+            Stream::Stdout => out,
+            Stream::Stderr => error,
         };
-        if passed.is_err() {
+        if outlet.pass(bytes).is_err() {
             stop.raise(CancelReason::Interrupted);
         }
     });
@@ -349,6 +355,10 @@ fn run_confined(
     };
     let raised = cancel.descriptor().or_fail()?;
     let finished = running.wait(None, Some(raised.as_fd()));
+    for outlet in &mut *outlets.lock().unwrap_or_else(PoisonError::into_inner) {
+        // Whoever closed it has seen enough.
+        let _ = outlet.end();
+    }
     tell(&finished, app);
     Ok(match (finished.killed_by, finished.status) {
         // A signal has a code of its own, which replaces this one.
@@ -356,6 +366,75 @@ fn run_confined(
         (_, ExitStatus::Code(code)) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
         (_, ExitStatus::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
     })
+}
+
+/// One stream of the program. Whoever reads it from a pipe gets it byte by byte; on a terminal it is made
+/// harmless, because the program has no right to move the cursor or to hide what it says.
+struct Outlet {
+    stream: Stream,
+    is_terminal: bool,
+    /// The beginning of a character, or of a line break, whose rest is still to come.
+    begun: Vec<u8>,
+}
+
+impl Outlet {
+    fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            is_terminal: match stream {
+                Stream::Stdout => io::stdout().is_terminal(),
+                Stream::Stderr => io::stderr().is_terminal(),
+            },
+            begun: Vec::new(),
+        }
+    }
+
+    fn pass(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if !self.is_terminal {
+            return self.write(bytes);
+        }
+        self.begun.extend_from_slice(bytes);
+        let begun = self.begun.split_off(whole(&self.begun));
+        let text = escape::visible(&std::mem::replace(&mut self.begun, begun));
+        self.write(text.as_bytes())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let rest = escape::visible(&std::mem::take(&mut self.begun));
+        self.write(rest.as_bytes())
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        match self.stream {
+            Stream::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(bytes).and_then(|()| stdout.flush())
+            }
+            Stream::Stderr => io::stderr().lock().write_all(bytes),
+        }
+    }
+}
+
+/// How many bytes end with a whole character and no half line break.
+fn whole(bytes: &[u8]) -> usize {
+    const LONGEST: usize = 3;
+    let tail = bytes.len().saturating_sub(LONGEST);
+    for (at, byte) in bytes.iter().enumerate().skip(tail).rev() {
+        let wanted = match byte {
+            b'\r' => 2,
+            0xC2..=0xDF => 2,
+            0xE0..=0xEF => 3,
+            0xF0..=0xF4 => 4,
+            0x80..=0xBF => continue,
+            _ => 1,
+        };
+        return if bytes.len() - at < wanted {
+            at
+        } else {
+            bytes.len()
+        };
+    }
+    bytes.len()
 }
 
 fn program(command: &[OsString]) -> Result<Command, Failure> {
@@ -484,6 +563,22 @@ mod tests {
         let report = report(&machine(), SandboxMode::Off);
         assert_eq!((report.level, report.mode), ("full", "off"));
         assert_eq!(report.commands, Treatment::Unconfined);
+    }
+
+    #[test]
+    fn characters_are_not_taken_apart() {
+        for (bytes, expected) in [
+            (&b"plain"[..], 5),
+            (b"line\r", 4),
+            (b"line\r\n", 6),
+            (b"\xe2\x80", 0),
+            (b"a\xe2\x80\xae", 4),
+            (b"a\xf3\xa0\x81", 1),
+            (b"\x80\x80\x80\x80", 4),
+            (b"", 0),
+        ] {
+            assert_eq!(whole(bytes), expected, "{bytes:?}");
+        }
     }
 
     #[test]

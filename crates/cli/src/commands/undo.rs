@@ -7,6 +7,7 @@ use agent_protocol::id::SessionId;
 use agent_protocol::payload::conversation::{RefusedFile, SessionChanges, SessionUpdated};
 use agent_protocol::status::Status;
 use agent_protocol::{Refs, Scope};
+use agent_session::AnchorStore;
 use agent_session::workspace::PathState;
 use agent_session::{OpenError, SessionDirectory};
 use anyhow::Context as _;
@@ -147,7 +148,15 @@ pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
     };
     let chosen = Chosen::new(app, &arguments.files)?;
     let root = app.project.root();
-    let make = || Plan::make(root, &session, &extent, &chosen);
+    let anchor = AnchorStore::new(&app.host.directories.state).read(session.id());
+    let is_known = anchor.is_ok_and(|anchor| anchor.is_some());
+    let make = || {
+        let mut plan = Plan::make(root, &session, &extent, &chosen)?;
+        if !is_known {
+            plan.leave_out_protected();
+        }
+        Ok(plan)
+    };
     let plan = make()?;
     damage::tell(app, &session);
     let is_asked = !arguments.yes && !arguments.dry_run && !arguments.json && is_interactive();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use agent_protocol::id::SessionId;
 use agent_session::SessionDirectory;
 use agent_session::workspace::{ChangedBy, Gap, Images, NetChange, PathState, Workspace};
+use agent_tool_runtime::gate::is_protected;
 
 use super::extent::{Chosen, Extent, Span};
 use super::tree::{self, Seen, Tree};
@@ -100,6 +101,20 @@ impl Plan {
             plan.gaps = workspace.gaps().iter().filter(inside).cloned().collect();
         }
         Ok(plan)
+    }
+
+    /// Leaves out what makes something run later. For a session that this user's state does not know:
+    /// somebody else may have written its record.
+    pub(crate) fn leave_out_protected(&mut self) {
+        for entry in &mut self.entries {
+            let stays_harmless = matches!(entry.target, PathState::Missing | PathState::Unknown);
+            if !stays_harmless && is_protected(Path::new(&entry.name)) {
+                entry.verdict = Verdict::Impossible(
+                    "it makes something run later, and this machine has no anchor of the session"
+                        .to_owned(),
+                );
+            }
+        }
     }
 
     /// The event whose state is restored; the start of the session is event 0, where nothing has

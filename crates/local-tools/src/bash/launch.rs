@@ -191,6 +191,7 @@ fn protected_names() -> Names {
                 Where::Anywhere => Place::Anywhere,
                 Where::Project => Place::OutsideDependencies,
                 Where::Root => Place::Root,
+                Where::RootRewritten => Place::RootRewritten,
             };
             (*name, place)
         }))

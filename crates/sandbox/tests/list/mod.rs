@@ -19,6 +19,7 @@ pub(crate) fn names() -> Names {
             Where::Anywhere => Place::Anywhere,
             Where::Project => Place::OutsideDependencies,
             Where::Root => Place::Root,
+            Where::RootRewritten => Place::RootRewritten,
         };
         (*name, place)
     }))

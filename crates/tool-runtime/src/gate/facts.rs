@@ -32,6 +32,12 @@ pub trait Facts {
         None
     }
 
+    /// Further names of a file (hard links), whose content changes with it; 0 where that is not known.
+    fn other_names(&self, path: &Path) -> u64 {
+        let _ = path;
+        0
+    }
+
     /// `sha256:…` of a regular file.
     fn content_hash(&self, path: &Path) -> Option<String>;
 }
@@ -171,6 +177,13 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
 
     fn program_of_repository(&self, directory: &Path) -> Option<String> {
         program_named(directory)
+    }
+
+    fn other_names(&self, path: &Path) -> u64 {
+        use std::os::unix::fs::MetadataExt as _;
+        let data = std::fs::symlink_metadata(path).ok();
+        let file = data.filter(std::fs::Metadata::is_file);
+        file.map_or(0, |file| file.nlink().saturating_sub(1))
     }
 
     fn content_hash(&self, path: &Path) -> Option<String> {

@@ -35,7 +35,7 @@ pub use backtest::{BacktestReport, Changed, Counts, Judged, RecordedCall, Repeat
 pub use evaluate::{Gate, GateRequest, HookVerdict, Judgement, SandboxLevel, Setting};
 pub use facts::{Below, DiskFacts, Facts, NamesOnly};
 pub use grants::{ApprovalKey, Denial, SessionGrants};
-pub use protected::is_secret;
+pub use protected::{is_protected, is_secret};
 pub use protected_names::{PROTECTED_NAMES, Where};
 pub use rule::{Bases, PathPattern, Pattern, Rule, RuleProblem, canonical_tool, tool_names};
 pub use rule_file::{RuleFileError, RuleFileProblem, RuleSource, example_matches, read_rules};

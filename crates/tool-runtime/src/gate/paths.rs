@@ -186,6 +186,19 @@ impl Judging<'_> {
                 format!("`{shown}` is outside the project"),
             );
         }
+        let resolved = location.resolved.as_deref();
+        let others = resolved.map_or(0, |path| self.facts.other_names(path));
+        if others > 0 && rules.allowed.is_none() && self.setting.mode != Mode::Full {
+            findings.add(
+                Effect::Ask,
+                DecisionSource::PathBoundary,
+                format!(
+                    "`{shown}` has {others} more name{} (hard links), perhaps outside the project, and \
+                     changes there too",
+                    if others == 1 { "" } else { "s" }
+                ),
+            );
+        }
         rules
     }
 

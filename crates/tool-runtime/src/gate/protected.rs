@@ -167,6 +167,11 @@ pub(super) fn protected(path: &Path) -> Option<Protected> {
     None
 }
 
+/// Whether changing `path` makes something else run later.
+pub fn is_protected(path: &Path) -> bool {
+    protected(path).is_some()
+}
+
 /// Whether `path` leads to something protected: moving or deleting it moves or deletes that too.
 pub(super) fn holds_protected(path: &Path) -> bool {
     folded(path).last().is_some_and(|last| {

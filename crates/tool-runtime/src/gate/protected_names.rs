@@ -11,9 +11,11 @@ pub enum Where {
     Project,
     /// Directly in the project, which is where its readers look.
     Root,
+    /// The same, and tools write it again as it was on every install.
+    RootRewritten,
 }
 
-use Where::{Anywhere, Project, Root};
+use Where::{Anywhere, Project, Root, RootRewritten};
 
 const ENTERED: &str = "a file that runs when its directory is entered";
 const EDITOR: &str = "editor settings and tasks";
@@ -66,8 +68,8 @@ pub const PROTECTED_NAMES: &[(&str, &str, Where)] = &[
     (".dir-locals.el", EDITOR_RUNS, Project),
     (".gdbinit", "commands a debugger runs", Root),
     (".ripgreprc", "flags for a search program", Root),
-    (".husky", HOOKS, Root),
-    (".githooks", HOOKS, Root),
+    (".husky", HOOKS, RootRewritten),
+    (".githooks", HOOKS, RootRewritten),
     (".pre-commit-config.yaml", HOOKS, Root),
     ("lefthook.yml", HOOKS, Root),
     (".lefthook.yml", HOOKS, Root),
