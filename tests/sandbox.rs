@@ -337,6 +337,17 @@ fn without_namespaces_it_says_partly_and_protected_names_are_compared() {
 }
 
 #[test]
+fn partly_confined_there_are_no_proofs() {
+    let project = TestProject::new();
+    for (mode, decision) in [("ask", "ask"), ("read-only", "deny")] {
+        let explain = ["permissions", "explain", "--json", "--mode", mode, "ls"];
+        let said = without(&project, "namespaces", &explain).finish();
+        let said = said.expect_code(0).json();
+        assert_eq!(said["decision"], decision, "{said}");
+    }
+}
+
+#[test]
 fn without_landlock_the_rest_holds_and_is_said() {
     let project = TestProject::new();
     let check = without(&project, "landlock", &["sandbox", "check", "--json"]).finish();

@@ -132,10 +132,8 @@ const READING_BEGINS: [&str; 2] = ["LC_", "GIT_"];
 
 /// Settings of git that leave it nothing of the repository to run, as far as settings can: drivers that
 /// a repository names itself cannot be taken back.
-const GIT_RUNS_NOTHING: [(&str, &str); 5] = [
+const GIT_RUNS_NOTHING: [(&str, &str); 3] = [
     ("core.fsmonitor", "false"),
-    ("core.sshCommand", "false"),
-    ("credential.helper", ""),
     ("log.showSignature", "false"),
     ("safe.bareRepository", "explicit"),
 ];

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use agent_sandbox::{
-    Capabilities, Command, EnforcementReport, ExitStatus, Feature, Finished, LaunchError, Layer,
-    Level, Mode, Policy, prepare, probe,
+    Capabilities, Command, EnforcementReport, Execution, ExitStatus, Feature, Finished,
+    LaunchError, Layer, Level, Mode, Policy, WriteAccess, prepare, probe,
 };
 
 struct Place {
@@ -58,7 +58,15 @@ impl Place {
         script: &str,
         capabilities: &Capabilities,
     ) -> (EnforcementReport, Finished, String) {
-        let confined = prepare(&self.policy(script), capabilities).unwrap();
+        self.run_policy(&self.policy(script), capabilities)
+    }
+
+    fn run_policy(
+        &self,
+        policy: &Policy,
+        capabilities: &Capabilities,
+    ) -> (EnforcementReport, Finished, String) {
+        let confined = prepare(policy, capabilities).unwrap();
         let report = confined.report().unwrap().clone();
         let output = Arc::new(Mutex::new(Vec::new()));
         let copy = Arc::clone(&output);
@@ -106,6 +114,46 @@ fn everything_there_is_the_full_profile() {
         Layer::Seccomp,
     ] {
         assert!(report.layers.contains(&layer), "{layer:?}");
+    }
+}
+
+/// A command that nobody allowed executes nothing that a command could have written, at every level that
+/// runs commands unasked; elsewhere it is not run.
+#[test]
+fn nothing_of_the_project_is_executed_where_that_was_asked_for() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let script = "./tool; bin/tool; cp /bin/true $TMPDIR/own; $TMPDIR/own && echo own-ran; \
+                  cp /bin/true /dev/shm/own; /dev/shm/own && echo own-ran; ls file; cat shown; exit 0";
+    for missing in [None, Some(Feature::Landlock), Some(Feature::UserNamespaces)] {
+        let capabilities = missing.map_or_else(here, |feature| here().without(feature));
+        let place = Place::new();
+        for name in ["tool", "bin/tool"] {
+            let file = place.at("home/work").join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, "#!/bin/sh\necho tool-ran\n").unwrap();
+            std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        std::fs::write(place.at("home/work/file"), "").unwrap();
+        std::fs::write(place.at("home/work/shown"), "as it is\n").unwrap();
+        std::fs::write(place.at("outside/shown"), "as it is shown\n").unwrap();
+        let mut policy = place.policy(script);
+        policy.write_access = WriteAccess::ReadOnly;
+        policy.execution = Execution::NothingOfTheProject;
+        let real = |name: &str| std::fs::canonicalize(place.at(name)).unwrap();
+        policy.replaced = vec![(real("outside/shown"), real("home/work/shown"))];
+        if !capabilities.level().may_run_unasked() {
+            assert!(matches!(
+                prepare(&policy, &capabilities),
+                Err(LaunchError::Policy { .. })
+            ));
+            continue;
+        }
+        let (report, finished, text) = place.run_policy(&policy, &capabilities);
+        assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
+        assert!(!text.contains("-ran"), "{missing:?}: {text}");
+        assert!(text.contains("file\n"), "{missing:?}: {text}");
+        assert!(text.contains("as it is shown\n"), "{missing:?}: {text}");
+        assert!(report.layers.contains(&Layer::ProjectNotExecutable));
     }
 }
 

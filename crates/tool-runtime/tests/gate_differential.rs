@@ -28,7 +28,8 @@ use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
 use agent_tool_runtime::Workspace;
 use agent_tool_runtime::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting, semantics_of};
-use agent_tool_runtime::shell::prove::program_names;
+use agent_tool_runtime::shell::prove::{program_names, prove};
+use agent_tool_runtime::shell::{Start, analyse};
 use gate_support::cases;
 use serde_json::json;
 
@@ -240,8 +241,8 @@ fn system_path() -> std::ffi::OsString {
     std::env::join_paths(kept).unwrap()
 }
 
-/// Whether the gate proves it, with a sandbox around it or without one.
-fn proven(subject: &str, project: &Path, home: &Path, sandbox: SandboxLevel) -> bool {
+/// Whether the gate proves it.
+fn proven(subject: &str, project: &Path, home: &Path) -> bool {
     let workspace = Workspace {
         root: project.to_owned(),
         extra_roots: Vec::new(),
@@ -259,7 +260,7 @@ fn proven(subject: &str, project: &Path, home: &Path, sandbox: SandboxLevel) -> 
                 workspace: &workspace,
                 home,
                 mode: Mode::Ask,
-                sandbox,
+                sandbox: SandboxLevel::Full,
                 turn: "turn",
                 hooks: &[],
                 timeout_ms: None,
@@ -269,6 +270,17 @@ fn proven(subject: &str, project: &Path, home: &Path, sandbox: SandboxLevel) -> 
         )
         .evaluated;
     evaluated.decision == Effect::Allow && evaluated.parse.is_some_and(|parse| parse.read_only)
+}
+
+/// Whether it is on the list only because a sandbox holds it.
+fn needs_sandbox(subject: &str, project: &Path, home: &Path) -> bool {
+    let start = Start {
+        directory: project.to_owned(),
+        home: home.to_owned(),
+        is_directory: &|path| Some(path.is_dir()),
+    };
+    let proof = prove(&analyse(subject, &start), &mut |_| false);
+    !proof.is_ok_and(|proof| !proof.needs_sandbox)
 }
 
 /// Whether strace is here and may watch, in a mount namespace of its own where needed.
@@ -407,7 +419,7 @@ fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// Runs one command, and says what it did that reading is not.
 fn run(subject: &str, scratch: &Scratch, traced: bool) -> Option<String> {
     if traced {
-        let sandboxed = !proven(subject, &scratch.project, &scratch.home, SandboxLevel::Off);
+        let sandboxed = needs_sandbox(subject, &scratch.project, &scratch.home);
         let complaints = watched(subject, scratch, sandboxed);
         return (!complaints.is_empty()).then(|| format!("{subject}: {}", complaints.join("; ")));
     }
@@ -428,7 +440,7 @@ fn what_is_proven_to_read_only_reads() {
         .into_iter()
         .filter(|case| case.tool == "bash" && case.expect == "allow" && case.cwd.is_none())
         .map(|case| case.subject)
-        .filter(|subject| proven(subject, &scratch.project, &scratch.home, SandboxLevel::Full))
+        .filter(|subject| proven(subject, &scratch.project, &scratch.home))
         .collect();
     subjects.sort();
     subjects.dedup();
