@@ -313,6 +313,22 @@ fn a_secret_that_a_rule_names_is_read() {
     assert_eq!(applied(&project).profile_id, "proof");
 }
 
+/// An empty file is a fact to a model; that it only looks empty is one too.
+#[test]
+fn what_only_looks_empty_is_said_to() {
+    let project = repository();
+    let ran = call(&project, "ask", "ls -l .env; wc -c .env")
+        .finish()
+        .expect_code(0);
+    assert!(
+        ran.stdout().contains("looked empty to it"),
+        "{}",
+        ran.stdout()
+    );
+    let ran = call(&project, "ask", "ls -l").finish().expect_code(0);
+    assert!(!ran.stdout().contains("looked empty"), "{}", ran.stdout());
+}
+
 #[test]
 fn without_the_whole_sandbox_there_are_no_proofs() {
     let project = repository();

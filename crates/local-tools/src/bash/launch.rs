@@ -139,6 +139,27 @@ pub(super) fn hidden(look: &Look, root: &Path, confinement: &Confinement) -> Vec
         .collect()
 }
 
+/// Says that what a command names looked empty to it; otherwise it would be taken for empty.
+pub(super) fn named_and_hidden(
+    command: &str,
+    hidden: &[PathBuf],
+    confinement: &Confinement,
+) -> Option<String> {
+    let hidden = hidden.iter().filter(|_| confinement.by_proof);
+    let named = hidden.filter_map(|path| path.file_name()?.to_str());
+    let mut named: Vec<&str> = named.filter(|name| command.contains(name)).collect();
+    named.sort_unstable();
+    named.dedup();
+    let first = named.first()?;
+    let more = match named.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    Some(format!(
+        "`{first}`{more} looked empty to it: secrets are hidden from commands that nobody was asked about."
+    ))
+}
+
 /// More than any reader needs, for commands that run because of a proof. The bound on processes is the
 /// lowest that the kernel takes for a whole namespace.
 const PROOF_LIMITS: Limits = Limits {

@@ -20,7 +20,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::background::Started;
 use super::ending::{self, Ended, reason};
 use super::git_index;
-use super::launch::{PROOF_OUTPUT, Private, applied, chain, failure, hidden, mechanism, policy};
+use super::launch::{
+    PROOF_OUTPUT, Private, applied, chain, failure, hidden, mechanism, named_and_hidden, policy,
+};
 use super::output::{Output, Trouble};
 use super::scan::{Changes, Look, Purpose};
 use super::{BashTool, PreparedCommand};
@@ -67,6 +69,7 @@ impl Call<'_> {
         let hidden = before
             .as_ref()
             .map_or_else(Vec::new, |look| hidden(look, root, self.confinement));
+        let empty = named_and_hidden(&self.command.command, &hidden, self.confinement);
         let before = before.filter(|_| self.confinement.project_writable);
         let mut policy = policy(
             settings,
@@ -128,13 +131,18 @@ impl Call<'_> {
         if finished.is_err() {
             self.tool.watch.foreground_ends(None);
         }
-        self.finish(
+        let mut result = self.finish(
             &process_id,
             &running,
             &finished?,
             &output,
             before.as_deref(),
-        )
+        )?;
+        if let Some(empty) = empty {
+            let note = result.data.note.take();
+            result.data.note = Some(note.map_or(empty.clone(), |note| format!("{note} {empty}")));
+        }
+        Ok(result)
     }
 
     fn max_output(&self) -> u64 {
