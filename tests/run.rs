@@ -246,7 +246,7 @@ fn a_refused_edit_is_exit_3_whatever_the_model_says() {
         assert!(found.contains(&class), "{class}");
     }
     assert!(events.iter().any(|event| {
-        matches!(&event.payload, agent_protocol::Payload::RuntimeWarning(warning) if warning.code == "final_answer_conflict")
+        matches!(&event.payload, agent_protocol::Payload::RuntimeWarning(warning) if warning.code == "final_answer_unproven")
     }));
     assert_audit_is_clean(&project);
 }

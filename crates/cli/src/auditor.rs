@@ -1,10 +1,11 @@
 //! An audit as this machine can make it: with its anchors, its settings, and what the engine knows
 //! about verifications and claims. `audit`, `replay` and `export` all look with these eyes.
 
-use agent_engine::verification::{Runner, Shown, Track, claims, recognise};
+use agent_engine::verification::{CheckRun, Runner, Shown, Track, checks_in, claims, recognise};
 use agent_protocol::id::SessionId;
 use agent_session::audit::{
-    AuditError, AuditReport, Checks, VerificationRun, audit_deleted, audit_with,
+    AuditError, AuditReport, Checks, JudgedCheck, ReadClaim, VerificationRun, audit_deleted,
+    audit_with,
 };
 use agent_session::{AnchorStore, Redactor, SessionDirectory};
 use agent_tool_runtime::shell::commands_behind_exit;
@@ -48,15 +49,35 @@ impl Auditor {
     }
 
     pub(crate) fn audit(&self, session: &SessionDirectory) -> Result<AuditReport, AuditError> {
+        let judge = |command: &str, exit_code: i32, statuses: Option<&[i32]>| {
+            let found = checks_in(
+                command,
+                exit_code,
+                statuses,
+                None,
+                &self.verification_patterns,
+            );
+            let judged = found.into_iter().map(|found| JudgedCheck {
+                check: found.check,
+                exit_code: found.exit_code,
+            });
+            judged.collect()
+        };
         let verifies = |command: &str| {
+            let judged: Vec<JudgedCheck> = judge(command, 0, None);
+            !judged.is_empty()
+        };
+        let decides = |command: &str| {
             let mut behind = commands_behind_exit(command).into_iter();
             behind.any(|words| recognise(&words, &self.verification_patterns).is_some())
         };
         let checks = Checks {
             anchors: Some(&self.anchors),
             redactor: Some(&self.redactor),
-            claims: Some(&unsupported),
+            claims: Some(&read_claims),
             verifies: Some(&verifies),
+            decides: Some(&decides),
+            judge: Some(&judge),
         };
         audit_with(session, checks)
     }
@@ -67,23 +88,33 @@ impl Auditor {
     }
 }
 
-/// The sentences that claim more than these runs show.
-fn unsupported(text: &str, runs: &[VerificationRun]) -> Vec<String> {
+/// The claims in a text with what these runs show of them.
+fn read_claims(text: &str, runs: &[VerificationRun]) -> Vec<ReadClaim> {
     let mut track = Track::default();
     for run in runs {
-        if !run.is_evidence {
-            track.ran(&run.command, run.exit_code);
+        let Some(evidence) = &run.evidence else {
+            track.ran(&run.command, run.exit_code.unwrap_or(-1));
             continue;
-        }
+        };
         let words: Vec<String> = run.command.split_whitespace().map(str::to_owned).collect();
+        let words = evidence.check.as_ref().unwrap_or(&words);
+        let kept = CheckRun::of(evidence, 0);
         track.verified(Shown {
+            evidence_id: Some(evidence.evidence_id.clone()),
             command: run.command.clone(),
+            check: kept.check.unwrap_or_default(),
+            cwd: kept.cwd,
             // It is recorded as a verification, so something recognised it then.
-            runner: recognise(&words, &[]).unwrap_or(Runner::Configured),
-            exit_code: run.exit_code,
+            runner: recognise(words, &[]).unwrap_or(Runner::Configured),
+            status: kept.status,
+            reason: kept.reason,
             stale: run.stale,
         });
     }
-    let conflicts = claims::conflicts(text, &track).into_iter();
-    conflicts.map(|claim| claim.sentence).collect()
+    let judged = claims::judge(text, &track).into_iter();
+    let read = judged.map(|judged| ReadClaim {
+        text: judged.claim.sentence,
+        verdict: judged.verdict,
+    });
+    read.collect()
 }

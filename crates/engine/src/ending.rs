@@ -1,8 +1,9 @@
 //! The end of a turn, computed from what is on disk: completed, failed, or left open with its
 //! questions.
 
+use agent_protocol::id::EvidenceId;
 use agent_protocol::payload::conversation::{
-    RuntimeWarning, TurnCompleted, TurnFailed, TurnOutcome,
+    Claim, ClaimVerdict, RuntimeWarning, TurnCompleted, TurnFailed, TurnOutcome,
 };
 use agent_protocol::payload::model::QuotaBlocked;
 use agent_protocol::status::{Status, VerificationStatus};
@@ -14,6 +15,9 @@ use crate::interrupt::{Interrupt, InterruptReason};
 use crate::limits::{Limits, Stop};
 use crate::turn::{End, TurnEnd};
 use crate::verification::claims;
+
+/// The most statements of a final text that are judged one by one.
+const MOST_CLAIMS: usize = 16;
 
 impl Engine {
     /// Records how a turn ended.
@@ -144,10 +148,15 @@ impl Engine {
         // A command in the background may have ended since the last round.
         self.catch_up();
         self.record_verifications()?;
-        self.check_claims(&text)?;
+        let claims = self.check_claims(&text)?;
         let turn = &self.state().turn;
         let verification = turn.verification.record();
-        let unmet = turn.refused > 0 && verification.status != VerificationStatus::Passed;
+        let status = verification.status;
+        let unmet = turn.refused > 0 && status != VerificationStatus::Passed
+            || matches!(
+                status,
+                VerificationStatus::Failed | VerificationStatus::Stale
+            );
         let whole = matches!(
             stop,
             StopReason::EndTurn | StopReason::StopSequence | StopReason::ToolUse
@@ -168,6 +177,7 @@ impl Engine {
             final_text,
             final_text_ref,
             verification,
+            claims: (!claims.is_empty()).then_some(claims),
             files_changed: turn.files_changed(),
             usage: turn.usage.clone(),
             cost: turn.cost.total(),
@@ -186,29 +196,52 @@ impl Engine {
         }
     }
 
-    /// A final text that says more than the log shows is marked, with the events that speak.
-    fn check_claims(&mut self, text: &str) -> Result<(), EngineError> {
-        let conflicts = claims::conflicts(text, &self.state().track);
-        if conflicts.is_empty() {
-            return Ok(());
+    /// Judges what a final text claims. What the log does not show is marked, with the events that
+    /// speak.
+    fn check_claims(&mut self, text: &str) -> Result<Vec<Claim>, EngineError> {
+        let judged = claims::judge(text, &self.state().track);
+        let turn_evidence = self.state().turn.verification.evidence_ids().to_vec();
+        let mut recorded = Vec::new();
+        for claim in judged.into_iter().take(MOST_CLAIMS) {
+            let own = claim.run.as_ref().and_then(|run| run.evidence_id.clone());
+            let evidence: Vec<EvidenceId> = own.into_iter().collect();
+            if claim.verdict != ClaimVerdict::Supported {
+                let speaking = if evidence.is_empty() {
+                    &turn_evidence
+                } else {
+                    &evidence
+                };
+                self.mark_claim(&claim, speaking)?;
+            }
+            recorded.push(Claim {
+                text: claim.claim.sentence,
+                verdict: claim.verdict,
+                evidence_ids: evidence,
+            });
         }
-        let evidence = self.state().turn.verification.record().evidence_ids;
+        Ok(recorded)
+    }
+
+    fn mark_claim(
+        &mut self,
+        claim: &claims::JudgedClaim,
+        evidence: &[EvidenceId],
+    ) -> Result<(), EngineError> {
         let mut refs = Refs::default();
         if let Some(request) = self.last_request() {
             refs.add("said_in", request);
         }
-        for evidence_id in &evidence {
+        for evidence_id in evidence {
             refs.add("evidence", evidence_id);
         }
-        let evidence_refs = evidence.iter().map(ToString::to_string).collect();
-        let said: Vec<&str> = conflicts
-            .iter()
-            .map(|claim| claim.sentence.as_str())
-            .collect();
+        let code = match claim.verdict {
+            ClaimVerdict::Contradicted => "final_answer_conflict",
+            _ => "final_answer_unproven",
+        };
         let warning = RuntimeWarning {
-            code: "final_answer_conflict".to_owned(),
-            message: format!("not shown by the log: {}", said.join("; ")),
-            evidence_refs,
+            code: code.to_owned(),
+            message: claim.message(),
+            evidence_refs: evidence.iter().map(ToString::to_string).collect(),
         };
         self.append(warning, refs)?;
         Ok(())

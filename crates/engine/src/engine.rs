@@ -294,6 +294,10 @@ impl Engine {
         Ok(recorded.payload)
     }
 
+    pub(crate) fn open_artifact(&self, id: &ArtifactId) -> Option<std::fs::File> {
+        self.parts.journal.open_artifact(id).ok()
+    }
+
     pub(crate) fn sync(&self) -> Result<(), EngineError> {
         Ok(self.parts.journal.sync()?)
     }

@@ -7,8 +7,10 @@ use std::fmt::Write as _;
 
 use agent_protocol::id::{ActionId, EvidenceId, ToolCallId, TurnId};
 use agent_protocol::payload::SideEffect;
+use agent_protocol::payload::conversation::EvidenceChanged;
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::{Event, Payload, Phase};
+use agent_session::verification::describe_failure;
 
 /// Commands and refusals that are listed one by one; older ones are counted.
 const RECENT: usize = 40;
@@ -135,10 +137,19 @@ impl FactSheet {
             }
             Payload::EvidenceChanged(evidence) => {
                 let command = evidence.command.as_deref().unwrap_or("verification");
-                self.evidence.push((
-                    evidence.evidence_id.clone(),
-                    format!("`{command}`: {}", evidence.status),
-                ));
+                let status = evidence.status.as_str().replace('_', " ");
+                let mut line = format!("`{command}`: {status}");
+                if let Some(reason) = &evidence.reason {
+                    let _ = write!(line, " ({reason})");
+                }
+                if evidence.failures.is_some() {
+                    let _ = write!(
+                        line,
+                        "; its output names as failed: {}",
+                        failed_tests(evidence)
+                    );
+                }
+                self.evidence.push((evidence.evidence_id.clone(), line));
             }
             Payload::TurnFailed(failed) => self
                 .incidents
@@ -242,6 +253,15 @@ impl FactSheet {
         }
         out
     }
+}
+
+/// Failing tests that are repeated in the sheet.
+const FAILURES: usize = 20;
+
+fn failed_tests(evidence: &EvidenceChanged) -> String {
+    let failures = evidence.failures.iter().flatten();
+    let shown: Vec<String> = failures.take(FAILURES).map(describe_failure).collect();
+    shown.join(", ")
 }
 
 fn short(hash: &str) -> &str {

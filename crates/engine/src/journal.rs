@@ -1,13 +1,14 @@
 //! The session's log as the tool runtime sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek as _, SeekFrom, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent_protocol::id::{ArtifactId, IdMint};
+use agent_protocol::id::{ArtifactId, EvidenceId, IdMint, ToolCallId};
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{Event, Payload, Refs, Scope, Timestamp};
 use agent_session::SessionWriter;
 use agent_tool_runtime::{ArtifactWriter, Journal, JournalError, Recorded};
@@ -17,6 +18,44 @@ pub struct SessionJournal {
     writer: SessionWriter,
     mint: Arc<IdMint>,
     images: Mutex<Images>,
+    checks: Option<Checks>,
+}
+
+/// Counts the verification records that a command with this result will have.
+pub type CountChecks = Box<dyn Fn(&str, &ToolData) -> usize + Send + Sync>;
+
+/// Names the verification records of a call in its result, before they are written.
+struct Checks {
+    count: CountChecks,
+    /// Commands that have not ended.
+    commands: Mutex<HashMap<ToolCallId, String>>,
+}
+
+impl Checks {
+    fn name(&self, scope: &Scope, payload: &mut Payload, mint: &IdMint) {
+        let Some(call) = &scope.tool_call_id else {
+            return;
+        };
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        match payload {
+            Payload::ToolArgs(args) => {
+                let command = args.safe_args.as_ref();
+                let command = command.and_then(|args| args.get("command")?.as_str());
+                if let Some(command) = command {
+                    commands.insert(call.clone(), command.to_owned());
+                }
+            }
+            Payload::ToolResult(result) => {
+                if let Some(command) = commands.remove(call) {
+                    let ids = (0..(self.count)(&command, &result.data))
+                        .map(|_| mint.mint::<EvidenceId>().to_string());
+                    result.evidence_refs.extend(ids);
+                }
+            }
+            Payload::ToolFailed(_) => drop(commands.remove(call)),
+            _ => {}
+        }
+    }
 }
 
 /// Which artifacts are images of files, as far as the log was looked at.
@@ -74,7 +113,17 @@ impl SessionJournal {
             writer,
             mint,
             images: Mutex::default(),
+            checks: None,
         }
+    }
+
+    /// The same with a way to know which calls verify something: their results then name the records
+    /// of it.
+    #[must_use]
+    pub fn naming_checks(mut self, count: CountChecks) -> Self {
+        let commands = Mutex::default();
+        self.checks = Some(Checks { count, commands });
+        self
     }
 }
 
@@ -82,9 +131,12 @@ impl Journal for SessionJournal {
     fn append(
         &self,
         scope: &Scope,
-        payload: Payload,
+        mut payload: Payload,
         refs: Refs,
     ) -> Result<Recorded, JournalError> {
+        if let Some(checks) = &self.checks {
+            checks.name(scope, &mut payload, &self.mint);
+        }
         let recorded = self
             .writer
             .append(scope, payload, refs)

@@ -43,7 +43,7 @@ pub use control::{Control, Queued};
 pub use desk::{Desk, OnAsk};
 pub use engine::{Engine, EngineError, Parts, Settings};
 pub use interrupt::{Interrupt, InterruptReason};
-pub use journal::SessionJournal;
+pub use journal::{CountChecks, SessionJournal};
 pub use model::{Model, Price};
 pub use plane::{ControlPlane, PlaneError, ProcessControl, Reply};
 pub use rebuild::{Rebuilder, Rebuilt};

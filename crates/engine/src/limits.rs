@@ -1,6 +1,6 @@
 //! What ends a turn although the model would go on. Each limit has its own reason.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use agent_protocol::payload::conversation::Budget;
@@ -9,7 +9,7 @@ use agent_protocol::payload::model::LimitKind;
 /// When a turn counts as having lost its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Identical calls with identical outcomes.
+    /// Identical calls with identical outcomes, in a row: nothing changed between them.
     pub repeats: u32,
     /// Calls in a row that did not succeed.
     pub failures: u32,
@@ -123,7 +123,9 @@ impl Stop {
                 )
             }
             Self::Repetition { tool, times } => {
-                format!("the model made the same `{tool}` call {times} times with the same outcome")
+                format!(
+                    "the model made the same `{tool}` call {times} times with the same outcome, and nothing changed in between"
+                )
             }
             Self::Failures { times } => format!("{times} calls in a row did not succeed"),
         }
@@ -151,8 +153,23 @@ pub struct Limits {
     tokens: u64,
     spent: f64,
     failures: u32,
-    /// Hashes of calls with their outcomes: enough to notice a circle, small however long the turn.
-    seen: HashMap<u64, u32>,
+    /// Hashes of all calls with their outcomes: enough to notice a circle, small however long the turn.
+    seen: HashSet<u64>,
+    /// Those since something last changed, with how often each came.
+    repeated: HashMap<u64, u32>,
+}
+
+/// A call that ended.
+#[derive(Clone, Copy, Debug)]
+pub struct CallFacts<'a> {
+    pub tool: &'a str,
+    pub arguments: &'a str,
+    pub outcome: &'a str,
+    pub ok: bool,
+    /// Files were found changed after it.
+    pub changed_files: bool,
+    /// It is not known only to read.
+    pub may_change: bool,
 }
 
 impl Limits {
@@ -263,30 +280,30 @@ impl Limits {
         self.spent += cost.unwrap_or(0.0);
     }
 
-    /// A call ended.
+    /// A call ended. It is a repetition only if nothing changed since the last one like it: no file,
+    /// and nothing that a call of a new kind may have done.
     ///
     /// # Errors
     /// When the turn goes in circles.
-    pub fn after_call(
-        &mut self,
-        tool: &str,
-        arguments: &str,
-        outcome: &str,
-        ok: bool,
-    ) -> Result<(), Stop> {
-        self.failures = if ok { 0 } else { self.failures + 1 };
+    pub fn after_call(&mut self, call: &CallFacts<'_>) -> Result<(), Stop> {
+        self.failures = if call.ok { 0 } else { self.failures + 1 };
         if self.failures >= self.patience.failures {
             return Err(Stop::Failures {
                 times: self.failures,
             });
         }
         let mut hasher = DefaultHasher::new();
-        (tool, arguments, outcome).hash(&mut hasher);
-        let times = self.seen.entry(hasher.finish()).or_default();
+        (call.tool, call.arguments, call.outcome).hash(&mut hasher);
+        let hash = hasher.finish();
+        let is_new = self.seen.insert(hash);
+        if call.changed_files || (is_new && call.may_change) {
+            self.repeated.clear();
+        }
+        let times = self.repeated.entry(hash).or_default();
         *times += 1;
         if *times >= self.patience.repeats {
             return Err(Stop::Repetition {
-                tool: tool.to_owned(),
+                tool: call.tool.to_owned(),
                 times: *times,
             });
         }
@@ -375,10 +392,21 @@ mod tests {
         assert_eq!(limits.before_request(0, &priced(500)), Ok(Some(1_000)));
     }
 
+    fn call<'a>(tool: &'a str, arguments: &'a str, outcome: &'a str) -> CallFacts<'a> {
+        CallFacts {
+            tool,
+            arguments,
+            outcome,
+            ok: true,
+            changed_files: false,
+            may_change: tool == "bash",
+        }
+    }
+
     #[test]
     fn going_in_circles_ends() {
         let mut limits = Limits::default();
-        let ended = (0..).find_map(|_| limits.after_call("read", "{}", "same", true).err());
+        let ended = (0..).find_map(|_| limits.after_call(&call("read", "{}", "same")).err());
         assert_eq!(
             ended,
             Some(Stop::Repetition {
@@ -388,10 +416,39 @@ mod tests {
         );
         let mut limits = Limits::default();
         let ended = (0..).find_map(|at| {
-            limits
-                .after_call("bash", &format!("{at}"), "x", false)
-                .err()
+            let failed = CallFacts {
+                ok: false,
+                ..call("bash", &format!("{at}"), "x")
+            };
+            limits.after_call(&failed).err()
         });
         assert_eq!(ended, Some(Stop::Failures { times: 20 }));
+    }
+
+    #[test]
+    fn two_calls_in_turn_are_a_circle_too() {
+        let mut limits = Limits::default();
+        let ended = (0..100).find_map(|at| {
+            let arguments = if at % 2 == 0 { "one" } else { "two" };
+            limits.after_call(&call("bash", arguments, "same")).err()
+        });
+        assert!(matches!(ended, Some(Stop::Repetition { .. })), "{ended:?}");
+    }
+
+    #[test]
+    fn a_call_after_a_change_is_no_repetition() {
+        let mut limits = Limits::default();
+        for at in 0..50 {
+            let text = at.to_string();
+            let edit = CallFacts {
+                changed_files: true,
+                may_change: true,
+                ..call("edit", &text, "done")
+            };
+            limits.after_call(&edit).unwrap();
+            limits
+                .after_call(&call("bash", "sh test.sh", "ok"))
+                .unwrap();
+        }
     }
 }

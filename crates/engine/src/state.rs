@@ -1,22 +1,22 @@
 //! What the engine knows, all of it folded from events: the conversation, the facts of the session
 //! and of the running turn. Live and after a restart it is the same fold over the same lines.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use agent_protocol::id::{ActionId, ArtifactId, EvidenceId, ToolCallId, TurnId};
-use agent_protocol::payload::conversation::EvidenceKind;
+use agent_protocol::id::{ActionId, ArtifactId, EvidenceId, InvocationId, ToolCallId, TurnId};
+use agent_protocol::payload::conversation::{EvidenceChanged, EvidenceKind};
 use agent_protocol::payload::model::FileRef;
 use agent_protocol::payload::permission::{DecisionSource, Effect};
+use agent_protocol::payload::process::ProcessCompleted;
 use agent_protocol::payload::tool::ToolResult;
 use agent_protocol::payload::{SideEffect, Usage};
 use agent_protocol::{Code, Event, Payload, Phase};
 use agent_session::fold::{ChangedFiles, is_work};
 use agent_tool_runtime::OpenCalls;
-use agent_tool_runtime::shell::commands_behind_exit;
 
 use crate::conversation::{ArtifactText, Conversation};
 use crate::fact_sheet::FactSheet;
-use crate::verification::{Runner, Shown, Track, VerificationState, recognise};
+use crate::verification::{CheckRun, FoundCheck, Shown, Track, VerificationState, checks_in};
 
 /// The fold of a session.
 #[derive(Default)]
@@ -40,14 +40,24 @@ pub struct SessionState {
     pub is_undone: bool,
     verification_patterns: Vec<Vec<String>>,
     commands: HashMap<ToolCallId, String>,
+    /// Where commands run and what they printed.
+    processes: HashMap<ToolCallId, Process>,
     /// Commands that go on in the background.
     background: HashMap<ToolCallId, Background>,
     new_files: Vec<FileRef>,
 }
 
+/// What the events of a process add to its call.
+#[derive(Default)]
+struct Process {
+    cwd: Option<String>,
+    output: Option<ArtifactId>,
+}
+
 /// A command in the background, with how many changes there were when it began.
 struct Background {
     command: String,
+    cwd: Option<String>,
     turn_id: Option<TurnId>,
     changes: u64,
 }
@@ -99,8 +109,21 @@ pub struct TurnFacts {
     files: ChangedFiles,
     /// Calls that changed project files, each with the number of changes when it ended.
     changed_by: Vec<(ToolCallId, u64)>,
+    /// Calls that were not known only to read.
+    writers: HashSet<InvocationId>,
     /// Verifications that ran and are not yet recorded as evidence.
     pending: Vec<VerificationRun>,
+}
+
+/// How a command ended, and what led to it.
+struct EndedCommand<'a> {
+    command: String,
+    cwd: Option<String>,
+    exit_code: i32,
+    pipe_status: Option<&'a [i32]>,
+    output: Option<ArtifactId>,
+    evidence_ids: Vec<EvidenceId>,
+    changes: u64,
 }
 
 /// A command and how it ended.
@@ -114,9 +137,12 @@ pub struct CommandRun {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerificationRun {
     pub tool_call_id: ToolCallId,
+    /// The name its record will have, where the call's result says so.
+    pub evidence_id: Option<EvidenceId>,
     pub command: String,
-    pub runner: Runner,
-    pub exit_code: i32,
+    pub found: FoundCheck,
+    /// All that the command printed.
+    pub output: Option<ArtifactId>,
     /// How many changes of project files there were when it ended, its own included.
     pub changes: u64,
 }
@@ -167,12 +193,14 @@ impl SessionState {
                 self.open_actions.clear();
                 self.open_calls = OpenCalls::default();
                 self.commands.clear();
+                self.processes.clear();
                 self.background.clear();
                 self.new_files.clear();
             }
             Payload::TurnStarted(_) => {
                 self.turn = TurnFacts {
                     turn_id: event.scope.turn_id.clone(),
+                    verification: self.turn.verification.next_turn(),
                     ..TurnFacts::default()
                 };
             }
@@ -210,21 +238,35 @@ impl SessionState {
                 self.turn.sandbox_missing |= evaluated.decision == Effect::Deny
                     && evaluated.decision_source == DecisionSource::Sandbox;
             }
+            Payload::ToolStarted(started) if !started.flags.is_read_only => {
+                self.turn.writers.insert(started.invocation_id.clone());
+            }
             Payload::ToolResult(result) => self.result(event, result),
+            Payload::ProcessStarted(started) => {
+                if let Some(call) = &event.scope.tool_call_id {
+                    let process = self.processes.entry(call.clone()).or_default();
+                    process.cwd = Some(started.cwd.clone());
+                }
+            }
             // What a command in the background did is known when it has ended.
             Payload::ProcessCompleted(ended) => {
                 let own = self.changed(event, &ended.side_effects);
-                if let Some(call) = &event.scope.tool_call_id
-                    && let Some(begun) = self.background.remove(call)
-                    && let Some(exit_code) = ended.exit_code
-                {
-                    self.background_ended(call, begun, exit_code, own);
+                let Some(call) = &event.scope.tool_call_id else {
+                    return;
+                };
+                match self.background.remove(call) {
+                    Some(begun) => self.background_ended(call, begun, ended, own),
+                    None => {
+                        let process = self.processes.entry(call.clone()).or_default();
+                        process.output.clone_from(&ended.output_ref);
+                    }
                 }
             }
             Payload::ProcessTerminated(ended) => {
                 self.changed(event, &ended.side_effects);
                 if let Some(call) = &event.scope.tool_call_id {
                     self.background.remove(call);
+                    self.processes.remove(call);
                 }
             }
             Payload::ToolFailed(failed) => {
@@ -233,11 +275,9 @@ impl SessionState {
                 }
                 self.turn.sandbox_missing |= failed.code == Code::SandboxUnavailable;
                 self.changed(event, &failed.side_effects);
-                let command = event
-                    .scope
-                    .tool_call_id
-                    .as_ref()
-                    .and_then(|call| self.commands.remove(call));
+                let call = event.scope.tool_call_id.as_ref();
+                call.and_then(|call| self.processes.remove(call));
+                let command = call.and_then(|call| self.commands.remove(call));
                 if let Some(command) = command.filter(|_| failed.invocation_id.is_some()) {
                     self.turn.commands.push(CommandRun {
                         command,
@@ -256,7 +296,7 @@ impl SessionState {
                 }
             }
             Payload::EvidenceChanged(evidence) if evidence.kind == EvidenceKind::Verification => {
-                if let Some(shown) = self.turn.verified(&evidence.evidence_id) {
+                if let Some(shown) = self.turn.verified(evidence) {
                     self.track.verified(shown);
                     self.is_undone = false;
                 }
@@ -296,6 +336,7 @@ impl SessionState {
         let Some(command) = self.commands.remove(call) else {
             return;
         };
+        let process = self.processes.remove(call).unwrap_or_default();
         let exit_code = result.data.exit_code;
         self.turn.commands.push(CommandRun {
             command: command.clone(),
@@ -303,12 +344,22 @@ impl SessionState {
         });
         match exit_code {
             Some(exit_code) => {
-                let changes = self.turn.verification.changes();
-                self.ended(call, command, exit_code, changes);
+                let ids = result.evidence_refs.iter();
+                let ended = EndedCommand {
+                    command,
+                    cwd: process.cwd,
+                    exit_code,
+                    pipe_status: result.data.pipe_status.as_deref(),
+                    output: process.output,
+                    evidence_ids: ids.filter_map(|id| id.parse().ok()).collect(),
+                    changes: self.turn.verification.changes(),
+                };
+                self.ended(call, ended);
             }
             None if result.data.background == Some(true) => {
                 let begun = Background {
                     command,
+                    cwd: process.cwd,
                     turn_id: self.turn.turn_id.clone(),
                     changes: self.turn.verification.changes(),
                 };
@@ -334,27 +385,51 @@ impl SessionState {
         after - before
     }
 
-    /// A command ended; if it verifies something, that waits to be recorded.
-    fn ended(&mut self, call: &ToolCallId, command: String, exit_code: i32, changes: u64) {
-        self.track.ran(&command, exit_code);
-        let runner = commands_behind_exit(&command)
-            .iter()
-            .find_map(|words| recognise(words, &self.verification_patterns));
-        if let Some(runner) = runner {
+    /// A command ended; the checks in it wait to be recorded.
+    fn ended(&mut self, call: &ToolCallId, ended: EndedCommand<'_>) {
+        self.track.ran(&ended.command, ended.exit_code);
+        let found = checks_in(
+            &ended.command,
+            ended.exit_code,
+            ended.pipe_status,
+            ended.cwd.as_deref(),
+            &self.verification_patterns,
+        );
+        let mut ids = ended.evidence_ids.into_iter();
+        for found in found {
             self.turn.pending.push(VerificationRun {
                 tool_call_id: call.clone(),
-                command,
-                runner,
-                exit_code,
-                changes,
+                evidence_id: ids.next(),
+                command: ended.command.clone(),
+                found,
+                output: ended.output.clone(),
+                changes: ended.changes,
             });
         }
     }
 
     /// A command in the background speaks for the files as they were when it began.
-    fn background_ended(&mut self, call: &ToolCallId, begun: Background, exit_code: i32, own: u64) {
+    fn background_ended(
+        &mut self,
+        call: &ToolCallId,
+        begun: Background,
+        ended: &ProcessCompleted,
+        own: u64,
+    ) {
+        let Some(exit_code) = ended.exit_code else {
+            return;
+        };
         if begun.turn_id == self.turn.turn_id {
-            self.ended(call, begun.command, exit_code, begun.changes + own);
+            let ended = EndedCommand {
+                command: begun.command,
+                cwd: begun.cwd,
+                exit_code,
+                pipe_status: ended.pipe_status.as_deref(),
+                output: ended.output_ref.clone(),
+                evidence_ids: Vec::new(),
+                changes: begun.changes + own,
+            };
+            self.ended(call, ended);
         } else {
             // What changed since is not known here any more, so that it proves nothing.
             self.track.ran(&begun.command, exit_code);
@@ -399,19 +474,31 @@ impl TurnFacts {
     }
 
     /// The oldest verification that waited is recorded now.
-    fn verified(&mut self, evidence: &EvidenceId) -> Option<Shown> {
+    fn verified(&mut self, evidence: &EvidenceChanged) -> Option<Shown> {
         if self.pending.is_empty() {
             return None;
         }
-        let run = self.pending.remove(0);
-        self.verification
-            .verified(evidence.clone(), &run.command, run.exit_code, run.changes);
-        Some(Shown {
+        let pending = self.pending.remove(0);
+        // As it is in the log, so that everyone who reads the log comes to the same.
+        let run = CheckRun::of(evidence, pending.changes);
+        let shown = Shown {
+            evidence_id: Some(evidence.evidence_id.clone()),
+            command: run.command.clone(),
+            check: run.check.clone().unwrap_or_default(),
+            cwd: run.cwd.clone(),
+            runner: pending.found.runner,
+            status: run.status,
+            reason: run.reason.clone(),
             stale: self.verification.changes() > run.changes,
-            command: run.command,
-            runner: run.runner,
-            exit_code: run.exit_code,
-        })
+        };
+        self.verification
+            .verified(evidence.evidence_id.clone(), run);
+        Some(shown)
+    }
+
+    /// True if a call with this invocation could change something.
+    pub(crate) fn may_change(&self, invocation: &InvocationId) -> bool {
+        self.writers.contains(invocation)
     }
 
     fn add_usage(&mut self, usage: &Usage) {

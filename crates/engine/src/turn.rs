@@ -3,7 +3,7 @@
 //! from what is on disk.
 
 use agent_protocol::Refs;
-use agent_protocol::id::{EvidenceId, TurnId};
+use agent_protocol::id::{ArtifactId, EvidenceId, TurnId};
 use agent_protocol::payload::conversation::{
     Budget, EvidenceChanged, EvidenceKind, EvidenceStatus, RunMetadata, RunStatus, ThreadUpdated,
     TurnCompleted, TurnFailed, TurnSource, TurnStarted, TurnSubmitted,
@@ -17,7 +17,9 @@ use agent_tool_runtime::{Outcome, ToolIntent};
 use crate::engine::{Engine, EngineError};
 use crate::exchange::{Answer, ExchangeError};
 use crate::interrupt::{Interrupt, InterruptReason};
-use crate::limits::{Limits, Stop};
+use crate::limits::{CallFacts, Limits, Stop};
+use crate::verification::CheckStatus;
+use crate::verification::failures::{self, Failures};
 
 /// The most calls a verification names as the changes it covers.
 const MOST_EDITS: usize = 200;
@@ -324,9 +326,17 @@ impl Engine {
                 Outcome::LeftOpen { .. } => left_open = true,
                 Outcome::Observed(observation) => {
                     let seen = observation.fact();
-                    let said = observation.model_text();
-                    if let Err(stop) = limits.after_call(&seen.tool_name, arguments, said, seen.ok)
-                    {
+                    let turn = &self.state().turn;
+                    let invocation = seen.invocation_id.as_ref();
+                    let call = CallFacts {
+                        tool: &seen.tool_name,
+                        arguments,
+                        outcome: observation.model_text(),
+                        ok: seen.ok,
+                        changed_files: !seen.side_effects.is_empty(),
+                        may_change: invocation.is_some_and(|id| turn.may_change(id)),
+                    };
+                    if let Err(stop) = limits.after_call(&call) {
                         return Ok(Some(End::Limit(stop)));
                     }
                 }
@@ -348,18 +358,29 @@ impl Engine {
             for call in &edits[edits.len().saturating_sub(MOST_EDITS)..] {
                 refs.add("edits", call);
             }
-            let evidence_id: EvidenceId = self.mint();
+            let evidence_id: EvidenceId = match run.evidence_id.clone() {
+                Some(id) => id,
+                None => self.mint(),
+            };
+            let failed = match run.found.status {
+                CheckStatus::Passed => Failures::default(),
+                _ => self.failures_in(run.output.as_ref()),
+            };
             let evidence = EvidenceChanged {
                 evidence_id,
                 kind: EvidenceKind::Verification,
-                status: if run.exit_code == 0 {
-                    EvidenceStatus::Passed
-                } else {
-                    EvidenceStatus::Failed
+                status: match run.found.status {
+                    CheckStatus::Passed => EvidenceStatus::Passed,
+                    CheckStatus::Failed => EvidenceStatus::Failed,
+                    CheckStatus::NotJudged => EvidenceStatus::CouldNotBeJudged,
                 },
                 command: Some(run.command.clone()),
-                cwd: None,
-                exit_code: Some(run.exit_code),
+                cwd: run.found.cwd.clone(),
+                exit_code: run.found.exit_code,
+                check: Some(run.found.check.clone()),
+                reason: run.found.reason.map(str::to_owned),
+                failures: (!failed.found.is_empty()).then_some(failed.found),
+                failures_left_out: (failed.left_out > 0).then_some(failed.left_out),
                 covers_edits: Some(covers),
                 artifacts: Vec::new(),
             };
@@ -368,6 +389,16 @@ impl Engine {
             self.append_in(&scope, evidence, refs)?;
         }
         Ok(())
+    }
+
+    /// The tests that a command's output names as failed.
+    fn failures_in(&self, output: Option<&ArtifactId>) -> Failures {
+        let Some(mut file) = output.and_then(|id| self.open_artifact(id)) else {
+            return Failures::default();
+        };
+        // Nobody fails a turn because its output cannot be read again.
+        let text = failures::read_bounded(&mut file).unwrap_or_default();
+        failures::find(&text)
     }
 
     pub(crate) fn thread_status(

@@ -83,12 +83,14 @@ words! {
     VerificationStatus {
         /// No verification was run, although files changed.
         Unverified = "unverified",
-        /// The last run passed and nothing changed since.
+        /// The last run of every check since the last change passed, and no failed one is unanswered.
         Passed = "passed",
-        /// The last run failed.
+        /// The last run of some check failed, and nothing changed since.
         Failed = "failed",
-        /// Files changed after the last run.
+        /// Files changed after the last run, or after a failed run that was not repeated.
         Stale = "stale",
+        /// A check ran whose exit status the shell did not report.
+        CouldNotBeJudged = "could_not_be_judged",
         /// Nothing changed, so there was nothing to verify.
         NotApplicable = "not_applicable",
     }

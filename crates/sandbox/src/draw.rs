@@ -11,6 +11,7 @@ use crate::carve::{Carved, carve, guards, named};
 use crate::executable;
 use crate::git_link::GitLink;
 use crate::launch::LaunchError;
+use crate::pipeline::{PipelineReport, READ_FIRST};
 use crate::plan::{Containment, LandlockPlan, LimitPlan, MountPlan, Plan, SeccompPlan};
 use crate::policy::{Command, Execution, Mode, Network, Policy, WriteAccess};
 use crate::probe::Capabilities;
@@ -34,6 +35,7 @@ pub(crate) struct Drawn {
     pub(crate) plan: Plan,
     pub(crate) report: EnforcementReport,
     pub(crate) watch: Watch,
+    pub(crate) pipeline: Option<PipelineReport>,
 }
 
 pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn, LaunchError> {
@@ -205,6 +207,12 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         data: policy.limits.data,
         memory: policy.limits.memory,
     };
+    let environment = environment(policy, &temporary, level);
+    let is_free = environment.iter().all(|(name, _)| name != READ_FIRST.0);
+    let reporting = (policy.report_pipeline && is_free)
+        .then(|| PipelineReport::ask(&private_tmp, &temporary))
+        .flatten();
+    let (prelude, pipeline) = reporting.unzip();
     let plan = Plan {
         containment: match level {
             Level::Full | Level::NoLandlock => Containment::Namespaces,
@@ -249,7 +257,8 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         canary,
         cwd: cwd.clone(),
         arguments: arguments(&policy.command),
-        environment: environment(policy, &temporary, level),
+        environment,
+        prelude,
     };
     let report = EnforcementReport {
         level,
@@ -299,6 +308,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         plan,
         report,
         watch,
+        pipeline,
     })
 }
 

@@ -14,6 +14,7 @@ use crate::draw::{Drawn, draw};
 use crate::launcher::{Ends, Launcher};
 use crate::listener::Listener;
 use crate::message;
+use crate::pipeline::PipelineReport;
 use crate::plan::{Containment, Plan};
 use crate::policy::Policy;
 use crate::probe::Capabilities;
@@ -65,6 +66,7 @@ pub(crate) struct Prepared {
     plan: Plan,
     report: EnforcementReport,
     watch: Watch,
+    pipeline: Option<PipelineReport>,
     free_disk: Option<(PathBuf, u64)>,
     /// Below which the command gets a control group.
     groups: Option<PathBuf>,
@@ -85,6 +87,7 @@ impl Prepared {
             plan,
             report,
             watch,
+            pipeline,
         } = draw(policy, capabilities)?;
         prepare_private_tmp(policy, &plan)?;
         let confined = plan.seccomp.is_some();
@@ -93,6 +96,7 @@ impl Prepared {
             plan,
             report,
             watch,
+            pipeline,
             free_disk: free_disk.map(|least| (policy.workspace.clone(), least)),
             groups: capabilities.cgroup.clone().ok().filter(|_| confined),
         })
@@ -143,6 +147,7 @@ impl Prepared {
                     control: born.control,
                     listener: met.listener,
                     watch: self.watch,
+                    pipeline: self.pipeline,
                     free_disk: self.free_disk,
                     streams: born.streams,
                 }),

@@ -34,6 +34,7 @@ mod tree;
 mod watch;
 
 mod message;
+mod pipeline;
 mod wire;
 
 mod control_group;

@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) cwd: PathBuf,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// What bash reads before the command, on its standard input.
+    pub(crate) prelude: Option<Vec<u8>>,
 }
 
 /// Absolute paths, in the order in which they are mounted.
@@ -142,6 +144,10 @@ impl Plan {
         out.list(&self.environment, |out, (name, value)| {
             out.bytes(name.as_bytes()).bytes(value.as_bytes());
         });
+        out.flag(self.prelude.is_some());
+        if let Some(prelude) = &self.prelude {
+            out.bytes(prelude);
+        }
         out
     }
 
@@ -203,6 +209,11 @@ impl Plan {
             cwd: frame.path()?,
             arguments: frame.list(Reader::os_string)?,
             environment: frame.list(|frame| Ok((frame.os_string()?, frame.os_string()?)))?,
+            prelude: if frame.flag()? {
+                Some(frame.bytes()?)
+            } else {
+                None
+            },
         })
     }
 }

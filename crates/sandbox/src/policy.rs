@@ -45,6 +45,9 @@ pub struct Policy {
     /// Becomes `/tmp` inside. Outside every hidden and every writable directory of the host
     /// that matters to anybody else; the caller creates and removes it.
     pub private_tmp: PathBuf,
+    /// Have bash report the status of every member of the script's last pipeline; see
+    /// [`crate::Finished::pipe_status`]. Only for [`Command::Shell`].
+    pub report_pipeline: bool,
     pub mode: Mode,
 }
 
@@ -71,6 +74,7 @@ impl Policy {
             limits: Limits::default(),
             session_dir: session_dir.to_owned(),
             private_tmp: private_tmp.to_owned(),
+            report_pipeline: false,
             mode: Mode::Required,
         }
     }

@@ -13,6 +13,7 @@ use crate::control_group::ControlGroup;
 use crate::launcher::Launcher;
 use crate::listener::Listener;
 use crate::message;
+use crate::pipeline::PipelineReport;
 use crate::report::{EnforcementReport, Level};
 use crate::streams::Streams;
 use crate::violation::{self, Quarantined, Violation};
@@ -83,6 +84,9 @@ pub struct Finished {
     pub duration: Duration,
     pub violations: Vec<Violation>,
     pub quarantined: Vec<Quarantined>,
+    /// The exit status of every member of the script's last pipeline, if the policy asked for it and
+    /// the shell reported it.
+    pub pipe_status: Option<Vec<i32>>,
     pub stdout_bytes: u64,
     pub stderr_bytes: u64,
 }
@@ -226,6 +230,7 @@ pub(crate) struct Parts {
     pub(crate) control: OwnedFd,
     pub(crate) listener: Option<Listener>,
     pub(crate) watch: Watch,
+    pub(crate) pipeline: Option<PipelineReport>,
     /// Kill the command when this directory's file system has less room than that.
     pub(crate) free_disk: Option<(PathBuf, u64)>,
     pub(crate) streams: Streams,
@@ -552,6 +557,7 @@ impl Supervisor {
             duration: self.begun.elapsed(),
             violations,
             quarantined,
+            pipe_status: self.parts.pipeline.as_ref().and_then(PipelineReport::read),
             stdout_bytes: self.intake.totals[0],
             stderr_bytes: self.intake.totals[1],
         }

@@ -33,6 +33,7 @@ pub mod replay;
 pub mod report;
 mod store;
 mod subscribe;
+pub mod verification;
 pub mod workspace;
 
 pub use anchor::{Anchor, AnchorError, AnchorStore, OwnEvents};

@@ -244,11 +244,18 @@ impl Report {
         if summary.violations > 0 {
             row("Sandbox violations", &summary.violations.to_string());
         }
-        if summary.conflicts > 0 {
-            row(
-                "Claims the facts contradict",
-                &summary.conflicts.to_string(),
-            );
+        if let Some(claims) = crate::replay::text::conflicts(summary) {
+            row("Claims", &claims);
+        }
+        if !summary.failures.is_empty() {
+            row("Failed tests", &crate::replay::text::failures(summary));
+        }
+        if !summary.claims.is_empty() {
+            text.push_str("\n**Claims and their evidence**\n\n");
+            for claim in &summary.claims {
+                let said = crate::replay::text::claimed(claim);
+                text.push_str(&format!("- {}\n", inline(&said)));
+            }
         }
         if !summary.files_changed.is_empty() {
             text.push_str("\n**Files changed**\n\n");

@@ -18,7 +18,7 @@ use agent_protocol::payload::{SideEffect, SideEffectKind};
 use agent_protocol::status::VerificationStatus;
 use agent_protocol::{Code, Phase};
 use agent_session::audit::{
-    AuditReport, Checks, Severity, VerificationRun, audit_with, meaning, to_sarif,
+    AuditReport, Checks, ReadClaim, Severity, VerificationRun, audit_with, meaning, to_sarif,
 };
 use agent_session::{RedactionRules, Redactor};
 use support::Project;
@@ -42,21 +42,24 @@ fn audited(tell: impl FnOnce(&mut Teller<'_>), end: TurnCompleted) -> AuditRepor
     }
     teller.tell(end);
     let redactor = Redactor::new(RedactionRules::default(), b"key").unwrap();
-    let claims = |text: &str, runs: &[VerificationRun]| -> Vec<String> {
+    let claims = |text: &str, runs: &[VerificationRun]| -> Vec<ReadClaim> {
         let good = runs
             .last()
-            .is_some_and(|run| run.exit_code == 0 && !run.stale);
+            .is_some_and(|run| run.exit_code == Some(0) && !run.stale);
         let claims = text.contains("tests pass");
-        (claims && !good)
-            .then(|| text.to_owned())
-            .into_iter()
-            .collect()
+        let claim = (claims && !good).then(|| ReadClaim {
+            text: text.to_owned(),
+            verdict: ClaimVerdict::Contradicted,
+        });
+        claim.into_iter().collect()
     };
     let checks = Checks {
         anchors: Some(&project.anchors()),
         redactor: Some(&redactor),
         claims: Some(&claims),
         verifies: Some(&|command| command == COMMAND),
+        decides: Some(&|command| command == COMMAND),
+        judge: None,
     };
     let session = project.store().resolve("last").unwrap();
     audit_with(&session, checks).unwrap()

@@ -162,9 +162,7 @@ section! {
     /// Ends for what would otherwise go on.
     Limits from LimitsFile {
         values {
-            /// Model requests per turn.
-            max_steps: u32 = 200, Guard::lower();
-            /// The same call with the same answer, in a row.
+            /// The same call with the same answer, in a row: nothing changed in between.
             max_repeats: u32 = 5, Guard::lower();
             /// Failed calls in a row.
             max_failures: u32 = 20, Guard::lower();
@@ -180,6 +178,8 @@ section! {
             max_undo_total: Size = Size::megabytes(128), Guard::Trusted;
         }
         optional {
+            /// Model requests per turn; no ceiling unless it is set.
+            max_steps: u32, Guard::lower();
             /// US dollars per session.
             max_cost: f64, Guard::lower();
             /// Tokens per session, sent and received.

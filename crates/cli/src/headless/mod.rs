@@ -214,7 +214,7 @@ fn taken(engine: &Engine, end: Option<TurnEnd>) -> Ended {
 pub(crate) fn budget(config: &Config) -> Budget {
     let limits = &config.limits;
     Budget {
-        max_steps: Some(u64::from(limits.max_steps.value)),
+        max_steps: limits.max_steps.as_ref().map(|set| u64::from(set.value)),
         max_tokens: limits.max_tokens.as_ref().map(|set| set.value),
         max_cost: limits.max_cost.as_ref().map(|set| set.value),
         timeout_ms: limits

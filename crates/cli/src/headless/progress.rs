@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use agent_protocol::payload::Usage;
 use agent_protocol::payload::permission::Effect;
+use agent_protocol::payload::process::pipeline_failed;
 use agent_protocol::{Event, Payload};
 use agent_session::SessionWriter;
 
@@ -50,7 +51,7 @@ pub(super) fn show(app: &App, writer: &SessionWriter, form: OutputForm) {
 fn show_trouble(writer: &SessionWriter) {
     writer.subscribe(|appended| {
         let told = match &appended.event.payload {
-            Payload::RuntimeWarning(warning) if warning.code == "final_answer_conflict" => {
+            Payload::RuntimeWarning(warning) if warning.code.starts_with("final_answer_") => {
                 line(&appended.event)
             }
             Payload::ModelFailed(failed) if failed.retry_in_ms.is_some() => line(&appended.event),
@@ -66,7 +67,9 @@ fn line(event: &Event) -> Option<String> {
             Some(format!("  denied: {}", decision.reason))
         }
         Payload::ToolObservation(seen) => {
-            let mark = if seen.ok { '+' } else { '!' };
+            let statuses = seen.facts.data.pipe_status.as_deref();
+            let is_well = seen.ok && !statuses.is_some_and(pipeline_failed);
+            let mark = if is_well { '+' } else { '!' };
             Some(format!("{mark} {} — {}", seen.title, seen.summary))
         }
         Payload::ModelFailed(failed) => Some(format!("! model: {}", failed.message)),
@@ -107,10 +110,10 @@ fn detail(event: &Event) -> Option<String> {
             "sandbox: {}, network {}",
             applied.mechanism, applied.network
         )),
-        Payload::EvidenceChanged(evidence) => evidence
-            .command
-            .as_ref()
-            .map(|command| format!("verification: `{command}` {}", evidence.status)),
+        Payload::EvidenceChanged(evidence) => evidence.command.as_ref().map(|command| {
+            let status = evidence.status.as_str().replace('_', " ");
+            format!("verification: `{command}` {status}")
+        }),
         Payload::TurnCompleted(turn) => {
             let cost = turn
                 .cost

@@ -4,10 +4,13 @@ use std::io;
 
 use agent_engine::TurnEnd;
 use agent_protocol::id::SessionId;
-use agent_protocol::payload::conversation::{TurnCompleted, TurnFailed, TurnOutcome, Verification};
+use agent_protocol::payload::conversation::{
+    Claim, TurnCompleted, TurnFailed, TurnOutcome, Verification,
+};
 use agent_protocol::payload::{SideEffect, Usage};
 use agent_protocol::status::{Status, VerificationStatus};
 use agent_session::ArtifactStore;
+use agent_session::verification::describe;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -36,6 +39,8 @@ pub(crate) struct RunReport {
     refused_calls: u64,
     /// Sentences of the final text that claim what the log does not show.
     claims_not_shown: Vec<String>,
+    /// Statements of success in the final text, each with what the log shows of it.
+    claims: Vec<Claim>,
     /// Questions that wait for an answer; `agent respond` gives one.
     open_actions: Vec<String>,
     usage: Usage,
@@ -82,6 +87,7 @@ impl RunReport {
             commands,
             refused_calls: ended.refused_calls,
             claims_not_shown: ended.claims_not_shown,
+            claims: Vec::new(),
             open_actions: ended.open_actions,
             usage: ended.usage,
             cost: ended.cost,
@@ -156,7 +162,11 @@ impl RunReport {
         {
             (
                 Exit::Unverified,
-                Some(format!("the work is not verified: {verified}")),
+                Some(format!(
+                    "the work is not verified: {}: {}",
+                    verified.as_str().replace('_', " "),
+                    describe(&turn.verification)
+                )),
             )
         } else {
             (Exit::Done, None)
@@ -170,6 +180,7 @@ impl RunReport {
             stop_reason: turn.stop_reason,
             error,
             verification: turn.verification,
+            claims: turn.claims.unwrap_or_default(),
             files_changed: turn.files_changed,
             refused_calls: refused,
             usage: turn.usage,
@@ -207,6 +218,9 @@ impl RunReport {
         if let Some(text) = self.final_text.as_deref().filter(|text| !text.is_empty()) {
             output.print(&visible_text(text))?;
         }
+        if self.exit != Exit::Unverified && is_in_doubt(self.verification.status) {
+            output.warning(&describe(&self.verification));
+        }
         if let Some(error) = &self.error {
             output.problem(error);
         }
@@ -219,4 +233,14 @@ impl RunReport {
         }
         Ok(())
     }
+}
+
+/// A check was run, and it does not show that the work is right.
+fn is_in_doubt(status: VerificationStatus) -> bool {
+    matches!(
+        status,
+        VerificationStatus::Failed
+            | VerificationStatus::Stale
+            | VerificationStatus::CouldNotBeJudged
+    )
 }

@@ -164,6 +164,11 @@ impl Output {
         self.errors.line("error", Tone::Bad, text);
     }
 
+    /// What a reader of the answer has to know, also one who wants quiet.
+    pub(crate) fn warning(&self, text: &str) {
+        self.errors.line("warning", Tone::Warn, text);
+    }
+
     /// What to do about a problem.
     pub(crate) fn hint(&self, text: &str) {
         if !self.is_quiet() {

@@ -7,9 +7,10 @@ use std::sync::mpsc::Receiver;
 
 use agent_engine::limits::Patience;
 use agent_engine::live::Live;
+use agent_engine::verification::checks_in;
 use agent_engine::{
-    AuthorityPlace, Control, Desk, Engine, Model, OnAsk, Parts, Queued, SessionAuthority,
-    SessionJournal, SessionState, Settings,
+    AuthorityPlace, Control, CountChecks, Desk, Engine, Model, OnAsk, Parts, Queued,
+    SessionAuthority, SessionJournal, SessionState, Settings,
 };
 use agent_local_tools::{CommandSettings, Processes, Roots, local_tools};
 use agent_protocol::id::{ArtifactId, ThreadId, TurnId};
@@ -112,7 +113,8 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
     } else {
         0
     };
-    let journal: Arc<dyn Journal> = Arc::new(SessionJournal::new(writer.clone(), mint));
+    let journal = SessionJournal::new(writer.clone(), mint);
+    let journal: Arc<dyn Journal> = Arc::new(journal.naming_checks(count_checks(config)));
 
     let name = writer.directory().file_name().unwrap_or_default();
     let scratch = Scratch::new(&app.host.directories.state, &name.to_string_lossy());
@@ -494,6 +496,18 @@ fn warn(
         .append(&scope, warning.into(), Refs::default())
         .or_fail()?;
     Ok(())
+}
+
+/// Counts the checks in a command that ended.
+fn count_checks(config: &Config) -> CountChecks {
+    let patterns = verification_patterns(config);
+    Box::new(move |command, data| {
+        let pipe_status = data.pipe_status.as_deref();
+        let Some(exit_code) = data.exit_code else {
+            return 0;
+        };
+        checks_in(command, exit_code, pipe_status, None, &patterns).len()
+    })
 }
 
 /// The configured verification commands, word by word.

@@ -26,6 +26,71 @@ pub fn recognise(words: &[String], configured: &[Vec<String>]) -> Option<Runner>
     known(program, arguments)
 }
 
+/// Options that change what a runner prints, or how it goes about it, and not what it checks.
+const PRINTING: &[&str] = &[
+    "-q",
+    "-qq",
+    "--quiet",
+    "-v",
+    "-vv",
+    "-vvv",
+    "--verbose",
+    "--nocapture",
+    "--no-capture",
+    "--show-output",
+    "--no-header",
+    "--no-summary",
+    "--no-fail-fast",
+    "--failfast",
+    "--output-on-failure",
+    "--silent",
+    "--progress",
+    "-rA",
+    "-ra",
+    "-rf",
+];
+/// The same, with a value behind `=`.
+const PRINTING_WITH_VALUE: &[&str] = &[
+    "--color",
+    "--colors",
+    "--tb",
+    "--message-format",
+    "--reporter",
+    "--reporters",
+    "--durations",
+    "--maxfail",
+    "-count",
+];
+
+/// The words by which a check is known again: its program by name alone, without options that only
+/// change what is printed.
+#[must_use]
+pub fn check_of(words: &[String]) -> Vec<String> {
+    let Some((program, arguments)) = words.split_first() else {
+        return Vec::new();
+    };
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let name = match name {
+        // A script's directory says which script it is.
+        _ if name.contains('.') && name != "py.test" => program.as_str(),
+        "python3" => "python",
+        other => other,
+    };
+    let is_pytest = name == "pytest" || arguments.iter().any(|word| word == "pytest");
+    let prints = |word: &str| {
+        let option = word.split_once('=').map_or(word, |(option, _)| option);
+        PRINTING.contains(&word)
+            || (word.contains('=') && PRINTING_WITH_VALUE.contains(&option))
+            || (is_pytest && matches!(word, "-s" | "-x" | "--exitfirst"))
+    };
+    let kept = arguments.iter().filter(|word| !prints(word));
+    let mut check: Vec<String> = [name.to_owned()].into_iter().chain(kept.cloned()).collect();
+    if check.last().is_some_and(|word| word == "--") {
+        check.pop();
+    }
+    check
+}
+
 /// Options that only print something, or stop before anything is checked, make the run no
 /// verification, whatever the program.
 const PRINTS_ONLY: &[&str] = &[
@@ -374,6 +439,19 @@ mod tests {
         check("mvn install -DskipTests", Some(Runner::Build));
         check("./gradlew build -x test", Some(Runner::Build));
         check("./ci fast-tests --all", Some(Runner::Configured));
+    }
+
+    #[test]
+    fn a_check_is_known_again_whatever_it_prints() {
+        let check = |words: &str, expected: &str| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            assert_eq!(check_of(&words).join(" "), expected);
+        };
+        check("/usr/bin/pytest -q -x tests", "pytest tests");
+        check("python3 -m pytest --tb=short -s", "python -m pytest");
+        check("cargo test -- --nocapture", "cargo test");
+        check("./scripts/test.sh -v", "./scripts/test.sh");
+        check("make -s test", "make -s test");
     }
 
     #[test]

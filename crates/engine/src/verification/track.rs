@@ -2,6 +2,10 @@
 
 use std::collections::VecDeque;
 
+use agent_protocol::id::EvidenceId;
+use agent_session::verification::answers;
+
+use super::CheckStatus;
 use super::runners::Runner;
 
 /// Runs that are remembered; a text speaks of the last ones.
@@ -10,14 +14,29 @@ const MOST: usize = 128;
 /// A verification the log shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
+    pub evidence_id: Option<EvidenceId>,
     pub command: String,
+    /// The words of the check; empty where the log does not have them.
+    pub check: Vec<String>,
+    pub cwd: Option<String>,
     pub runner: Runner,
-    pub exit_code: i32,
+    pub status: CheckStatus,
+    /// Why it could not be judged.
+    pub reason: Option<String>,
     /// Whether project files changed after it.
     pub stale: bool,
 }
 
-/// Commands and verifications of all turns, the newest last.
+impl Shown {
+    /// True if this run, having passed, says that `failed` passes now.
+    fn answers(&self, failed: &Self) -> bool {
+        let is_known = !self.check.is_empty() && !failed.check.is_empty();
+        !is_known || (self.cwd == failed.cwd && answers(&self.check, &failed.check))
+    }
+}
+
+/// Commands and verifications of all turns, the newest last. Failed ones that a later run answered are
+/// not kept.
 #[derive(Clone, Debug, Default)]
 pub struct Track {
     shown: VecDeque<Shown>,
@@ -35,6 +54,10 @@ impl Track {
 
     /// A verification was recorded.
     pub fn verified(&mut self, shown: Shown) {
+        if shown.status == CheckStatus::Passed {
+            let is_answered = |run: &Shown| run.status == CheckStatus::Failed && shown.answers(run);
+            self.shown.retain(|run| !is_answered(run));
+        }
         self.shown.push_back(shown);
         if self.shown.len() > MOST {
             self.shown.pop_front();

@@ -76,6 +76,7 @@ pub(super) fn record(
                 process_id: process_id.clone(),
                 exit_code,
                 signal,
+                pipe_status: finished.pipe_status.clone(),
                 duration_ms,
                 output_ref,
                 output_index_ref,

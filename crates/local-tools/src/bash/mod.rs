@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use agent_protocol::Code;
 use agent_protocol::payload::permission::ActionClass;
+use agent_protocol::payload::process::pipeline_failed;
 use agent_protocol::payload::tool::{Capability, Concurrency, InterruptBehavior, Risk};
 use agent_tool_runtime::shell::{Analysis, Directories, Start, analyse, prove::prove};
 use agent_tool_runtime::{
@@ -271,6 +272,13 @@ impl Tool for BashTool {
             (_, _, Some(signal)) => format!("Ended by signal {signal}."),
             _ => "Ended.".to_owned(),
         };
+        if let Some(statuses) = data.pipe_status.as_deref().filter(|it| pipeline_failed(it)) {
+            let statuses: Vec<String> = statuses.iter().map(ToString::to_string).collect();
+            let statuses = statuses.join(", ");
+            summary.push_str(&format!(
+                " The commands of the pipeline ended with {statuses}."
+            ));
+        }
         if data.background != Some(true) && raw.bodies.is_empty() {
             summary.push_str(" No output.");
         }

@@ -11,6 +11,7 @@ use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{ActionHappened, Code, Payload, Refs};
 use agent_sandbox::{Command, Confined, Detection, ExitStatus, Finished, KilledBy, Level, Running};
 use agent_tool_runtime::policy::CollectedOutput;
+use agent_tool_runtime::shell::ends_in_pipeline;
 use agent_tool_runtime::{
     Body, Cancel, CancelReason, Confinement, ExecutionContext, ExecutionFailure, JournalError,
     ProgressUpdate, RawResult,
@@ -90,6 +91,7 @@ impl Call<'_> {
             policy.replaced = copied.into_iter().collect();
             _shown = Some(folder);
         }
+        policy.report_pipeline = ends_in_pipeline(&self.command.command);
         self.warn_of_narrower_tool()?;
         let process_id: ProcessId = self.context.ids().mint();
         let confined = match settings.sandbox.prepare(&policy) {
@@ -359,6 +361,7 @@ impl Call<'_> {
         let (exit_code, signal) = ending::status(finished);
         let data = ToolData {
             exit_code,
+            pipe_status: finished.pipe_status.clone(),
             signal,
             process_id: Some(process_id.to_string()),
             lines: collected.as_ref().map(|output| output.lines),

@@ -155,6 +155,8 @@ record! {
         final_text?: String,
         final_text_ref?: ArtifactId,
         verification: Verification,
+        /// Statements of success in the final text, each with what the log shows of it.
+        claims?: Vec<Claim>,
         files_changed*: SideEffect,
         usage: Usage,
         cost?: f64,
@@ -169,8 +171,37 @@ record! {
     Verification {
         status: VerificationStatus,
         evidence_ids*: EvidenceId,
+        /// The command that decided, e.g. the one that failed.
         command?: String,
         exit_code?: i32,
+        /// Why it could not be judged.
+        reason?: String,
+    }
+}
+
+words! {
+    /// What the log shows of a claim.
+    ClaimVerdict {
+        /// No command that could show it was run.
+        NotRun = "not_run",
+        /// One was run, and its exit status is not known.
+        CouldNotBeJudged = "could_not_be_judged",
+        /// It was shown before the last change.
+        Stale = "stale",
+        /// The last judged run failed.
+        Contradicted = "contradicted",
+        /// The last run passed.
+        Supported = "supported",
+    }
+}
+
+record! {
+    /// A statement of success and what the log shows of it.
+    Claim {
+        text: String,
+        verdict: ClaimVerdict,
+        /// The verification runs that decide.
+        evidence_ids*: EvidenceId,
     }
 }
 
@@ -404,6 +435,7 @@ words! {
         Failed = "failed",
         Stale = "stale",
         Exported = "exported",
+        CouldNotBeJudged = "could_not_be_judged",
     }
 }
 
@@ -414,10 +446,30 @@ record! {
         kind: EvidenceKind,
         status: EvidenceStatus,
         command?: String,
+        /// The directory the check ran in, where that is known.
         cwd?: String,
+        /// The exit status of the check itself, which is a part of the command.
         exit_code?: i32,
+        /// The words of the check without wrappers, redirects and options that only change what is
+        /// printed: a failed check is answered by the same one.
+        check?: Vec<String>,
+        /// Why it could not be judged.
+        reason?: String,
+        /// The tests its output names as failed. Text of the command: untrusted.
+        failures?: Vec<TestFailure>,
+        /// How many more the output names.
+        failures_left_out?: u64,
         /// Whether it ran after the last change to project files.
         covers_edits?: bool,
         artifacts*: ArtifactRef,
+    }
+}
+
+record! {
+    /// A test that failed, as a runner's output names it.
+    TestFailure {
+        test?: String,
+        file?: String,
+        line?: u64,
     }
 }

@@ -149,6 +149,16 @@ record! {
     }
 }
 
+/// True if a member of a pipeline failed whose status the exit code does not show. One that was ended
+/// because the next one stopped reading did not fail.
+#[must_use]
+pub fn pipeline_failed(pipe_status: &[i32]) -> bool {
+    const CLOSED_PIPE: i32 = 128 + 13;
+    let hidden = pipe_status.split_last().map(|(_, earlier)| earlier);
+    let mut hidden = hidden.unwrap_or_default().iter();
+    hidden.any(|status| *status != 0 && *status != CLOSED_PIPE)
+}
+
 record! {
     /// A command ended by itself.
     ProcessCompleted {
@@ -156,6 +166,9 @@ record! {
         exit_code?: i32,
         signal?: i32,
         duration_ms: u64,
+        /// The exit status of every member of the script's last pipeline, where there was more than
+        /// one and the shell reported them.
+        pipe_status?: Vec<i32>,
         /// Both streams interleaved, the raw bytes as they came.
         output_ref?: ArtifactId,
         /// Which ranges of the output were stderr.

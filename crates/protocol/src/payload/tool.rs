@@ -298,6 +298,8 @@ record! {
         lines?: u64,
         total_lines?: u64,
         exit_code?: i32,
+        /// As in `process.completed`.
+        pipe_status?: Vec<i32>,
         signal?: i32,
         cwd_after?: String,
         matches?: u64,

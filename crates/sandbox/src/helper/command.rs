@@ -2,13 +2,15 @@
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::ptr;
 
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 
 use super::{Context, Failure};
+use crate::pipeline::READ_FIRST;
 use crate::plan::{Containment, Plan};
 
 /// Room for the child until it has become another program.
@@ -22,6 +24,8 @@ struct Image {
     environment: Vec<*const c_char>,
     /// A Landlock rule set to enter, or -1.
     scope: c_int,
+    /// What standard input is until the command opens another, or -1.
+    stdin: c_int,
     /// Written by the child, which shares our memory until it has become the command.
     error: c_int,
 }
@@ -37,11 +41,17 @@ pub(super) fn start(plan: &Plan) -> Result<Pid, Failure> {
         .map(|argument| text(argument))
         .collect::<Result<_, _>>()
         .at("start the command", &shown)?;
+    let prelude = plan.prelude.as_deref().and_then(readable);
+    let read_first = prelude
+        .as_ref()
+        .map(|_| (READ_FIRST.0.as_ref(), READ_FIRST.1.as_ref()));
     let environment: Vec<CString> = plan
         .environment
         .iter()
-        .map(|(name, value)| {
-            let mut pair = name.clone();
+        .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+        .chain(read_first)
+        .map(|(name, value): (&OsStr, &OsStr)| {
+            let mut pair = name.to_owned();
             pair.push("=");
             pair.push(value);
             text(&pair)
@@ -57,6 +67,7 @@ pub(super) fn start(plan: &Plan) -> Result<Pid, Failure> {
         arguments: pointers(&arguments),
         environment: pointers(&environment),
         scope: scope.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+        stdin: prelude.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         error: 0,
     };
     let mut stack = vec![0_u8; STACK];
@@ -107,6 +118,9 @@ extern "C" fn become_command(image: *mut c_void) -> c_int {
             ptr::write_volatile(&mut image.error, *libc::__errno_location());
             libc::_exit(127);
         }
+        if image.stdin >= 0 {
+            libc::dup2(image.stdin, 0);
+        }
         let mut error = libc::ENOENT;
         for candidate in &image.candidates {
             libc::execve(
@@ -124,6 +138,15 @@ extern "C" fn become_command(image: *mut c_void) -> c_int {
         ptr::write_volatile(&mut image.error, error);
         libc::_exit(127)
     }
+}
+
+/// A descriptor from which these bytes can be read, and then nothing.
+fn readable(bytes: &[u8]) -> Option<OwnedFd> {
+    let (reading, writing) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
+    // A pipe that nobody reads yet holds that much; what does not fit is not begun.
+    let written = rustix::io::write(&writing, bytes).ok()?;
+    rustix::io::ioctl_fionbio(&reading, false).ok()?;
+    (written == bytes.len()).then_some(reading)
 }
 
 fn candidates(name: &OsStr, plan: &Plan) -> io::Result<Vec<CString>> {

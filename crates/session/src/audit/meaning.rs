@@ -434,8 +434,21 @@ pub const MEANINGS: &[(&str, &str)] = &[
         "verification_differs",
         "The turn's verdict does not follow from its events.",
     ),
+    ("claim_supported", "The model said what the events show."),
     (
         "claim_contradicted",
+        "The model said that something passes whose last run failed; it was marked when it happened.",
+    ),
+    (
+        "claim_could_not_be_judged",
+        "What the model said may be right: the check ran, and the log does not have its exit status.",
+    ),
+    (
+        "claim_stale",
+        "What the model said was shown before a later change; it was marked when it happened.",
+    ),
+    (
+        "claim_not_run",
         "The model said more than the events show; it was marked when it happened.",
     ),
     (

@@ -47,7 +47,7 @@ use words::WordCheck;
 
 pub use meaning::{MEANINGS, meaning};
 pub use sarif::to_sarif;
-pub use verification::VerificationRun;
+pub use verification::{JudgedCheck, ReadClaim, VerificationRun};
 
 /// The code of a log that cannot be read.
 const UNREADABLE: &str = "unreadable";
@@ -285,7 +285,10 @@ pub enum AuditError {
 }
 
 /// Finds the sentences of a final text that claim more than the verifications show.
-pub type ClaimReader<'a> = &'a dyn Fn(&str, &[VerificationRun]) -> Vec<String>;
+pub type ClaimReader<'a> = &'a dyn Fn(&str, &[VerificationRun]) -> Vec<ReadClaim>;
+
+/// Finds the checks in a command by its exit code and the statuses of its last pipeline.
+pub type CheckJudge<'a> = &'a dyn Fn(&str, i32, Option<&[i32]>) -> Vec<JudgedCheck>;
 
 /// What an audit needs beside the session; what is missing is not checked.
 #[derive(Clone, Copy, Default)]
@@ -294,8 +297,11 @@ pub struct Checks<'a> {
     /// Knows what should have been masked.
     pub redactor: Option<&'a Redactor>,
     pub claims: Option<ClaimReader<'a>>,
-    /// Whether a command verifies something when it ends well.
+    /// Whether something in a command verifies.
     pub verifies: Option<&'a dyn Fn(&str) -> bool>,
+    /// Whether a command's exit code alone says how something in it that verifies ended.
+    pub decides: Option<&'a dyn Fn(&str) -> bool>,
+    pub judge: Option<CheckJudge<'a>>,
 }
 
 /// Audits one session without looking for secrets or claims.

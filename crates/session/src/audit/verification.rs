@@ -2,26 +2,44 @@
 
 use std::collections::HashMap;
 
-use agent_protocol::id::{EvidenceId, ToolCallId};
+use agent_protocol::id::ToolCallId;
 use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::conversation::{
-    EvidenceChanged, EvidenceKind, EvidenceStatus, TurnCompleted,
+    ClaimVerdict, EvidenceChanged, EvidenceKind, EvidenceStatus, TurnCompleted,
 };
 use agent_protocol::status::VerificationStatus;
 use agent_protocol::{Event, Payload};
 
 use super::{AuditReport, Checks};
 use crate::fold::is_work;
+use crate::verification::{CheckRun, VerificationState};
 
 /// A command the log shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct VerificationRun {
     pub command: String,
-    pub exit_code: i32,
+    /// Missing for a verification that could not be judged.
+    pub exit_code: Option<i32>,
+    /// The verification's own record, and what it says of itself.
+    pub evidence: Option<EvidenceChanged>,
     /// Whether project files changed after it.
     pub stale: bool,
-    /// Whether it is recorded as a verification.
-    pub is_evidence: bool,
+}
+
+/// A check in a command, as its end tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JudgedCheck {
+    /// Its words, as in `evidence.changed`.
+    pub check: Vec<String>,
+    /// Missing when it could not be judged.
+    pub exit_code: Option<i32>,
+}
+
+/// A claim of a final text as a reader of claims judges it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadClaim {
+    pub text: String,
+    pub verdict: ClaimVerdict,
 }
 
 /// Runs that a claim is held against; a text speaks of the last ones.
@@ -41,6 +59,7 @@ pub(super) struct VerificationCheck {
 struct Command {
     command: String,
     exit_code: Option<i32>,
+    pipe_status: Option<Vec<i32>>,
     /// The changes it speaks for: those before its end, or, in the background, before it began.
     changes: u64,
     /// Where its end is recorded.
@@ -51,31 +70,12 @@ struct Command {
 /// What the running turn has come to.
 #[derive(Default)]
 struct Turn {
-    last: Option<LastRun>,
-    evidence_ids: Vec<EvidenceId>,
-    changes: u64,
+    state: VerificationState,
+    /// The exit code of a run could not be read, so that nothing can be recomputed.
+    is_unknown: bool,
     is_conflict_recorded: bool,
     /// Commands that ended in it, in this order.
     ended: Vec<ToolCallId>,
-}
-
-struct LastRun {
-    command: String,
-    /// Missing when it could not be read, so that nothing can be recomputed from it.
-    exit_code: Option<i32>,
-    changes: u64,
-}
-
-impl Turn {
-    fn status(&self) -> VerificationStatus {
-        match &self.last {
-            None if self.changes > 0 => VerificationStatus::Unverified,
-            None => VerificationStatus::NotApplicable,
-            Some(run) if self.changes > run.changes => VerificationStatus::Stale,
-            Some(run) if run.exit_code == Some(0) => VerificationStatus::Passed,
-            Some(_) => VerificationStatus::Failed,
-        }
-    }
 }
 
 /// Changes of files that the work is about.
@@ -90,7 +90,10 @@ impl VerificationCheck {
             Payload::TurnStarted(_) => {
                 // What began in an earlier turn and ends in this one proves nothing here.
                 self.commands.clear();
-                self.turn = Turn::default();
+                self.turn = Turn {
+                    state: self.turn.state.next_turn(),
+                    ..Turn::default()
+                };
             }
             Payload::ToolArgs(args) => {
                 let command = args.safe_args.as_ref().and_then(|args| args.get("command"));
@@ -106,12 +109,14 @@ impl VerificationCheck {
                     let ended = Command {
                         command,
                         exit_code: None,
-                        changes: self.turn.changes,
+                        pipe_status: None,
+                        changes: self.turn.state.changes(),
                         sequence: event.sequence,
                         has_evidence: false,
                     };
                     self.commands.insert(call.clone(), ended);
-                    self.ended(call, result.data.exit_code, 0, event.sequence);
+                    let statuses = result.data.pipe_status.clone();
+                    self.ended(call, result.data.exit_code, statuses, 0, event.sequence);
                 }
             }
             Payload::ToolFailed(failed) => {
@@ -127,7 +132,8 @@ impl VerificationCheck {
                 let own = self.changed(&ended.side_effects);
                 // One whose call ended before it did ran in the background.
                 if let Some(call) = call.filter(|call| self.commands.contains_key(*call)) {
-                    self.ended(call, ended.exit_code, own, event.sequence);
+                    let statuses = ended.pipe_status.clone();
+                    self.ended(call, ended.exit_code, statuses, own, event.sequence);
                 }
             }
             Payload::HistoryRollbackCompleted(rollback) => {
@@ -136,14 +142,18 @@ impl VerificationCheck {
             Payload::EvidenceChanged(evidence) if evidence.kind == EvidenceKind::Verification => {
                 self.verified(event, evidence, checks, report);
             }
-            Payload::RuntimeWarning(warning) if warning.code == "final_answer_conflict" => {
+            Payload::RuntimeWarning(warning)
+                if matches!(
+                    warning.code.as_str(),
+                    "final_answer_conflict" | "final_answer_unproven"
+                ) =>
+            {
                 self.turn.is_conflict_recorded = true;
             }
             Payload::TurnCompleted(completed) => {
-                let turn = std::mem::take(&mut self.turn);
-                turn_ends(event, completed, &turn, report);
-                self.tell_unrecorded(&turn, checks, report);
-                self.tell_claims(event, completed, &turn, checks, report);
+                turn_ends(event, completed, &self.turn, report);
+                self.tell_unrecorded(checks, report);
+                self.tell_claims(event, completed, checks, report);
             }
             _ => {}
         }
@@ -155,23 +165,31 @@ impl VerificationCheck {
         if more > 0 {
             self.runs.iter_mut().for_each(|run| run.stale = true);
         }
-        self.turn.changes += more;
+        (0..more).for_each(|_| self.turn.state.file_changed());
         more
     }
 
-    fn ended(&mut self, call: &ToolCallId, exit_code: Option<i32>, own: u64, sequence: u64) {
+    fn ended(
+        &mut self,
+        call: &ToolCallId,
+        exit_code: Option<i32>,
+        pipe_status: Option<Vec<i32>>,
+        own: u64,
+        sequence: u64,
+    ) {
         let (Some(exit_code), Some(command)) = (exit_code, self.commands.get_mut(call)) else {
             return;
         };
         command.exit_code = Some(exit_code);
+        command.pipe_status = pipe_status;
         command.changes += own;
         command.sequence = sequence;
         self.turn.ended.push(call.clone());
         let run = VerificationRun {
             command: command.command.clone(),
-            exit_code,
+            exit_code: Some(exit_code),
+            evidence: None,
             stale: false,
-            is_evidence: false,
         };
         self.remember(run);
     }
@@ -192,7 +210,8 @@ impl VerificationCheck {
     ) {
         let call = event.scope.tool_call_id.as_ref();
         let command = call.and_then(|call| self.commands.get_mut(call));
-        let (mut exit, mut changes) = (None, self.turn.changes);
+        let (mut exits, mut judged) = (None, None);
+        let mut changes = self.turn.state.changes();
         match command {
             None => report.error_at(
                 event,
@@ -201,7 +220,15 @@ impl VerificationCheck {
             ),
             Some(command) => {
                 command.has_evidence = true;
-                (exit, changes) = (command.exit_code, command.changes);
+                exits = command.exit_code.map(|exit| {
+                    // One member of a pipeline may be what verifies.
+                    let members = command.pipe_status.iter().flatten().copied();
+                    members.chain([exit]).collect::<Vec<i32>>()
+                });
+                changes = command.changes;
+                let statuses = command.pipe_status.as_deref();
+                let judging = checks.judge.zip(command.exit_code);
+                judged = judging.map(|(judge, exit)| judge(&command.command, exit, statuses));
                 let said = evidence.command.as_ref();
                 if said.is_some_and(|said| *said != command.command) {
                     report.error_at(
@@ -220,16 +247,31 @@ impl VerificationCheck {
                 }
             }
         }
-        if let (Some(said), Some(was)) = (evidence.exit_code, exit)
-            && said != was
+        // With a shell's understanding it is known what each check came to; without, a check in a
+        // pipeline or a chain has the status of one of its parts.
+        let is_told = |said: i32, was: &[i32]| match (&evidence.check, &judged) {
+            (Some(check), Some(judged)) => {
+                let mut same = judged.iter().filter(|one| one.check == *check).peekable();
+                same.peek().is_none() || same.any(|one| one.exit_code == Some(said))
+            }
+            (Some(_), None) => said == 0 || was.contains(&said),
+            (None, _) => was.last() == Some(&said),
+        };
+        if let (Some(said), Some(was)) = (evidence.exit_code, &exits)
+            && !is_told(said, was)
         {
+            let was = was.last().copied().unwrap_or_default();
             report.error_at(
                 event,
                 "evidence_differs",
                 format!("the record says exit code {said}, but the command ended with {was}"),
             );
         }
-        let exit_code = exit.or(evidence.exit_code);
+        let whole = exits.as_ref().and_then(|exits| exits.last().copied());
+        let exit_code = match evidence.check {
+            Some(_) => evidence.exit_code,
+            None => whole.or(evidence.exit_code),
+        };
         let shown = match evidence.status {
             EvidenceStatus::Passed => Some(true),
             EvidenceStatus::Failed => Some(false),
@@ -247,28 +289,37 @@ impl VerificationCheck {
                 ),
             );
         }
-        let command = evidence.command.clone().unwrap_or_default();
-        self.turn.evidence_ids.push(evidence.evidence_id.clone());
-        self.turn.last = Some(LastRun {
-            command: command.clone(),
-            exit_code,
-            changes,
-        });
+        self.turn.is_unknown |= exit_code.is_none() && evidence.reason.is_none();
+        let mut facts = evidence.clone();
+        facts.exit_code = exit_code;
+        if let (None, Some(exit)) = (&evidence.check, exit_code) {
+            facts.status = match exit {
+                0 => EvidenceStatus::Passed,
+                _ => EvidenceStatus::Failed,
+            };
+        }
+        let run = CheckRun::of(&facts, changes);
+        self.turn.state.verified(evidence.evidence_id.clone(), run);
         let run = VerificationRun {
-            command,
-            exit_code: exit_code.unwrap_or(-1),
-            stale: self.turn.changes > changes,
-            is_evidence: true,
+            command: evidence.command.clone().unwrap_or_default(),
+            exit_code,
+            evidence: Some(facts),
+            stale: self.turn.state.changes() > changes,
         };
         self.remember(run);
     }
 
     /// A check that ran and left no evidence may have failed without anybody being told.
-    fn tell_unrecorded(&self, turn: &Turn, checks: Checks<'_>, report: &mut AuditReport) {
-        let Some(verifies) = checks.verifies else {
+    fn tell_unrecorded(&self, checks: Checks<'_>, report: &mut AuditReport) {
+        let Some(verifies) = checks.decides else {
             return;
         };
-        for command in turn.ended.iter().filter_map(|call| self.commands.get(call)) {
+        for command in self
+            .turn
+            .ended
+            .iter()
+            .filter_map(|call| self.commands.get(call))
+        {
             if let (Some(exit), false) = (command.exit_code, command.has_evidence)
                 && verifies(&command.command)
             {
@@ -287,26 +338,51 @@ impl VerificationCheck {
         &self,
         event: &Event,
         completed: &TurnCompleted,
-        turn: &Turn,
         checks: Checks<'_>,
         report: &mut AuditReport,
     ) {
         let (Some(read), Some(text)) = (checks.claims, &completed.final_text) else {
             return;
         };
-        for sentence in read(text, &self.runs) {
-            let sentence = crate::fold::brief(&sentence, 200);
-            if turn.is_conflict_recorded {
-                report.note(
+        for claim in read(text, &self.runs) {
+            let sentence = crate::fold::brief(&claim.text, 200);
+            let (code, finding) = match claim.verdict {
+                ClaimVerdict::Supported => {
+                    report.note(
+                        "claim_supported",
+                        Some(event.sequence),
+                        format!("the events show what the final text claims: \"{sentence}\""),
+                    );
+                    continue;
+                }
+                ClaimVerdict::Contradicted => (
                     "claim_contradicted",
+                    "the final text claims what a failed check contradicts",
+                ),
+                ClaimVerdict::CouldNotBeJudged => (
+                    "claim_could_not_be_judged",
+                    "the final text claims what a check was run for whose exit status is not known",
+                ),
+                ClaimVerdict::Stale => (
+                    "claim_stale",
+                    "the final text claims what was last checked before a later change",
+                ),
+                ClaimVerdict::NotRun => (
+                    "claim_not_run",
+                    "the final text claims what no recorded command proves",
+                ),
+            };
+            if self.turn.is_conflict_recorded {
+                report.note(
+                    code,
                     Some(event.sequence),
-                    format!("the final text claims what the events do not show, and the runtime said so: \"{sentence}\""),
+                    format!("{finding}, and the runtime said so: \"{sentence}\""),
                 );
             } else {
                 report.warn_at(
                     event,
                     "claim_unmarked",
-                    format!("the final text claims what the events do not show, and nothing marks it: \"{sentence}\""),
+                    format!("{finding}, and nothing marks it: \"{sentence}\""),
                 );
             }
         }
@@ -315,30 +391,26 @@ impl VerificationCheck {
 
 fn turn_ends(event: &Event, completed: &TurnCompleted, turn: &Turn, report: &mut AuditReport) {
     let said = &completed.verification;
-    let shown = turn.status();
+    let shown = turn.state.record();
     // To say that nothing was verified where there was nothing to verify claims nothing.
-    let says_less =
-        said.status == VerificationStatus::Unverified && shown == VerificationStatus::NotApplicable;
-    let last = turn.last.as_ref();
-    let is_unknown = last.is_some_and(|run| run.exit_code.is_none());
-    if said.status != shown && !says_less && !is_unknown {
+    let says_less = said.status == VerificationStatus::Unverified
+        && shown.status == VerificationStatus::NotApplicable;
+    if said.status != shown.status && !says_less && !turn.is_unknown {
         report.error_at(
             event,
             "verification_differs",
             format!(
-                "the turn says `{}`, but its events show `{shown}`",
-                said.status
+                "the turn says `{}`, but its events show `{}`",
+                said.status, shown.status
             ),
         );
     }
-    let other_command =
-        said.command.is_some() && said.command.as_deref() != last.map(|run| run.command.as_str());
-    let other_exit =
-        said.exit_code.is_some() && said.exit_code != last.and_then(|run| run.exit_code);
+    let other_command = said.command.is_some() && said.command != shown.command;
+    let other_exit = said.exit_code.is_some() && said.exit_code != shown.exit_code;
     let other_evidence = said
         .evidence_ids
         .iter()
-        .any(|said| !turn.evidence_ids.contains(said));
+        .any(|said| !turn.state.evidence_ids().contains(said));
     if other_evidence || other_command || other_exit {
         report.error_at(
             event,

@@ -10,7 +10,7 @@ use agent_protocol::id::{
 use agent_protocol::payload::permission::{
     ActionDecision, DecidedBy, DecisionSource, Effect, GrantScope,
 };
-use agent_protocol::payload::process::SandboxStatus;
+use agent_protocol::payload::process::{SandboxStatus, pipeline_failed};
 use agent_protocol::payload::tool::{ToolExit, ValidationLayer};
 use agent_protocol::{ActionHappened, Code, Event, Payload, Phase, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -199,6 +199,9 @@ pub struct CallProcess {
     pub background: bool,
     pub ended: Option<EventPlace>,
     pub exit_code: Option<i32>,
+    /// A command failed inside the last pipeline, whatever the exit code says.
+    #[serde(default)]
+    pub pipeline_failed: bool,
     pub signal: Option<i32>,
     pub output_ref: Option<ArtifactId>,
 }
@@ -521,6 +524,7 @@ impl Call {
                     background: started.background,
                     ended: None,
                     exit_code: None,
+                    pipeline_failed: false,
                     signal: None,
                     output_ref: None,
                 });
@@ -529,6 +533,8 @@ impl Call {
                 if let Some(process) = &mut self.process {
                     process.ended = Some(place);
                     process.exit_code = completed.exit_code;
+                    let statuses = completed.pipe_status.as_deref();
+                    process.pipeline_failed = statuses.is_some_and(pipeline_failed);
                     process.signal = completed.signal;
                     process.output_ref.clone_from(&completed.output_ref);
                 }

@@ -1,9 +1,11 @@
 //! `evidence_summary`: what was verified, replayed or reviewed, and what it showed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use agent_protocol::id::{ArtifactId, EvidenceId};
-use agent_protocol::payload::conversation::{EvidenceKind, EvidenceStatus, Verification};
+use agent_protocol::payload::conversation::{
+    Claim, EvidenceKind, EvidenceStatus, TestFailure, Verification,
+};
 use agent_protocol::status::VerificationStatus;
 use agent_protocol::{Event, Payload};
 use serde::{Deserialize, Serialize};
@@ -24,9 +26,21 @@ pub struct EvidenceSummary {
     pub is_undone: bool,
     /// The latest verification run.
     pub last_verification: Option<EvidenceId>,
-    /// Statements of the model that the facts contradict.
+    /// Statements of the model that a failed check contradicts.
     pub conflicts: u64,
+    /// Statements of the model that nothing proves.
+    #[serde(default)]
+    pub unproven: u64,
+    /// Statements of success in the final texts of turns, the newest last.
+    #[serde(default)]
+    pub claims: VecDeque<Claim>,
+    /// The tests that the latest failed verification run names.
+    #[serde(default)]
+    pub failures: Vec<TestFailure>,
 }
+
+/// Claims that are kept.
+const MOST_CLAIMS: usize = 64;
 
 /// One piece of evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +66,7 @@ impl Fold for EvidenceSummary {
                 if changed.kind == EvidenceKind::Verification {
                     self.last_verification = Some(changed.evidence_id.clone());
                     self.is_undone = false;
+                    self.failures = changed.failures.clone().unwrap_or_default();
                 }
                 let evidence = EvidenceBrief {
                     kind: changed.kind,
@@ -72,6 +87,12 @@ impl Fold for EvidenceSummary {
                 self.evidence.insert(changed.evidence_id.clone(), evidence);
             }
             Payload::TurnCompleted(completed) => {
+                for claim in completed.claims.iter().flatten() {
+                    self.claims.push_back(claim.clone());
+                    if self.claims.len() > MOST_CLAIMS {
+                        self.claims.pop_front();
+                    }
+                }
                 self.verification = Fact::Known(completed.verification.status);
             }
             Payload::ToolResult(result) if !result.side_effects.is_empty() => {
@@ -85,6 +106,9 @@ impl Fold for EvidenceSummary {
             }
             Payload::RuntimeWarning(warning) if warning.code == "final_answer_conflict" => {
                 self.conflicts += 1;
+            }
+            Payload::RuntimeWarning(warning) if warning.code == "final_answer_unproven" => {
+                self.unproven += 1;
             }
             _ => {}
         }

@@ -119,6 +119,9 @@ pub(crate) fn summary_json(summary: &Summary) -> Value {
         })).collect::<Vec<_>>(),
         "verification": summary.verification,
         "conflicts": summary.conflicts,
+        "unproven": summary.unproven,
+        "claims": summary.claims,
+        "failures": summary.failures,
         "requests": summary.requests,
         "usage": {
             "input": summary.usage.input,
@@ -250,7 +253,9 @@ pub fn schema() -> Value {
                 ("calls_by_status", &json!({ "type": "object" })),
                 ("decisions", &json!({ "type": "object" })), ("violations", &number),
                 ("files_changed", &json!({ "type": "array" })), ("verification", &maybe_object),
-                ("conflicts", &number), ("requests", &number),
+                ("conflicts", &number), ("unproven", &number),
+                ("claims", &json!({ "type": "array" })), ("failures", &json!({ "type": "array" })),
+                ("requests", &number),
                 ("usage", &json!({ "type": "object" })), ("cost", &json!({ "type": "object" })),
                 ("open", &object(&["turns", "calls", "actions", "requests", "processes", "left"], &[
                     ("turns", &number), ("calls", &number), ("actions", &number),

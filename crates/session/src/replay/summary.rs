@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use agent_protocol::Timestamp;
 use agent_protocol::id::SessionId;
-use agent_protocol::payload::conversation::{SessionParent, Verification};
+use agent_protocol::payload::conversation::{Claim, SessionParent, TestFailure, Verification};
 use agent_protocol::status::{Mode, Status};
 
 use super::timeline::Timeline;
@@ -43,8 +43,14 @@ pub struct Summary {
     pub usage: UsageTotals,
     pub requests: u64,
     pub cost: CostState,
-    /// Statements of the model that the facts contradict.
+    /// Statements of the model that a failed check contradicts.
     pub conflicts: u64,
+    /// Statements of the model that nothing proves.
+    pub unproven: u64,
+    /// Statements of success with what the log shows of each.
+    pub claims: Vec<Claim>,
+    /// The tests that the latest failed check names.
+    pub failures: Vec<TestFailure>,
     pub open: OpenWork,
 }
 
@@ -129,6 +135,9 @@ impl Summary {
             },
             cost: models.routing_limit.cost.clone(),
             conflicts: models.evidence.conflicts,
+            unproven: models.evidence.unproven,
+            claims: models.evidence.claims.iter().cloned().collect(),
+            failures: models.evidence.failures.clone(),
             open,
         }
     }

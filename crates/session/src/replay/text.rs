@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use agent_protocol::Timestamp;
-use agent_protocol::payload::conversation::SessionParent;
+use agent_protocol::payload::conversation::{Claim, SessionParent};
+use agent_protocol::status::VerificationStatus;
 
 use super::card::{Answer, Card};
 use super::entry::{Block, BlockKind, Entry, Level, Tone};
@@ -14,6 +15,7 @@ use super::plain::{clip, line, lines, split_at_column, width};
 use super::read::Integrity;
 use super::summary::Summary;
 use super::timeline::Timeline;
+use crate::verification::describe_failure;
 
 /// Columns before the words of an entry: number, time, label.
 const MARGIN: usize = 27;
@@ -336,8 +338,14 @@ pub(super) fn facts(summary: &Summary, integrity: &Integrity) -> Vec<(&'static s
         },
     ));
     facts.push(("verified", verification(summary)));
-    if summary.conflicts > 0 {
-        facts.push(("conflicts", conflicts(summary)));
+    if !summary.failures.is_empty() {
+        facts.push(("failed", failures(summary)));
+    }
+    for claim in &summary.claims {
+        facts.push(("claim", claimed(claim)));
+    }
+    if let Some(claims) = conflicts(summary) {
+        facts.push(("claims", claims));
     }
     facts.push(("tokens", tokens(summary)));
     facts.push(("cost", cost(summary)));
@@ -380,12 +388,20 @@ pub(crate) fn verification(summary: &Summary) -> String {
         None if summary.imported_from.is_some() => "unknown: the session was imported".into(),
         None => "unknown: no turn was completed".into(),
         Some(verification) => {
-            let mut says = verification.status.as_str().replace('_', " ");
+            let mut says = match verification.status {
+                VerificationStatus::Unverified => {
+                    "not run: files changed, and no check was run".into()
+                }
+                status => status.as_str().replace('_', " "),
+            };
             if let Some(command) = &verification.command {
                 says.push_str(&format!(": {command}"));
             }
             if let Some(code) = verification.exit_code {
                 says.push_str(&format!(" (exit {code})"));
+            }
+            if let Some(reason) = &verification.reason {
+                says.push_str(&format!("; {reason}"));
             }
             says
         }
@@ -398,9 +414,38 @@ pub(super) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{ending}")
 }
 
-pub(super) fn conflicts(summary: &Summary) -> String {
-    let claims = counted(summary.conflicts, "claim");
-    format!("{claims} the facts contradict")
+/// The claims that the log does not show, counted; none is no fact.
+pub(crate) fn conflicts(summary: &Summary) -> Option<String> {
+    let mut says = Vec::new();
+    if summary.conflicts > 0 {
+        let claims = counted(summary.conflicts, "claim");
+        says.push(format!("{claims} contradicted by a failed check"));
+    }
+    if summary.unproven > 0 {
+        says.push(format!(
+            "{} without proof",
+            counted(summary.unproven, "claim")
+        ));
+    }
+    (!says.is_empty()).then(|| says.join(", "))
+}
+
+/// A claim with what the log shows of it.
+pub(crate) fn claimed(claim: &Claim) -> String {
+    let verdict = claim.verdict.as_str().replace('_', " ");
+    let evidence: Vec<&str> = claim.evidence_ids.iter().map(|id| id.as_str()).collect();
+    let by = match evidence.as_slice() {
+        [] => String::new(),
+        ids => format!(" ({})", ids.join(", ")),
+    };
+    let said = crate::fold::brief(&claim.text, 200);
+    format!("{verdict}: \"{said}\"{by}")
+}
+
+/// The tests that the latest failed check names.
+pub(crate) fn failures(summary: &Summary) -> String {
+    let all: Vec<String> = summary.failures.iter().map(describe_failure).collect();
+    all.join(", ")
 }
 
 pub(crate) fn tokens(summary: &Summary) -> String {

@@ -29,7 +29,7 @@ pub use analysis::{
     Analysis, Assignment, Command, Directories, Place, Redirect, RedirectKind, Start,
 };
 pub(crate) use inline_code::runs_scripts;
-pub use outcome::commands_behind_exit;
+pub use outcome::{Judged, Outcome, ScriptEnd, commands_behind_exit, ends_in_pipeline, judge};
 pub use prescan::{MAX_BYTES, Refusal, is_deceptive, prescan};
 pub use separators::count_commands;
 pub use text::segments;

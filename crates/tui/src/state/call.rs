@@ -8,7 +8,10 @@ use agent_protocol::payload::permission::{
     ActionDecision, ActionRequired, ActionResolved, DecidedBy, DecisionSource, Effect, GrantScope,
     PermissionEvaluated,
 };
-use agent_protocol::payload::tool::{ContentFormat, ProgressStatus, ToolFailed, ToolObservation};
+use agent_protocol::payload::process::pipeline_failed;
+use agent_protocol::payload::tool::{
+    ContentFormat, ProgressStatus, ToolData, ToolFailed, ToolObservation,
+};
 use agent_protocol::{ActionHappened, Event, Payload};
 use serde_json::Value;
 
@@ -360,6 +363,7 @@ fn call_progressed(tool: &mut ToolCell, payload: &Payload) {
                 phase: agent_protocol::Phase::Execute,
                 summary: String::new(),
                 exit_code: result.data.exit_code,
+                pipeline_failed: hides_failure(&result.data),
             });
         }
         Payload::ToolFailed(failed) => tool_failed(tool, failed),
@@ -384,7 +388,12 @@ fn tool_failed(tool: &mut ToolCell, failed: &ToolFailed) {
         phase: failed.phase,
         summary: one_line(&failed.message),
         exit_code: None,
+        pipeline_failed: false,
     });
+}
+
+fn hides_failure(data: &ToolData) -> bool {
+    data.pipe_status.as_deref().is_some_and(pipeline_failed)
 }
 
 fn observed(tool: &mut ToolCell, observation: &ToolObservation) {
@@ -396,6 +405,7 @@ fn observed(tool: &mut ToolCell, observation: &ToolObservation) {
         phase: observation.phase,
         summary: one_line(&observation.summary),
         exit_code: observation.facts.exit_code,
+        pipeline_failed: hides_failure(&observation.facts.data),
     });
     let detail = &mut tool.detail;
     let (output, left_out) = head_and_tail(&shown(observation), KEPT_TEXT);

@@ -134,6 +134,8 @@ pub struct Outcome {
     pub phase: Phase,
     pub summary: String,
     pub exit_code: Option<i32>,
+    /// A command failed inside a pipeline, whatever the exit code says.
+    pub pipeline_failed: bool,
 }
 
 impl Outcome {

@@ -287,6 +287,11 @@ fn draw_turn_end(end: &TurnEnd, columns: usize, theme: Theme) -> Vec<Line<'stati
         parts.push((text, style));
     }
     match end.refused_calls {
+        // What makes it so is told below.
+        0 if matches!(
+            end.verification,
+            Some(VerificationStatus::Failed | VerificationStatus::Stale)
+        ) => {}
         0 if end.degraded => parts.push(("! something it needed is missing".into(), theme.warn())),
         0 => {}
         1 => parts.push(("! 1 call was refused".into(), theme.warn())),
@@ -310,9 +315,12 @@ fn draw_turn_end(end: &TurnEnd, columns: usize, theme: Theme) -> Vec<Line<'stati
         )),
         Some(VerificationStatus::Unverified) => {
             parts.push((
-                "? unverified: files changed and nothing was checked".into(),
+                "? not verified: files changed, and no check was run".into(),
                 theme.warn(),
             ));
+        }
+        Some(VerificationStatus::CouldNotBeJudged) => {
+            parts.push((format!("? could not be judged{by}"), theme.warn()));
         }
         Some(VerificationStatus::NotApplicable) | None => {}
     }

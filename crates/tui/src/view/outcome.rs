@@ -19,6 +19,9 @@ const WRONG: usize = 44;
 /// The sign before a call's name.
 pub(super) fn sign_of(tool: &ToolCell, theme: Theme) -> (&'static str, Style) {
     match (&tool.stage, &tool.outcome) {
+        (CallStage::Ended, Some(outcome)) if outcome.ok && outcome.pipeline_failed => {
+            ("!", theme.warn())
+        }
         (CallStage::Ended, Some(outcome)) if outcome.ok => ("✓", theme.good()),
         (CallStage::Ended, Some(outcome)) if outcome.refused() => ("⊘", theme.warn()),
         (CallStage::Ended, Some(outcome)) if outcome.code == Code::Cancelled => ("⊘", theme.warn()),
@@ -306,6 +309,7 @@ mod tests {
                 phase: Phase::Execute,
                 summary: summary.into(),
                 exit_code,
+                pipeline_failed: false,
             }),
             permission: Some(Permission::AllowedByRule(
                 "bash(x *) (config.toml:4)".into(),

@@ -9,6 +9,9 @@ mod grammar;
 mod sentences;
 mod words;
 
+use agent_protocol::payload::conversation::ClaimVerdict;
+
+use super::CheckStatus;
 use super::runners::{Runner, recognise};
 use super::track::{Shown, Track};
 
@@ -49,12 +52,60 @@ pub enum Extent {
     Partly,
 }
 
+/// A claim with what the log shows of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JudgedClaim {
+    pub claim: Claim,
+    pub verdict: ClaimVerdict,
+    /// The run that decides, where there is one.
+    pub run: Option<Shown>,
+}
+
+impl JudgedClaim {
+    /// What a person is told about a claim that the log does not show.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let said = &self.claim.sentence;
+        let command = self.run.as_ref().map(|run| run.command.as_str());
+        let why = match (self.verdict, command) {
+            (ClaimVerdict::Supported, _) => {
+                return format!("The model says \"{said}\", and the log shows it.");
+            }
+            (ClaimVerdict::Contradicted, Some(command)) => format!("`{command}` failed"),
+            (ClaimVerdict::Contradicted, None) => "that command failed".to_owned(),
+            (ClaimVerdict::Stale, Some(command)) => format!("files changed after `{command}` ran"),
+            (ClaimVerdict::CouldNotBeJudged, Some(command)) => {
+                let reason = self.run.as_ref().and_then(|run| run.reason.as_deref());
+                let reason = reason.map(|why| format!(": {why}")).unwrap_or_default();
+                format!("`{command}` could not be judged{reason}")
+            }
+            (ClaimVerdict::NotRun, _) | (_, None) => "no recorded command proves it".to_owned(),
+        };
+        format!("The model says \"{said}\", but {why}.")
+    }
+}
+
 /// The claims in `text` that the log does not show.
 #[must_use]
 pub fn conflicts(text: &str, track: &Track) -> Vec<Claim> {
-    let mut claims = find(text);
-    claims.retain(|claim| !is_shown(claim, track));
-    claims
+    let mut claims = judge(text, track);
+    claims.retain(|claim| claim.verdict != ClaimVerdict::Supported);
+    claims.into_iter().map(|judged| judged.claim).collect()
+}
+
+/// The claims in `text`, each with what the log shows of it. A statement about a command that nobody
+/// knows is left out.
+#[must_use]
+pub fn judge(text: &str, track: &Track) -> Vec<JudgedClaim> {
+    let judged = find(text).into_iter().filter_map(|claim| {
+        let (verdict, run) = verdict(&claim, track)?;
+        Some(JudgedClaim {
+            verdict,
+            run: run.cloned(),
+            claim,
+        })
+    });
+    judged.collect()
 }
 
 /// The claims of success in `text`.
@@ -75,54 +126,78 @@ pub fn find(text: &str) -> Vec<Claim> {
     sentences.iter().filter_map(claim).collect()
 }
 
-fn is_shown(claim: &Claim, track: &Track) -> bool {
+type Verdict<'a> = (ClaimVerdict, Option<&'a Shown>);
+
+fn verdict<'a>(claim: &Claim, track: &'a Track) -> Option<Verdict<'a>> {
     let tests = |run: &Shown| matches!(run.runner, Runner::Tests | Runner::Configured);
+    let lint = |run: &Shown| matches!(run.runner, Runner::Lint | Runner::Configured);
+    let of = |fits: &dyn Fn(&Shown) -> bool| Some(shows(claim.extent, track, fits));
     match &claim.about {
-        Subject::Tests => holds(claim.extent, track.last(tests)),
-        Subject::Anything => holds(claim.extent, track.last(|_| true)),
-        Subject::Lint => {
-            let lint = |run: &Shown| matches!(run.runner, Runner::Lint | Runner::Configured);
-            holds(claim.extent, track.last(lint))
-        }
-        Subject::Build => build_is_shown(claim.extent, track),
+        Subject::Tests => of(&tests),
+        Subject::Anything => of(&|_| true),
+        Subject::Lint => of(&lint),
+        Subject::Build => build(claim.extent, track),
         Subject::Command(command) => {
-            let named = track.last(|run| run.command.contains(command.as_str()));
-            if named.is_some() {
-                return holds(claim.extent, named);
+            let names = |run: &Shown| run.command.contains(command.as_str());
+            if track.last(names).is_some() {
+                return of(&names);
             }
             let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
             match recognise(&words, &[]) {
                 // The same thing may have been run under another name.
-                Some(Runner::Tests | Runner::Configured) => holds(claim.extent, track.last(tests)),
-                Some(Runner::Build) => build_is_shown(claim.extent, track),
-                Some(Runner::Lint) => {
-                    holds(claim.extent, track.last(|run| run.runner == Runner::Lint))
-                }
+                Some(Runner::Tests | Runner::Configured) => of(&tests),
+                Some(Runner::Build) => build(claim.extent, track),
+                Some(Runner::Lint) => of(&|run| run.runner == Runner::Lint),
                 // A command that verifies nothing is contradicted by its own exit code alone.
-                None => track.exit_of(command).is_none_or(|code| code == 0),
+                None => track.exit_of(command).map(|code| match code {
+                    0 => (ClaimVerdict::Supported, None),
+                    _ => (ClaimVerdict::Contradicted, None),
+                }),
             }
         }
     }
 }
 
-fn holds(extent: Extent, run: Option<&Shown>) -> bool {
-    run.is_some_and(|run| match extent {
-        Extent::Now => run.exit_code == 0 && !run.stale,
-        Extent::Past => run.exit_code == 0,
-        Extent::Partly => true,
-    })
+/// What the runs that fit show: a failed one that no later run answers speaks before the last one.
+fn shows<'a>(extent: Extent, track: &'a Track, fits: &dyn Fn(&Shown) -> bool) -> Verdict<'a> {
+    let Some(last) = track.last(fits) else {
+        return (ClaimVerdict::NotRun, None);
+    };
+    if extent == Extent::Partly {
+        return (ClaimVerdict::Supported, Some(last));
+    }
+    let failed = track.last(|run| fits(run) && run.status == CheckStatus::Failed);
+    let is_past = extent == Extent::Past;
+    let run = failed.filter(|run| !run.stale || !is_past).unwrap_or(last);
+    let verdict = match run.status {
+        CheckStatus::Failed if run.stale && !std::ptr::eq(run, last) => ClaimVerdict::Stale,
+        CheckStatus::Failed => ClaimVerdict::Contradicted,
+        _ if run.stale && !is_past => ClaimVerdict::Stale,
+        CheckStatus::NotJudged => ClaimVerdict::CouldNotBeJudged,
+        CheckStatus::Passed => ClaimVerdict::Supported,
+    };
+    (verdict, Some(run))
 }
 
 /// Tests do not run without a build, so that a run of them shows one, and one that failed leaves it
 /// open.
-fn build_is_shown(extent: Extent, track: &Track) -> bool {
-    let later = track.last(|run| matches!(run.runner, Runner::Tests | Runner::Configured));
-    match track.last(|run| run.runner == Runner::Build) {
-        Some(build) => {
-            holds(extent, Some(build))
-                || holds(extent, track.last(|run| run.runner != Runner::Lint))
-        }
-        None => later.is_some(),
+fn build(extent: Extent, track: &Track) -> Option<Verdict<'_>> {
+    let builds = |run: &Shown| run.runner == Runner::Build;
+    let tests = |run: &Shown| matches!(run.runner, Runner::Tests | Runner::Configured);
+    let holds = |verdict: &Verdict<'_>| verdict.0 == ClaimVerdict::Supported;
+    if track.last(builds).is_some() {
+        let own = shows(extent, track, &builds);
+        let wider = shows(extent, track, &|run| run.runner != Runner::Lint);
+        return Some(if !holds(&own) && holds(&wider) {
+            wider
+        } else {
+            own
+        });
+    }
+    let tested = shows(extent, track, &tests);
+    match tested.0 {
+        ClaimVerdict::Supported | ClaimVerdict::NotRun => Some(tested),
+        _ => None,
     }
 }
 
@@ -140,9 +215,16 @@ mod tests {
         track.ran(command, exit_code);
         if let Some(runner) = recognise(&words, &[]) {
             track.verified(Shown {
+                evidence_id: None,
                 command: command.to_owned(),
+                check: words.clone(),
+                cwd: None,
                 runner,
-                exit_code,
+                status: match exit_code {
+                    0 => CheckStatus::Passed,
+                    _ => CheckStatus::Failed,
+                },
+                reason: None,
                 stale: status == "stale",
             });
         }

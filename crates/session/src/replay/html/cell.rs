@@ -29,6 +29,7 @@ pub(super) fn cell(
     let kinds: BTreeSet<&str> = entries.iter().map(|entry| entry.kind.as_str()).collect();
     let kinds: Vec<&str> = kinds.into_iter().collect();
     let tone = match call.map(|call| call.status) {
+        Some(CallStatus::Ok) if call.is_some_and(hides_failure) => "warn",
         Some(CallStatus::Ok) => "good",
         Some(
             CallStatus::Failed
@@ -121,6 +122,12 @@ fn chips(html: &mut String, call: &Call, entries: &[&Entry]) {
     }
     let exit = call.process.as_ref().and_then(|process| process.exit_code);
     match (call.status, exit) {
+        (CallStatus::Ok, Some(code)) if hides_failure(call) => {
+            chip(
+                "warn",
+                &format!("exit {code}, a command of the pipeline failed"),
+            );
+        }
         (CallStatus::Ok, Some(code)) => chip("good", &format!("exit {code}")),
         (CallStatus::Failed, Some(code)) => chip("bad", &format!("exit {code}")),
         (CallStatus::Ok, None) => chip("good", "ok"),
@@ -144,4 +151,9 @@ fn chips(html: &mut String, call: &Call, entries: &[&Entry]) {
     if let Some(spent) = call.end.as_ref().and_then(|end| end.duration_ms) {
         chip("time", &span(spent));
     }
+}
+
+fn hides_failure(call: &Call) -> bool {
+    let process = call.process.as_ref();
+    process.is_some_and(|process| process.pipeline_failed)
 }

@@ -3,9 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use agent_protocol::payload::conversation::ClaimVerdict;
+
 use super::super::entry::Tone;
 use super::super::summary::Summary;
-use super::super::text::{clock, conflicts, cost, counted, decisions, open, tokens, verification};
+use super::super::text::{
+    claimed, clock, conflicts, cost, counted, decisions, failures, open, tokens, verification,
+};
 use super::markup::escaped;
 use super::{Page, span};
 use crate::audit::{AuditReport, Severity};
@@ -105,8 +109,23 @@ pub(super) fn head(html: &mut String, page: &Page<'_>, summary: &Summary, title:
             Tone::Bad,
         );
     }
-    if summary.conflicts > 0 {
-        fact("Conflicts", &conflicts(summary), Tone::Bad);
+    if let Some(claims) = conflicts(summary) {
+        let tone = match summary.conflicts {
+            0 => Tone::Warn,
+            _ => Tone::Bad,
+        };
+        fact("Claims", &claims, tone);
+    }
+    for claim in &summary.claims {
+        let tone = match claim.verdict {
+            ClaimVerdict::Supported => Tone::Good,
+            ClaimVerdict::Contradicted => Tone::Bad,
+            _ => Tone::Warn,
+        };
+        fact("Claim", &claimed(claim), tone);
+    }
+    if !summary.failures.is_empty() {
+        fact("Failed tests", &failures(summary), Tone::Bad);
     }
     if !summary.open.is_nothing() {
         fact("Open", &open(summary), Tone::Warn);

@@ -1,7 +1,7 @@
 //! One call: asked for, checked, started, confined, ended, shown.
 
 use agent_protocol::payload::conversation::ArtifactKind;
-use agent_protocol::payload::process::SandboxStatus;
+use agent_protocol::payload::process::{SandboxStatus, pipeline_failed};
 use agent_protocol::payload::tool::{ContentFormat, ToolObservation};
 use agent_protocol::{ActionHappened, Payload, Phase};
 use serde_json::Value;
@@ -241,7 +241,15 @@ fn tell_command(payload: &Payload) -> Option<Told> {
         ),
         Payload::ProcessCompleted(completed) => {
             let (ended, tone) = match (completed.exit_code, completed.signal) {
-                (Some(0), _) => ("exit 0".to_owned(), Tone::Good),
+                (Some(0), _) => match completed.pipe_status.as_deref() {
+                    Some(statuses) if pipeline_failed(statuses) => {
+                        let statuses: Vec<String> =
+                            statuses.iter().map(ToString::to_string).collect();
+                        let all = statuses.join(", ");
+                        (format!("exit 0, the pipeline's commands {all}"), Tone::Warn)
+                    }
+                    _ => ("exit 0".to_owned(), Tone::Good),
+                },
                 (Some(code), _) => (format!("exit {code}"), Tone::Bad),
                 (None, Some(signal)) => (format!("ended by signal {signal}"), Tone::Bad),
                 (None, None) => ("ended; exit code unknown".to_owned(), Tone::Warn),

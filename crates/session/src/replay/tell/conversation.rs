@@ -7,8 +7,10 @@ use agent_protocol::payload::conversation::{
 use agent_protocol::payload::{SideEffect, Usage};
 use agent_protocol::status::{Status, VerificationStatus};
 
+use super::super::text::claimed;
 use super::super::timeline::IMPORTED;
 use super::{Facts, Kind, Level, Told, Tone, counted, words};
+use crate::verification::describe_failure;
 
 pub(super) fn tell(payload: &Payload) -> Option<Told> {
     Some(match payload {
@@ -134,11 +136,21 @@ pub(super) fn tell(payload: &Payload) -> Option<Told> {
                 VerificationStatus::Passed => ("verified", Tone::Good),
                 VerificationStatus::Failed => ("verification failed", Tone::Bad),
                 VerificationStatus::Stale => ("verified before the last change only", Tone::Warn),
-                VerificationStatus::Unverified => ("not verified", Tone::Warn),
+                VerificationStatus::Unverified => ("not verified: no check was run", Tone::Warn),
+                VerificationStatus::CouldNotBeJudged => ("could not be judged", Tone::Warn),
                 VerificationStatus::NotApplicable => ("nothing to verify", Tone::Plain),
             };
             let outcome = match completed.outcome {
                 TurnOutcome::Completed => "completed",
+                TurnOutcome::Degraded
+                    if completed.refused_calls.unwrap_or(0) == 0
+                        && matches!(
+                            completed.verification.status,
+                            VerificationStatus::Failed | VerificationStatus::Stale
+                        ) =>
+                {
+                    "completed, but not verified"
+                }
                 TurnOutcome::Degraded => "completed, but something needed was refused or missing",
             };
             let tone = match completed.outcome {
@@ -152,8 +164,11 @@ pub(super) fn tell(payload: &Payload) -> Option<Told> {
                     says.push_str(&format!(" (exit {code})"));
                 }
             }
+            let claims = completed.claims.iter().flatten();
+            let claims: Vec<String> = claims.map(claimed).collect();
             let facts = Facts::default()
                 .add("stopped because", words(&completed.stop_reason))
+                .list("claims", &claims)
                 .add("files changed", changes(&completed.files_changed))
                 .add("tokens", usage(&completed.usage))
                 .add("cost", completed.cost.map(money).unwrap_or_default())
@@ -219,11 +234,15 @@ fn tell_record(payload: &Payload) -> Option<Told> {
             let tone = match evidence.status {
                 EvidenceStatus::Passed => Tone::Good,
                 EvidenceStatus::Failed => Tone::Bad,
-                EvidenceStatus::Stale | EvidenceStatus::Unverified => Tone::Warn,
+                EvidenceStatus::Stale
+                | EvidenceStatus::Unverified
+                | EvidenceStatus::CouldNotBeJudged => Tone::Warn,
                 EvidenceStatus::Exported => Tone::Plain,
             };
             let mut says = match evidence.kind {
-                EvidenceKind::Verification => format!("verification {}", evidence.status),
+                EvidenceKind::Verification => {
+                    format!("verification {}", words(evidence.status.as_str()))
+                }
                 other => format!("{} {}", words(other.as_str()), evidence.status),
             };
             if let Some(command) = &evidence.command {
@@ -237,9 +256,18 @@ fn tell_record(payload: &Payload) -> Option<Told> {
                 Some(false) => "ran before any change it could cover",
                 None => "",
             };
+            let check = evidence.check.as_deref().unwrap_or_default().join(" ");
+            let failures = evidence.failures.iter().flatten();
+            let failures: Vec<String> = failures.map(describe_failure).collect();
+            let facts = Facts::default()
+                .add("covers", covers)
+                .add("check", check)
+                .add("in", evidence.cwd.as_deref().unwrap_or_default())
+                .add("why", evidence.reason.as_deref().unwrap_or_default())
+                .list("failed", &failures);
             Told::new(Kind::Evidence, Level::Headline, "check", says)
                 .tone(tone)
-                .facts(Facts::default().add("covers", covers))
+                .facts(facts)
         }
         Payload::ArtifactChanged(artifact) => {
             let facts = Facts::default()
