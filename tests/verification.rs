@@ -409,7 +409,7 @@ fn tests_are_judged_however_they_are_run() {
 /// What bash is asked for must not show.
 #[test]
 fn the_report_of_a_pipeline_changes_nothing_for_the_script() {
-    let script = "echo \"${BASH_ENV-unset}\" \"$(readlink /proc/self/fd/0)\" \"$LINENO\" $#; \
+    let script = "echo \"$(env | grep -c BASH_EN)\" \"$(readlink /proc/self/fd/0)\" \"$LINENO\" $#; \
                   set -x; false | true | cat; ls -A /tmp | grep -c pipeline";
     let project = project(&[vec![bash(script)]], "Done.");
     go(&project, &["Do it."]);
@@ -419,7 +419,7 @@ fn the_report_of_a_pipeline_changes_nothing_for_the_script() {
         _ => None,
     });
     let seen = seen.unwrap();
-    assert!(seen.contains("unset /dev/null 1 0"), "{seen}");
+    assert!(seen.contains("0 /dev/null 1 0"), "{seen}");
     assert!(
         !seen.contains("PIPESTATUS") && !seen.contains("printf"),
         "{seen}"
@@ -452,7 +452,6 @@ fn a_claim_is_held_against_what_was_run() {
         assert_eq!(report["verification"]["status"], status, "{report}");
         assert_eq!(report["exit_code"], code, "{report}");
         assert_eq!(report["claims"][0]["verdict"], verdict, "{report}");
-        let is_shown = verdict == "supported" || verdict == "not_run";
         let evidence = report["claims"][0]["evidence_ids"].as_array().unwrap();
         assert_eq!(evidence.is_empty(), verdict == "not_run", "{report}");
         let error = report["error"].as_str().unwrap_or_default();
@@ -464,8 +463,16 @@ fn a_claim_is_held_against_what_was_run() {
             .json();
         assert_eq!(replayed["summary"]["claims"][0]["verdict"], verdict);
         let told = agent(&project, &["report"]).finish().stdout();
-        let line = format!("{}: \"All tests pass now\"", verdict.replace('_', " "));
-        assert!(told.contains(&line), "{told}");
+        let verdict_words = verdict.replace('_', " ");
+        assert!(
+            told.contains(&format!("- {verdict_words}: tests")),
+            "{told}"
+        );
+        assert!(
+            !told.contains("All tests pass now"),
+            "a report has no words of an answer"
+        );
+        let line = format!("{verdict_words}: \"All tests pass now\"");
         let page = agent(&project, &["replay", "last", "--format", "html"])
             .finish()
             .stdout();
@@ -484,7 +491,6 @@ fn a_claim_is_held_against_what_was_run() {
             .finish()
             .stdout();
         assert!(audit.contains(&format!("claim_{verdict}")), "{audit}");
-        assert!(is_shown || !evidence.is_empty());
     }
 }
 
@@ -577,10 +583,9 @@ fn a_failed_test_in_a_pipeline_is_not_shown_as_well() {
     let project = project(&[vec![bash("sh broken-test.sh | tail -1")]], "Done.");
     go(&project, &["Do it."]);
     let replayed = agent(&project, &["replay", "last"]).finish().stdout();
-    assert!(
-        replayed.contains("Exit code 0. The commands of the pipeline ended with 1, 0."),
-        "{replayed}"
-    );
+    let replayed = replayed.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = "Exit code 0. The commands of the pipeline ended with 1, 0.";
+    assert!(replayed.contains(told), "{replayed}");
     let page = agent(&project, &["replay", "last", "--format", "html"])
         .finish()
         .stdout();
@@ -597,7 +602,11 @@ fn a_healthy_turn_goes_on() {
             {"path": format!("file-{at}"), "content": "text\n"}})]);
         rounds.push(vec![bash("sh test.sh")]);
     }
-    check(&rounds, "passed");
+    let healthy = check(&rounds, "passed");
+    let ended = log(&healthy).into_iter().any(|event| {
+        matches!(event.payload, Payload::TurnCompleted(completed) if completed.steps == Some(17))
+    });
+    assert!(ended, "the turn went on to its end");
 
     let project = project(&vec![vec![bash("sh test.sh")]; 8], "Done.");
     let report = go(&project, &["Do it."]);

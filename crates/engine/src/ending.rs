@@ -214,6 +214,7 @@ impl Engine {
                 self.mark_claim(&claim, speaking)?;
             }
             recorded.push(Claim {
+                about: Some(claim.claim.about.as_str().to_owned()),
                 text: claim.claim.sentence,
                 verdict: claim.verdict,
                 evidence_ids: evidence,

@@ -416,9 +416,10 @@ mod tests {
         );
         let mut limits = Limits::default();
         let ended = (0..).find_map(|at| {
+            let arguments = format!("{at}");
             let failed = CallFacts {
                 ok: false,
-                ..call("bash", &format!("{at}"), "x")
+                ..call("bash", &arguments, "x")
             };
             limits.after_call(&failed).err()
         });

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use agent_protocol::id::{ActionId, ArtifactId, EvidenceId, InvocationId, ToolCallId, TurnId};
-use agent_protocol::payload::conversation::{EvidenceChanged, EvidenceKind};
+use agent_protocol::payload::conversation::{EvidenceChanged, EvidenceKind, EvidenceStatus};
 use agent_protocol::payload::model::FileRef;
 use agent_protocol::payload::permission::{DecisionSource, Effect};
 use agent_protocol::payload::process::ProcessCompleted;
@@ -16,7 +16,10 @@ use agent_tool_runtime::OpenCalls;
 
 use crate::conversation::{ArtifactText, Conversation};
 use crate::fact_sheet::FactSheet;
-use crate::verification::{CheckRun, FoundCheck, Shown, Track, VerificationState, checks_in};
+use crate::verification::failures::Failures;
+use crate::verification::{
+    CheckRun, CheckStatus, FoundCheck, Shown, Track, VerificationState, checks_in,
+};
 
 /// The fold of a session.
 #[derive(Default)]
@@ -145,6 +148,36 @@ pub struct VerificationRun {
     pub output: Option<ArtifactId>,
     /// How many changes of project files there were when it ended, its own included.
     pub changes: u64,
+}
+
+impl VerificationRun {
+    /// The record of it. `covers_edits` says that it ran after the last change.
+    #[must_use]
+    pub fn record(
+        &self,
+        evidence_id: EvidenceId,
+        covers_edits: bool,
+        failed: Failures,
+    ) -> EvidenceChanged {
+        EvidenceChanged {
+            evidence_id,
+            kind: EvidenceKind::Verification,
+            status: match self.found.status {
+                CheckStatus::Passed => EvidenceStatus::Passed,
+                CheckStatus::Failed => EvidenceStatus::Failed,
+                CheckStatus::NotJudged => EvidenceStatus::CouldNotBeJudged,
+            },
+            command: Some(self.command.clone()),
+            cwd: self.found.cwd.clone(),
+            exit_code: self.found.exit_code,
+            check: Some(self.found.check.clone()),
+            reason: self.found.reason.map(str::to_owned),
+            failures: (!failed.found.is_empty()).then_some(failed.found),
+            failures_left_out: (failed.left_out > 0).then_some(failed.left_out),
+            covers_edits: Some(covers_edits),
+            artifacts: Vec::new(),
+        }
+    }
 }
 
 impl SessionState {

@@ -5,8 +5,8 @@
 use agent_protocol::Refs;
 use agent_protocol::id::{ArtifactId, EvidenceId, TurnId};
 use agent_protocol::payload::conversation::{
-    Budget, EvidenceChanged, EvidenceKind, EvidenceStatus, RunMetadata, RunStatus, ThreadUpdated,
-    TurnCompleted, TurnFailed, TurnSource, TurnStarted, TurnSubmitted,
+    Budget, RunMetadata, RunStatus, ThreadUpdated, TurnCompleted, TurnFailed, TurnSource,
+    TurnStarted, TurnSubmitted,
 };
 use agent_protocol::payload::model::CompactionTrigger;
 use agent_protocol::status::Status;
@@ -366,24 +366,7 @@ impl Engine {
                 CheckStatus::Passed => Failures::default(),
                 _ => self.failures_in(run.output.as_ref()),
             };
-            let evidence = EvidenceChanged {
-                evidence_id,
-                kind: EvidenceKind::Verification,
-                status: match run.found.status {
-                    CheckStatus::Passed => EvidenceStatus::Passed,
-                    CheckStatus::Failed => EvidenceStatus::Failed,
-                    CheckStatus::NotJudged => EvidenceStatus::CouldNotBeJudged,
-                },
-                command: Some(run.command.clone()),
-                cwd: run.found.cwd.clone(),
-                exit_code: run.found.exit_code,
-                check: Some(run.found.check.clone()),
-                reason: run.found.reason.map(str::to_owned),
-                failures: (!failed.found.is_empty()).then_some(failed.found),
-                failures_left_out: (failed.left_out > 0).then_some(failed.left_out),
-                covers_edits: Some(covers),
-                artifacts: Vec::new(),
-            };
+            let evidence = run.record(evidence_id, covers, failed);
             let mut scope = self.scope().clone();
             scope.tool_call_id = Some(run.tool_call_id);
             self.append_in(&scope, evidence, refs)?;

@@ -172,7 +172,7 @@ impl Report {
             "agent_version": summary.agent_version,
             "imported_from": summary.imported_from,
             "integrity": replay_json::integrity(&self.integrity),
-            "summary": replay_json::summary_json(summary),
+            "summary": self.summary_json(),
             "turns": turns.collect::<Vec<_>>(),
             "tool_calls": calls,
             "artifacts": artifacts,
@@ -201,6 +201,18 @@ impl Report {
                 "prompt_media_count": evidence.map(|evidence| evidence.media_count),
             },
         })
+    }
+
+    /// The summary without words of an answer.
+    fn summary_json(&self) -> Value {
+        let mut summary = replay_json::summary_json(&self.summary);
+        let claims = summary.get_mut("claims").and_then(Value::as_array_mut);
+        for claim in claims.into_iter().flatten() {
+            if let Some(claim) = claim.as_object_mut() {
+                claim.remove("text");
+            }
+        }
+        summary
     }
 
     /// A summary for a pull request.
@@ -253,7 +265,7 @@ impl Report {
         if !summary.claims.is_empty() {
             text.push_str("\n**Claims and their evidence**\n\n");
             for claim in &summary.claims {
-                let said = crate::replay::text::claimed(claim);
+                let said = crate::replay::text::claimed_about(claim);
                 text.push_str(&format!("- {}\n", inline(&said)));
             }
         }

@@ -198,6 +198,8 @@ words! {
 record! {
     /// A statement of success and what the log shows of it.
     Claim {
+        /// `tests`, `build`, `lint`, `everything` or `command`.
+        about?: String,
         text: String,
         verdict: ClaimVerdict,
         /// The verification runs that decide.

@@ -432,14 +432,23 @@ pub(crate) fn conflicts(summary: &Summary) -> Option<String> {
 
 /// A claim with what the log shows of it.
 pub(crate) fn claimed(claim: &Claim) -> String {
+    let said = crate::fold::brief(&claim.text, 200);
+    judged(claim, &format!("\"{said}\""))
+}
+
+/// The same without the words of the model.
+pub(crate) fn claimed_about(claim: &Claim) -> String {
+    judged(claim, claim.about.as_deref().unwrap_or("something"))
+}
+
+fn judged(claim: &Claim, said: &str) -> String {
     let verdict = claim.verdict.as_str().replace('_', " ");
     let evidence: Vec<&str> = claim.evidence_ids.iter().map(|id| id.as_str()).collect();
     let by = match evidence.as_slice() {
         [] => String::new(),
         ids => format!(" ({})", ids.join(", ")),
     };
-    let said = crate::fold::brief(&claim.text, 200);
-    format!("{verdict}: \"{said}\"{by}")
+    format!("{verdict}: {said}{by}")
 }
 
 /// The tests that the latest failed check names.

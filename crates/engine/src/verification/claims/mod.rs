@@ -41,6 +41,20 @@ pub enum Subject {
     Command(String),
 }
 
+impl Subject {
+    /// The word for it in the log.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Tests => "tests",
+            Self::Build => "build",
+            Self::Lint => "lint",
+            Self::Anything => "everything",
+            Self::Command(_) => "command",
+        }
+    }
+}
+
 /// How much a claim says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
