@@ -145,7 +145,7 @@ mod tests {
     fn the_end_of_a_long_output_is_read() {
         let mut text = "ok\n".repeat(2 << 20);
         text.push_str("FAILED tests/test_a.py::test_x - no\n");
-        let read = read_bounded(&mut std::io::Cursor::new(text.into_bytes())).unwrap();
+        let read = read_bounded(&mut io::Cursor::new(text.into_bytes())).unwrap();
         assert!(read.len() as u64 <= HEAD + TAIL + 1);
         assert_eq!(find(&read).found.len(), 1);
     }
