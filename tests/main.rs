@@ -47,6 +47,7 @@ mod run;
 mod sample;
 mod sandbox;
 mod screen;
+mod secrets;
 mod sessions;
 mod traces;
 mod transport;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek as _, SeekFrom, Write};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_protocol::id::{ArtifactId, EvidenceId, IdMint, ToolCallId};
@@ -11,7 +12,7 @@ use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{Event, Payload, Refs, Scope, Timestamp};
 use agent_session::SessionWriter;
-use agent_tool_runtime::{ArtifactWriter, Journal, JournalError, Recorded};
+use agent_tool_runtime::{ArtifactWriter, Journal, JournalError, Recorded, Unrevealed};
 
 /// Writes the facts of tool calls into a session.
 pub struct SessionJournal {
@@ -127,6 +128,32 @@ impl SessionJournal {
     }
 }
 
+/// Larger artifacts are not looked through for a secret.
+const LARGEST_SOURCE: u64 = 16 << 20;
+/// Nor more than this together.
+const MOST_SOURCES: u64 = 256 << 20;
+
+impl SessionJournal {
+    /// The artifacts of the session, the latest first, each read when its turn comes.
+    fn readable_artifacts(&self) -> impl Iterator<Item = Vec<u8>> {
+        let store = self.writer.artifacts().clone();
+        let mut left = MOST_SOURCES;
+        // Nothing is listed before the first is asked for.
+        std::iter::once_with(move || {
+            let mut files = store.list().unwrap_or_default();
+            files.sort_by_key(|file| std::cmp::Reverse(file.modified_millis));
+            files.into_iter().filter_map(move |file| {
+                if file.bytes > LARGEST_SOURCE.min(left) {
+                    return None;
+                }
+                left -= file.bytes;
+                store.read(&file.artifact_id, LARGEST_SOURCE).ok()
+            })
+        })
+        .flatten()
+    }
+}
+
 impl Journal for SessionJournal {
     fn append(
         &self,
@@ -225,8 +252,29 @@ impl Journal for SessionJournal {
         Ok(images.known.get(id).copied().unwrap_or(false))
     }
 
-    fn reveal(&self, text: &str) -> Option<String> {
-        self.writer.redactor().unmask(text)
+    fn reveal(
+        &self,
+        text: &str,
+        literal: &[u8],
+        sources: &mut dyn Iterator<Item = Vec<u8>>,
+    ) -> Result<Option<String>, Unrevealed> {
+        let mut sources = sources.chain(self.readable_artifacts());
+        let revealed = self.writer.redactor().resolve(text, literal, &mut sources);
+        revealed.map_err(|unresolved| Unrevealed {
+            placeholder: unresolved.placeholder,
+        })
+    }
+
+    fn placeholder_in<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let first = agent_session::placeholders(text).into_iter().next()?;
+        Some(&text[first])
+    }
+
+    fn secrets(&self, bytes: &[u8]) -> Vec<(Range<usize>, String)> {
+        let secrets = self.writer.redactor().secrets_in(bytes).into_iter();
+        secrets
+            .map(|secret| (secret.range, secret.placeholder))
+            .collect()
     }
 
     fn mask(&self, text: &str) -> String {

@@ -26,6 +26,7 @@ mod process;
 mod read;
 mod read_artifact;
 pub mod replace;
+mod reveal;
 mod search;
 mod support;
 mod write;

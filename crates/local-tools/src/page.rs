@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 
+use agent_tool_runtime::policy::piece::{Hidden, hidden_in, read_range};
 use sha2::{Digest, Sha256};
 
 use crate::encoding::{Detector, Encoding};
@@ -19,6 +21,8 @@ const CHUNK: usize = 256 << 10;
 pub(crate) struct Window {
     /// Lines to skip.
     pub(crate) offset: u64,
+    /// Bytes to skip of the first line shown. Of that line as much is shown as fits.
+    pub(crate) column: u64,
     /// Lines to show.
     pub(crate) limit: u64,
     /// Characters to show, line numbers included.
@@ -38,6 +42,8 @@ pub(crate) struct Page {
     pub(crate) omitted: u64,
     /// Lines that were clipped.
     pub(crate) clipped: u64,
+    /// The first clipped line, and the column from which it was not shown.
+    pub(crate) goes_on: Option<(u64, u64)>,
     /// The hash of the whole content; unknown when it was not read to its end.
     pub(crate) sha256: Option<String>,
     /// Bytes read, which is the size unless the file was too large.
@@ -51,17 +57,28 @@ pub(crate) struct Page {
     pub(crate) ends_with_break: bool,
 }
 
+/// Finds secrets in bytes; see `Journal::secrets`.
+pub(crate) type Secrets<'a> = &'a dyn Fn(&[u8]) -> Vec<(Range<usize>, String)>;
+
 /// A kept line, as raw bytes without its line feed.
 struct Kept {
     bytes: Vec<u8>,
-    /// Its whole length.
+    /// Where in the file these bytes begin.
+    start: u64,
+    /// Bytes of the line before them.
+    skipped: u64,
+    /// The length of the whole line.
     length: u64,
     /// Where the next line starts.
     end: u64,
 }
 
 /// Reads a page. A file that is too large to be read whole is read only as far as the page needs.
-pub(crate) fn read_page(mut file: &File, window: Window) -> io::Result<Page> {
+pub(crate) fn read_page(
+    mut file: &File,
+    window: Window,
+    secrets: Secrets<'_>,
+) -> io::Result<Page> {
     let stamp = Stamp::of(&file.metadata()?);
     let whole = stamp.size <= MAX_WHOLE_FILE;
     file.seek(SeekFrom::Start(0))?;
@@ -94,7 +111,8 @@ pub(crate) fn read_page(mut file: &File, window: Window) -> io::Result<Page> {
     if finished {
         scan.end();
     }
-    let mut page = scan.render(encoding, stamp, finished);
+    let hidden = scan.hidden(file, encoding, secrets);
+    let mut page = scan.render(encoding, stamp, finished, &hidden);
     page.sha256 = (whole && finished).then(|| hex(hasher));
     Ok(page)
 }
@@ -121,6 +139,7 @@ struct Scan {
     mark: usize,
     at: u64,
     line: u64,
+    line_start: u64,
     kept: Vec<Kept>,
     kept_bytes: usize,
     open: Option<Kept>,
@@ -138,6 +157,7 @@ impl Scan {
             mark: 0,
             at: 0,
             line: 0,
+            line_start: 0,
             kept: Vec::new(),
             kept_bytes: 0,
             open: None,
@@ -156,6 +176,9 @@ impl Scan {
             _ => Encoding::Utf8,
         };
         self.mark = self.units.mark_length();
+        self.line_start = self.mark as u64;
+        // A two-byte unit is never cut.
+        self.window.column -= self.window.column % self.units.unit() as u64;
     }
 
     fn wanted(&self) -> bool {
@@ -201,33 +224,51 @@ impl Scan {
 
     /// Adds bytes to the line at hand.
     fn grow(&mut self, bytes: &[u8]) {
+        let before = self.open_length;
         self.open_length += bytes.len() as u64;
         if !self.wanted() {
             return;
         }
-        let open = self.open.get_or_insert_with(|| Kept {
-            bytes: Vec::new(),
-            length: 0,
-            end: 0,
-        });
-        let room = (MAX_LINE_CHARACTERS + 1) * WIDEST;
+        let room = (self.most_of_line() + 1) * WIDEST;
+        let column = self.column_of_line();
+        let skip = usize::try_from(column.saturating_sub(before)).unwrap_or(usize::MAX);
+        let bytes = &bytes[skip.min(bytes.len())..];
+        let open = self
+            .open
+            .get_or_insert_with(|| Kept::at(self.line_start, column));
         let take = room.saturating_sub(open.bytes.len()).min(bytes.len());
         open.bytes.extend_from_slice(&bytes[..take]);
         self.kept_bytes += take;
     }
 
+    /// Bytes of the line at hand that are skipped.
+    fn column_of_line(&self) -> u64 {
+        match self.line == self.window.offset {
+            true => self.window.column,
+            false => 0,
+        }
+    }
+
+    /// Characters of the line at hand that may be shown.
+    fn most_of_line(&self) -> usize {
+        match self.column_of_line() {
+            0 => MAX_LINE_CHARACTERS,
+            _ => self.window.characters.saturating_sub(ROOM_FOR_MARK),
+        }
+    }
+
     fn close(&mut self, end: u64) {
         if self.wanted() || self.open.is_some() {
-            let mut kept = self.open.take().unwrap_or(Kept {
-                bytes: Vec::new(),
-                length: 0,
-                end: 0,
-            });
+            let column = self.column_of_line();
+            let open = self.open.take();
+            let mut kept = open.unwrap_or_else(|| Kept::at(self.line_start, column));
+            kept.skipped = kept.skipped.min(self.open_length);
             kept.length = self.open_length;
             kept.end = end;
             self.kept.push(kept);
         }
         self.line += 1;
+        self.line_start = end;
         self.open_length = 0;
     }
 
@@ -238,25 +279,86 @@ impl Scan {
         }
     }
 
-    fn render(mut self, encoding: Encoding, stamp: Stamp, finished: bool) -> Page {
+    /// The secrets in what was kept, also those that begin before it or end behind it.
+    fn hidden(&self, file: &File, encoding: Encoding, secrets: Secrets<'_>) -> Vec<Hidden> {
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        for kept in &self.kept {
+            let end = kept.start + kept.bytes.len() as u64;
+            match parts.last_mut() {
+                Some(last) if kept.start <= last.end + NEAR => last.end = end,
+                _ => parts.push(kept.start..end),
+            }
+        }
+        let unit = encoding.unit();
+        let find = |bytes: &[u8]| match unit {
+            1 => secrets(bytes),
+            _ => {
+                let found = secrets(&narrow(bytes, encoding)).into_iter();
+                let wide = |place: Range<usize>| place.start * unit..place.end * unit;
+                found.map(|(place, text)| (wide(place), text)).collect()
+            }
+        };
+        let mut hidden: Vec<Hidden> = Vec::new();
+        for part in parts {
+            let found = hidden_in(part, find, |range| read_range(file, range));
+            let known = hidden.last().map_or(0, |last| last.end);
+            hidden.extend(found.into_iter().filter(|found| found.start >= known));
+        }
+        hidden
+    }
+
+    fn render(
+        mut self,
+        encoding: Encoding,
+        stamp: Stamp,
+        finished: bool,
+        hidden: &[Hidden],
+    ) -> Page {
         let ends_with_break = self.feeds + self.pairs == self.line;
         let mut text = String::new();
         let (mut shown, mut clipped, mut clipped_bytes) = (0, 0, 0);
-        let mut end = 0;
+        let (mut end, mut told) = (0, 0);
         let mut characters = 0;
+        let mut goes_on = None;
         for kept in self.kept.drain(..) {
-            let number = self.window.offset + shown + 1;
-            let line = shown_line(&kept, encoding, number);
-            let length = line.text.chars().count();
+            let most = match kept.skipped {
+                0 => MAX_LINE_CHARACTERS,
+                _ => self.window.characters.saturating_sub(ROOM_FOR_MARK),
+            };
+            let index = self.window.offset + shown;
+            let line = shown_line(&kept, encoding, most, hidden, told);
+            let mut row = match told > kept.start {
+                // A secret of several lines is one placeholder; what follows it stands beside it.
+                true => line.text,
+                false => format!("{}\t{}", index + 1, line.text),
+            };
+            if line.clipped > 0 {
+                row.push_str(&format!(
+                    " [line clipped: {} more bytes; read on with offset {index}, column {}]",
+                    line.clipped, line.column
+                ));
+            }
+            let hides_break = line.clipped == 0 && line.told > kept.line_end();
+            if !hides_break {
+                row.push('\n');
+            }
+            let length = row.chars().count();
             if shown > 0 && characters + length > self.window.characters {
                 break;
             }
             characters += length;
-            text.push_str(&line.text);
-            clipped += u64::from(line.clipped > 0);
-            clipped_bytes += line.clipped;
+            text.push_str(&row);
+            told = line.told;
             end = kept.end;
             shown += 1;
+            if line.clipped > 0 {
+                clipped += 1;
+                clipped_bytes += line.clipped;
+                goes_on.get_or_insert((index, line.column));
+                if kept.skipped > 0 {
+                    break;
+                }
+            }
         }
         let size = if finished { self.at } else { stamp.size };
         let behind = if shown == 0 && self.window.offset > 0 {
@@ -276,6 +378,7 @@ impl Scan {
             total: finished.then_some(self.line),
             omitted: behind + clipped_bytes,
             clipped,
+            goes_on,
             sha256: None,
             bytes: size,
             stamp,
@@ -286,127 +389,121 @@ impl Scan {
     }
 }
 
-struct ShownLine {
-    text: String,
-    clipped: u64,
-}
+/// Kept parts that are no farther apart are looked at together.
+const NEAR: u64 = 64 << 10;
+/// What the number of a line and the mark behind it may take.
+const ROOM_FOR_MARK: usize = 200;
 
-fn shown_line(kept: &Kept, encoding: Encoding, number: u64) -> ShownLine {
-    let bytes = kept
-        .bytes
-        .strip_suffix(encoding.carriage_return())
-        .unwrap_or(&kept.bytes);
-    let decoded = encoding.decode(bytes);
-    let complete = kept.length as usize == kept.bytes.len();
-    let Some((cut, _)) = decoded
-        .char_indices()
-        .nth(MAX_LINE_CHARACTERS)
-        .filter(|_| true)
-    else {
-        if complete {
-            return ShownLine {
-                text: format!("{number}\t{decoded}\n"),
-                clipped: 0,
-            };
+impl Kept {
+    fn at(line_start: u64, column: u64) -> Self {
+        Self {
+            bytes: Vec::new(),
+            start: line_start + column,
+            skipped: column,
+            length: 0,
+            end: 0,
         }
-        let clipped = kept.length - kept.bytes.len() as u64;
-        return ShownLine {
-            text: marked(number, &decoded, clipped),
-            clipped,
-        };
-    };
-    let shown = &decoded[..cut];
-    let shown_bytes = encoding
-        .encode(shown)
-        .map_or(shown.len(), |bytes| bytes.len()) as u64;
-    let clipped = kept.length.saturating_sub(shown_bytes).max(1);
-    ShownLine {
-        text: marked(number, shown, clipped),
-        clipped,
+    }
+
+    /// Where the line ends, without its line feed.
+    fn line_end(&self) -> u64 {
+        (self.start - self.skipped) + self.length
     }
 }
 
-fn marked(number: u64, shown: &str, clipped: u64) -> String {
-    format!("{number}\t{shown} [line clipped: {clipped} more bytes]\n")
+struct ShownLine {
+    text: String,
+    /// Bytes of the line behind what is shown.
+    clipped: u64,
+    /// The column where they begin.
+    column: u64,
+    /// Up to here the file was shown, or stood for.
+    told: u64,
+}
+
+/// A line of at most `most` characters, with what is hidden replaced. `told` is how far lines before
+/// it reached into this one.
+fn shown_line(
+    kept: &Kept,
+    encoding: Encoding,
+    most: usize,
+    hidden: &[Hidden],
+    told: u64,
+) -> ShownLine {
+    let is_whole = kept.skipped + kept.bytes.len() as u64 >= kept.length;
+    let bytes = match kept.bytes.strip_suffix(encoding.carriage_return()) {
+        Some(bytes) if is_whole => bytes,
+        _ => &kept.bytes[..],
+    };
+    let end = kept.start + bytes.len() as u64;
+    let mut at = kept.start;
+    if kept.skipped > 0 && matches!(encoding, Encoding::Utf8 | Encoding::Utf8Bom) {
+        // A column inside a character is taken for the next one.
+        let inside = bytes.iter().take_while(|byte| **byte & 0xC0 == 0x80);
+        at += inside.count() as u64;
+    }
+    at = at.max(told).min(end.max(told));
+    let mut text = String::new();
+    let mut room = most;
+    let mut told = told;
+    let mut fits = true;
+    // Takes what is before `to`, as far as there is room.
+    let take = |at: &mut u64, to: u64, text: &mut String, room: &mut usize| {
+        let index = |place: u64| usize::try_from(place - kept.start).unwrap_or(bytes.len());
+        let piece = encoding.decode(&bytes[index(*at).min(bytes.len())..index(to).min(bytes.len())]);
+        match piece.char_indices().nth(*room) {
+            None => {
+                *room -= piece.chars().count();
+                text.push_str(&piece);
+                *at = to;
+                true
+            }
+            Some((cut, _)) => {
+                let shown = &piece[..cut];
+                let length = encoding.encode(shown).map_or(cut, |bytes| bytes.len());
+                text.push_str(shown);
+                *at += length as u64;
+                false
+            }
+        }
+    };
+    for secret in hidden {
+        if secret.end <= at || secret.start >= end {
+            continue;
+        }
+        let before = secret.start.max(at);
+        fits = take(&mut at, before, &mut text, &mut room);
+        let length = secret.placeholder.chars().count();
+        if !fits || length > room && !text.is_empty() {
+            fits = false;
+            break;
+        }
+        room = room.saturating_sub(length);
+        text.push_str(&secret.placeholder);
+        at = secret.end;
+        told = told.max(at);
+    }
+    if fits && at < end {
+        take(&mut at, end, &mut text, &mut room);
+    }
+    let rest = if is_whole { end } else { kept.line_end() };
+    ShownLine {
+        text,
+        clipped: rest.saturating_sub(at),
+        column: at.saturating_sub(kept.start - kept.skipped),
+        told,
+    }
+}
+
+/// Wide text as bytes, one for each unit: secrets are written in ASCII.
+fn narrow(bytes: &[u8], encoding: Encoding) -> Vec<u8> {
+    let units = bytes.chunks_exact(2);
+    let unit = |pair: &[u8]| match (encoding, pair) {
+        (Encoding::Utf16Le, [byte, 0]) | (Encoding::Utf16Be, [0, byte]) if byte.is_ascii() => *byte,
+        _ => 1,
+    };
+    units.map(unit).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::FileExt;
-
-    const ALL: Window = Window {
-        offset: 0,
-        limit: 2_000,
-        characters: 28_000,
-    };
-
-    fn page(content: &[u8], window: Window) -> Page {
-        let file = tempfile::tempfile().unwrap();
-        file.write_all_at(content, 0).unwrap();
-        read_page(&file, window).unwrap()
-    }
-
-    fn check(content: &[u8], window: Window, text: &str, total: u64, omitted: u64) {
-        let page = page(content, window);
-        assert_eq!(page.text, text);
-        assert_eq!((page.total, page.omitted), (Some(total), omitted), "{text}");
-        assert_eq!(page.sha256.unwrap(), crate::file::hash_bytes(content));
-    }
-
-    #[test]
-    fn lines_are_numbered() {
-        check(b"", ALL, "", 0, 0);
-        check(b"a", ALL, "1\ta\n", 1, 0);
-        check(b"a\n", ALL, "1\ta\n", 1, 0);
-        check(b"a\r\n\r\nb", ALL, "1\ta\n2\t\n3\tb\n", 3, 0);
-        check(b"\xEF\xBB\xBFa\n", ALL, "1\ta\n", 1, 0);
-        check(b"\xFF\xFEa\0\r\0\n\0b\0", ALL, "1\ta\n2\tb\n", 2, 0);
-        check(b"caf\xE9\n", ALL, "1\tcaf\u{e9}\n", 1, 0);
-        let two = Window {
-            offset: 1,
-            limit: 2,
-            ..ALL
-        };
-        check(b"a\nb\nc\nd\n", two, "2\tb\n3\tc\n", 4, 2);
-        let far = Window { offset: 9, ..ALL };
-        check(b"a\nb\n", far, "", 2, 0);
-    }
-
-    #[test]
-    fn long_lines_and_long_pages_are_cut_and_say_so() {
-        let long = [vec![b'x'; 5_000], b"\ny\n".to_vec()].concat();
-        let page = page(&long, ALL);
-        assert!(page.text.starts_with(&format!(
-            "1\t{} [line clipped: 3000 more bytes]\n2\ty\n",
-            "x".repeat(2_000)
-        )));
-        assert_eq!((page.clipped, page.omitted), (1, 3_000));
-        let few = Window {
-            characters: 10,
-            ..ALL
-        };
-        check(b"aaa\nbbb\nccc\n", few, "1\taaa\n", 3, 8);
-    }
-
-    #[test]
-    fn a_line_longer_than_a_chunk_is_one_line() {
-        let content = [vec![b'z'; CHUNK - 1], b"\r\nend".to_vec()].concat();
-        let page = page(&content, ALL);
-        assert_eq!((page.total, page.line_ending), (Some(2), "crlf"));
-        assert!(!page.ends_with_break);
-        assert_eq!(page.clipped, 1);
-    }
-
-    #[test]
-    fn a_sparse_giant_answers_from_its_first_page() {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(5 << 30).unwrap();
-        file.write_all_at("line\n".repeat(100_000).as_bytes(), 0)
-            .unwrap();
-        let page = read_page(&file, Window { limit: 3, ..ALL }).unwrap();
-        assert_eq!(page.text, "1\tline\n2\tline\n3\tline\n");
-        assert_eq!((page.total, page.sha256), (None, None));
-        assert_eq!(page.omitted, (5 << 30) - 15);
-    }
-}
+mod tests;

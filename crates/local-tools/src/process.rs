@@ -176,25 +176,26 @@ impl Tool for ProcessOutputTool {
         if !wanted.wait.is_zero() {
             process.wait(wanted.wait, &|| context.cancel().is_raised());
         }
-        let (from, bytes) = process.read(wanted.offset, wanted.limit).map_err(|error| {
+        let journal = context.journal();
+        let part = process.read(wanted.offset, wanted.limit, &*journal);
+        let part = part.map_err(|error| {
             ExecutionFailure::new(Code::IoError, format!("cannot read the output: {error}"))
                 .having(ActionHappened::No)
         })?;
-        let next = from + bytes.len() as u64;
         let mut result = RawResult {
             data: ToolData {
-                offset: Some(from),
-                returned: Some(bytes.len() as u64),
+                offset: Some(part.from),
+                returned: Some(part.next - part.from),
                 ..state_of(process)
             },
-            omission: process.omitted_from(next),
+            omission: process.omitted_from(part.next),
             artifacts: whole_output(process),
             ..RawResult::ok(ActionHappened::No)
         };
-        if !bytes.is_empty() {
+        if !part.shown.is_empty() {
             result.bodies.push(Body::text(
                 format!("output of {}", process.process_id()),
-                bytes,
+                part.shown,
             ));
         }
         Ok(result)
@@ -276,7 +277,7 @@ impl Tool for ProcessKillTool {
     fn execute(
         &self,
         invocation: ToolInvocation,
-        _: &ExecutionContext,
+        context: &ExecutionContext,
     ) -> Result<RawResult, ExecutionFailure> {
         let wanted = prepared::<Wanted>(invocation)?;
         let process = &wanted.process;
@@ -295,7 +296,7 @@ impl Tool for ProcessKillTool {
             artifacts: whole_output(process),
             ..RawResult::ok(ActionHappened::Yes)
         };
-        process.show_next(wanted.limit, &mut result);
+        process.show_next(wanted.limit, &*context.journal(), &mut result);
         Ok(result)
     }
 

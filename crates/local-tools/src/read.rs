@@ -34,6 +34,9 @@ struct ReadInput {
     /// Lines to skip before the first one shown; 0 is the start of the file.
     #[serde(default)]
     offset: Option<u64>,
+    /// Bytes to skip of the first line shown, to read on in a line that was clipped.
+    #[serde(default)]
+    column: Option<u64>,
     /// Lines to show; 2000 when not given.
     #[serde(default)]
     #[schemars(range(min = 1))]
@@ -43,6 +46,7 @@ struct ReadInput {
 struct PreparedRead {
     path: ProjectPath,
     offset: u64,
+    column: u64,
     limit: u64,
 }
 
@@ -60,8 +64,8 @@ impl ReadTool {
             "Shows a text file with line numbers, 2000 lines by default. Use offset and limit to read one part of a \
              long file; find the part with grep first. A file has to be read before it can be edited. The line number \
              and the tab in front of each line are not part of the file.",
-            "Lines as `number<tab>text`. Lines over 2000 characters are clipped and marked. Unchanged content that \
-             was shown before is not repeated.",
+            "Lines as `number<tab>text`. Lines over 2000 characters are clipped; the mark says with which offset and \
+             column to read on. Unchanged content that was shown before is not repeated.",
         );
         definition.aliases = vec!["read_file".to_owned()];
         Self { roots, definition }
@@ -101,6 +105,7 @@ impl Tool for ReadTool {
             input: Box::new(PreparedRead {
                 path,
                 offset: input.offset.unwrap_or(0),
+                column: input.column.unwrap_or(0),
                 limit: input.limit.unwrap_or(DEFAULT_LINES),
             }),
         })
@@ -116,10 +121,13 @@ impl Tool for ReadTool {
         let opened = open_file(&self.roots, &wanted.path).map_err(|problem| lost_file(&problem))?;
         let window = Window {
             offset: wanted.offset,
+            column: wanted.column,
             limit: wanted.limit,
             characters: PAGE_CHARACTERS,
         };
-        let page = read_page(&opened, window).map_err(|error| {
+        let journal = context.journal();
+        let secrets = |bytes: &[u8]| journal.secrets(bytes);
+        let page = read_page(&opened, window, &secrets).map_err(|error| {
             ExecutionFailure::new(Code::IoError, format!("cannot read `{name}`: {error}"))
                 .having(ActionHappened::No)
         })?;
@@ -134,7 +142,12 @@ impl Tool for ReadTool {
             )
             .having(ActionHappened::No));
         }
-        let range = format!("{}-{}", wanted.offset + 1, wanted.offset + page.shown);
+        let column = match wanted.column {
+            0 => String::new(),
+            column => format!("@{column}"),
+        };
+        let last = wanted.offset + page.shown;
+        let range = format!("{}{column}-{last}", wanted.offset + 1);
         let data = ToolData {
             path: Some(name.clone()),
             encoding: Some(page.encoding.name().to_owned()),
@@ -143,7 +156,7 @@ impl Tool for ReadTool {
             limit: Some(wanted.limit),
             lines: Some(page.shown),
             total_lines: page.total,
-            note: note(&page, wanted.offset),
+            note: note(&page, wanted.offset, wanted.column),
             baseline: page.sha256.clone().map(|sha256| Baseline {
                 path: name.clone(),
                 size: page.bytes,
@@ -168,11 +181,21 @@ impl Tool for ReadTool {
         if page.omitted > 0 {
             let next = wanted.offset + page.shown;
             let behind = page.total.is_none_or(|total| next < total);
+            // Whoever reads one line wants its end; else the lines behind come first, because each
+            // clipped line says itself how to read on in it.
+            let in_line = page.goes_on.filter(|_| !behind || wanted.column > 0);
+            let input_hint = match in_line {
+                Some((line, column)) => {
+                    Some(json!({"path": name, "offset": line, "column": column}))
+                }
+                None => behind
+                    .then(|| json!({"path": name, "offset": next, "limit": wanted.limit})),
+            };
             result.omission = Some(Omission {
                 bytes: page.omitted,
-                read_more: behind.then(|| ReadMore {
+                read_more: input_hint.map(|input_hint| ReadMore {
                     tool: "read".to_owned(),
-                    input_hint: json!({"path": name, "offset": next, "limit": wanted.limit}),
+                    input_hint,
                 }),
             });
         }
@@ -234,8 +257,11 @@ impl Tool for ReadTool {
 }
 
 /// What the text alone does not show.
-fn note(page: &Page, offset: u64) -> Option<String> {
+fn note(page: &Page, offset: u64, column: u64) -> Option<String> {
     let mut notes = Vec::new();
+    if column > 0 {
+        notes.push(format!("line {} from column {column}", offset + 1));
+    }
     if page.clipped > 0 {
         notes.push(format!("{} clipped", count(page.clipped, "line")));
     }

@@ -8,6 +8,7 @@ use agent_protocol::id::ArtifactId;
 use agent_protocol::payload::permission::ActionClass;
 use agent_protocol::payload::tool::{Capability, ReadMore, ToolData};
 use agent_protocol::{ActionHappened, Code};
+use agent_tool_runtime::policy::piece::{hidden_in, masked_piece, read_range};
 use agent_tool_runtime::{
     Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission,
     PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition,
@@ -172,6 +173,11 @@ impl Tool for ReadArtifactTool {
             .read_exact_at(&mut bytes, start)
             .map_err(failed)?;
         let end = start + bytes.len() as u64;
+        let journal = context.journal();
+        let secrets = |bytes: &[u8]| journal.secrets(bytes);
+        let hidden = hidden_in(start..end, secrets, |range| {
+            read_range(&wanted.file, range)
+        });
         let mut result = RawResult {
             data: ToolData {
                 path: Some(wanted.artifact_id.to_string()),
@@ -195,7 +201,7 @@ impl Tool for ReadArtifactTool {
         if !bytes.is_empty() {
             result.bodies.push(Body::text(
                 format!("artifact {}", wanted.artifact_id),
-                bytes,
+                masked_piece(&bytes, start, &hidden),
             ));
         }
         Ok(result)

@@ -18,6 +18,7 @@ use crate::edit::current_version;
 use crate::encoding::{Encoding, LineEndings};
 use crate::file::Snapshot;
 use crate::path::{Access, Found, Roots};
+use crate::reveal::reveal;
 use crate::support::{bad_path, count, parse, prepared, writing_definition};
 
 /// What `write` takes.
@@ -76,11 +77,14 @@ impl Tool for WriteTool {
             Found::Missing => None,
             _ => Some(current_version(&self.roots, &path, context)?),
         };
-        let after = context
-            .journal
-            .reveal(&input.content)
-            .unwrap_or(input.content)
-            .into_bytes();
+        let after = reveal(
+            input.content,
+            "/content",
+            before.as_ref(),
+            &self.roots,
+            context,
+        )?;
+        let after = after.into_bytes();
         let old: &[u8] = before.as_ref().map_or(&[], |snapshot| &snapshot.content);
         if before.is_some() && old == after {
             let message = format!("`{name}` already has exactly this content");

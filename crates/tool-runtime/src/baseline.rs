@@ -28,6 +28,14 @@ impl Baselines {
         self.files().get(path).map(|seen| seen.baseline.clone())
     }
 
+    /// Every file that was seen.
+    #[must_use]
+    pub fn paths(&self) -> Vec<String> {
+        let mut paths: Vec<String> = self.files().keys().cloned().collect();
+        paths.sort_unstable();
+        paths
+    }
+
     /// Whether the model still has the text of this range of this very version before it.
     #[must_use]
     pub fn was_shown(&self, path: &str, sha256: &str, range: &str) -> bool {

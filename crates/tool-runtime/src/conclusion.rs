@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::tool::{ToolExit, ToolFailed, ToolMetrics, ToolResult};
 use agent_protocol::{ActionHappened, Code, Payload, Phase, Refs, Timestamp};
 
@@ -138,9 +139,9 @@ impl Shared {
                 exit: if ok { ToolExit::Ok } else { ToolExit::Error },
                 ok,
                 code: raw.code,
-                result_ref: projection
-                    .artifacts
-                    .first()
+                result_ref: artifact_refs
+                    .iter()
+                    .find(|artifact| is_result(artifact.kind))
                     .map(|artifact| artifact.artifact_id.clone()),
                 preview: preview_of(&projection.text),
                 artifact_refs,
@@ -281,6 +282,11 @@ impl Shared {
         let observation = Observation::of(call.tool_call_id.clone(), &recorded, draft);
         Ok(Outcome::Observed(Box::new(observation)))
     }
+}
+
+/// What a call gave, as opposed to what it changed or what tells about it.
+const fn is_result(kind: ArtifactKind) -> bool {
+    matches!(kind, ArtifactKind::CommandOutput | ArtifactKind::ToolResult)
 }
 
 fn metrics(start: &StartFacts, ended_at: Timestamp) -> ToolMetrics {

@@ -260,10 +260,11 @@ impl ExecutionContext {
         self.journal.open_artifact(id)
     }
 
-    /// See [`Journal::reveal`].
+    /// A text to look for, with the values of the placeholders in it; see [`Journal::reveal`].
     #[must_use]
     pub fn reveal(&self, text: &str) -> Option<String> {
-        self.journal.reveal(text)
+        let revealed = self.journal.reveal(text, b"", &mut std::iter::empty());
+        revealed.ok().flatten()
     }
 
     /// See [`Journal::mask`].

@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 
 use agent_protocol::id::{ArtifactId, EventId, IdMint};
 use agent_protocol::payload::ArtifactRef;
@@ -72,8 +73,26 @@ pub trait Journal: Send + Sync {
     fn may_be_shown(&self, id: &ArtifactId) -> Result<bool, JournalError>;
 
     /// `text` with every placeholder of a masked secret replaced by the value it stands for, when
-    /// there is one. For matching only; the result must never be shown, written to the log or sent.
-    fn reveal(&self, text: &str) -> Option<String>;
+    /// there is one. Values that this process has not met are looked for in `sources` and then in
+    /// the artifacts of the session. A text of that form that is no placeholder of a known secret
+    /// stays only where `literal`, the content that is changed, has it as well. For matching and
+    /// for files only; the result must never be shown, written to the log or sent.
+    ///
+    /// # Errors
+    /// The placeholder whose value was not found.
+    fn reveal(
+        &self,
+        text: &str,
+        literal: &[u8],
+        sources: &mut dyn Iterator<Item = Vec<u8>>,
+    ) -> Result<Option<String>, Unrevealed>;
+
+    /// The first text in `text` that has the form of a placeholder.
+    fn placeholder_in<'a>(&self, text: &'a str) -> Option<&'a str>;
+
+    /// Where secrets stand in bytes that are mostly text, in order and without overlap, each with
+    /// its placeholder.
+    fn secrets(&self, bytes: &[u8]) -> Vec<(Range<usize>, String)>;
 
     /// `text` as it would be written, with secrets masked.
     fn mask(&self, text: &str) -> String;
@@ -90,6 +109,13 @@ pub trait ArtifactWriter: io::Write + Send {
     /// # Errors
     /// When it cannot be completed; it then does not exist.
     fn finish(self: Box<Self>) -> Result<ArtifactRef, JournalError>;
+}
+
+/// A placeholder that stands for a value nobody knows any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{placeholder}` stands for a secret whose value this session does not know")]
+pub struct Unrevealed {
+    pub placeholder: String,
 }
 
 /// A fact as it was written.

@@ -49,7 +49,7 @@ pub use cancel::{Cancel, CancelReason};
 pub use context::{ExecutionContext, NormalizeContext, ProgressUpdate, RuntimeContext, Workspace};
 pub use intent::ToolIntent;
 pub use invocation::ToolInvocation;
-pub use journal::{ArtifactWriter, Journal, JournalError, Recorded};
+pub use journal::{ArtifactWriter, Journal, JournalError, Recorded, Unrevealed};
 pub use observation::{Observation, Outcome};
 pub use open_call::{OpenCall, OpenCalls, OpenQuestion};
 pub use pipeline::{Pipeline, PipelineParts, Settings};

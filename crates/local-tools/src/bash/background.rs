@@ -13,6 +13,7 @@ use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::tool::ReadMore;
 use agent_protocol::{Refs, Scope};
 use agent_sandbox::{ExitStatus, Finished, KilledBy, Running};
+use agent_tool_runtime::policy::piece::{hidden_in, masked_piece};
 use agent_tool_runtime::{Body, Confinement, Journal, Omission, RawResult};
 use serde_json::json;
 
@@ -31,6 +32,15 @@ const MAX_KEPT: usize = 64;
 #[derive(Default)]
 pub struct Processes {
     all: Mutex<BTreeMap<String, Arc<Background>>>,
+}
+
+/// A part of an output.
+pub(crate) struct Part {
+    pub(crate) from: u64,
+    /// Where the next part begins.
+    pub(crate) next: u64,
+    /// Its bytes, masked as the whole would be.
+    pub(crate) shown: Vec<u8>,
 }
 
 /// A command that runs and is to go on without its call.
@@ -267,29 +277,36 @@ impl Background {
         self.started.output.progress(u64::MAX).bytes
     }
 
-    /// Output from `offset`, or from where the last reading ended; gives back where it began.
+    /// Output from `offset`, or from where the last reading ended.
     pub(crate) fn read(
         &self,
         offset: Option<u64>,
         limit: usize,
-    ) -> std::io::Result<(u64, Vec<u8>)> {
+        journal: &dyn Journal,
+    ) -> std::io::Result<Part> {
+        let output = &self.started.output;
         let from = offset.unwrap_or_else(|| self.cursor.load(Ordering::Relaxed));
-        let bytes = self.started.output.read(from, limit)?;
-        self.cursor
-            .store(from + bytes.len() as u64, Ordering::Relaxed);
-        Ok((from, bytes))
+        let bytes = output.read(from, limit)?;
+        let next = from + bytes.len() as u64;
+        self.cursor.store(next, Ordering::Relaxed);
+        let secrets = |bytes: &[u8]| journal.secrets(bytes);
+        let hidden = hidden_in(from..next, secrets, |range| {
+            let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            output.read(range.start, length).unwrap_or_default()
+        });
+        let shown = masked_piece(&bytes, from, &hidden);
+        Ok(Part { from, next, shown })
     }
 
     /// Adds the next `limit` bytes of output to a result, and how to see what follows them.
-    pub(crate) fn show_next(&self, limit: usize, result: &mut RawResult) {
-        let Ok((from, bytes)) = self.read(None, limit) else {
+    pub(crate) fn show_next(&self, limit: usize, journal: &dyn Journal, result: &mut RawResult) {
+        let Ok(part) = self.read(None, limit, journal) else {
             return;
         };
-        let next = from + bytes.len() as u64;
-        result.omission = self.omitted_from(next);
-        if !bytes.is_empty() {
+        result.omission = self.omitted_from(part.next);
+        if !part.shown.is_empty() {
             let source = format!("output of {}", self.process_id());
-            result.bodies.push(Body::text(source, bytes));
+            result.bodies.push(Body::text(source, part.shown));
         }
     }
 

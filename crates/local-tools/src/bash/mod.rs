@@ -39,6 +39,7 @@ pub use scan::ScanLimits;
 pub(crate) use scan::Watch;
 
 use crate::path::{Access, Found, Roots};
+use crate::reveal::refuse_placeholder;
 use crate::support::{flags, parse, prepared, reading_definition};
 use narrow::narrower_tool;
 
@@ -171,7 +172,7 @@ impl Tool for BashTool {
     fn validate(
         &self,
         input: &Value,
-        _: &RuntimeContext<'_>,
+        context: &RuntimeContext<'_>,
     ) -> Result<Prepared, ValidationFailure> {
         let input: BashInput = parse(input)?;
         let wrong = |field: &str, message: &str| {
@@ -183,6 +184,7 @@ impl Tool for BashTool {
         if input.command.trim().is_empty() {
             return Err(wrong("/command", "the command is empty"));
         }
+        refuse_placeholder(&input.command, context)?;
         let cwd = self.cwd(input.cwd.as_deref())?;
         let background = input.background.unwrap_or(false);
         if background && let Some(refusal) = self.processes.refusal() {

@@ -514,7 +514,7 @@ impl Call<'_> {
             sandbox: Some(sandbox),
             ..RawResult::ok(ActionHappened::Yes)
         };
-        process.show_next(EARLY_BYTES, &mut result);
+        process.show_next(EARLY_BYTES, &*self.context.journal(), &mut result);
         Ok(result)
     }
 }

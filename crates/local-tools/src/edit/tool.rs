@@ -18,6 +18,7 @@ use crate::diff::unified;
 use crate::file::{self, MAX_WHOLE_FILE, Snapshot};
 use crate::path::{Access, ProjectPath, Roots, open_file};
 use crate::read::refuse_binary;
+use crate::reveal::reveal;
 use crate::support::{bad_file, bad_path, count, parse, prepared, writing_definition};
 
 /// What `edit` takes.
@@ -99,8 +100,17 @@ impl Tool for EditTool {
             .roots
             .resolve(&given, Access::Write)
             .map_err(|problem| bad_path(&problem, "/path"))?;
-        let (edits, single) = edits_of(input, context)?;
+        let (mut edits, single) = edits_of(input)?;
         let snapshot = current_version(&self.roots, &path, context)?;
+        for (index, edit) in edits.iter_mut().enumerate() {
+            // Placeholders of masked secrets stand for their values.
+            let place = if single { String::new() } else { format!("/edits/{index}") };
+            for (text, name) in [(&mut edit.old, "old_string"), (&mut edit.new, "new_string")] {
+                let field = format!("{place}/{name}");
+                let given = std::mem::take(text);
+                *text = reveal(given, &field, Some(&snapshot), &self.roots, context)?;
+            }
+        }
         let plan = plan(&snapshot.content, snapshot.encoding, &edits)
             .map_err(|problem| refused(&problem, &path, single))?;
         let after = plan.apply(&snapshot.content);
@@ -139,19 +149,14 @@ impl Tool for EditTool {
     }
 }
 
-/// The edits asked for, and whether they came as a single pair. Placeholders of masked secrets
-/// stand for their values.
-fn edits_of(
-    input: EditInput,
-    context: &RuntimeContext<'_>,
-) -> Result<(Vec<Edit>, bool), ValidationFailure> {
+/// The edits asked for, and whether they came as a single pair.
+fn edits_of(input: EditInput) -> Result<(Vec<Edit>, bool), ValidationFailure> {
     let invalid = |path: &str, message: &str| {
         ValidationFailure::new(Code::SchemaInvalid, message).at(path, message)
     };
-    let reveal = |text: String| context.journal.reveal(&text).unwrap_or(text);
     let edit = |old: String, new: String, all: Option<bool>| Edit {
-        old: reveal(old),
-        new: reveal(new),
+        old,
+        new,
         replace_all: all.unwrap_or(false),
     };
     match (input.edits, input.old_string, input.new_string) {

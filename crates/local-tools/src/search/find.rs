@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
+use agent_protocol::Refs;
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
-use agent_protocol::payload::tool::ReadMore;
-use agent_tool_runtime::{ExecutionContext, ExecutionFailure, Omission};
+use agent_protocol::payload::tool::{OutputSpilled, ReadMore};
+use agent_tool_runtime::{ExecutionContext, ExecutionFailure, Journal, Omission};
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use grep_searcher::{
@@ -16,6 +18,7 @@ use grep_searcher::{
 
 use serde_json::{Value, json};
 
+use super::hide::{hide_keys, masked_line};
 use super::scope::Scope;
 use super::walk::{Met, Skipped, Visitor, Walk, as_path, note_unopened};
 use crate::encoding::{Detector, Encoding};
@@ -38,6 +41,8 @@ pub(crate) struct Search {
     pub(crate) show: Show,
     pub(crate) limit: usize,
     pub(crate) multiline: bool,
+    /// Knows what is secret; without it nothing is masked.
+    pub(crate) journal: Option<Arc<dyn Journal>>,
 }
 
 /// What is wanted of the matches.
@@ -70,14 +75,16 @@ struct Hit {
 }
 
 #[derive(Debug)]
-struct Line {
+pub(super) struct Line {
     number: u64,
+    /// Where in the file it begins.
+    pub(super) start: u64,
     /// Bytes of the whole line.
     length: u64,
     matched: bool,
     /// It does not follow the one before it.
     gap: bool,
-    text: Vec<u8>,
+    pub(super) text: Vec<u8>,
 }
 
 impl Search {
@@ -124,6 +131,14 @@ impl Search {
             builder.before_context(context).after_context(context);
         }
         builder.build()
+    }
+
+    /// A line as far as it is shown, without its end.
+    fn clipped(&self, line: &[u8]) -> Vec<u8> {
+        if line.len() <= MAX_LINE {
+            return clip(line, &self.matcher);
+        }
+        clip(&masked_line(line, self.journal.as_deref()), &self.matcher)
     }
 
     /// Searches one file; gives back how many lines it now holds.
@@ -178,6 +193,9 @@ impl Search {
             Show::Lines { .. } => collector.bytes,
             Show::Files | Show::Counts => path.len() as u64 + 1,
         };
+        if let Some(journal) = &self.journal {
+            hide_keys(&mut collector.lines, file, &**journal);
+        }
         let held = collector.lines.len() + 1;
         let is_text = |line: &Line| std::str::from_utf8(&line.text).is_ok();
         finding.hits.push(Hit {
@@ -359,6 +377,13 @@ impl Listing {
             let offset = context.mask(&shown.text).len();
             let kind = ArtifactKind::ToolResult;
             let artifact = context.put_artifact(kind, "text/plain", kept.as_bytes())?;
+            let refs = Refs::default().with("output", &artifact.artifact_id);
+            let spilled = OutputSpilled {
+                artifact_id: artifact.artifact_id.clone(),
+                bytes: artifact.bytes,
+                threshold: LIST_CHARACTERS as u64,
+            };
+            context.emit_with(None, spilled, refs)?;
             read_more = Some(ReadMore {
                 tool: "read_artifact".to_owned(),
                 input_hint: json!({"artifact_id": artifact.artifact_id, "offset": offset}),
@@ -423,15 +448,19 @@ impl Sink for &mut Collect<'_> {
             Show::Counts => self.matches += found.lines().count() as u64,
             Show::Lines { .. } => {
                 let first = found.line_number().unwrap_or(0);
+                let mut next = found.absolute_byte_offset();
                 for (number, line) in (first..).zip(found.lines()) {
+                    let start = next;
+                    next += line.len() as u64;
                     self.matches += 1;
                     self.bytes += line.len() as u64;
                     if self.matched_lines < self.search.limit {
                         self.matched_lines += 1;
-                        let text = clip(line, &self.search.matcher);
+                        let text = self.search.clipped(line);
                         let gap = std::mem::take(&mut self.gap);
                         self.lines.push(Line {
                             number,
+                            start,
                             length: line.len() as u64,
                             matched: true,
                             gap,
@@ -446,9 +475,10 @@ impl Sink for &mut Collect<'_> {
 
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> io::Result<bool> {
         if self.matched_lines < self.search.limit {
-            let text = clip(found.bytes(), &self.search.matcher);
+            let text = self.search.clipped(found.bytes());
             let gap = std::mem::take(&mut self.gap);
             self.lines.push(Line {
+                start: found.absolute_byte_offset(),
                 number: found.line_number().unwrap_or(0),
                 length: found.bytes().len() as u64,
                 matched: false,

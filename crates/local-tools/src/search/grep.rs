@@ -132,6 +132,7 @@ impl Tool for GrepTool {
                 },
                 limit: input.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT),
                 multiline,
+                journal: None,
             },
             wants_lines: pattern.wants_lines,
             input: given_input.clone(),
@@ -146,7 +147,8 @@ impl Tool for GrepTool {
         context: &ExecutionContext,
     ) -> Result<RawResult, ExecutionFailure> {
         let confinement = invocation.confinement().clone();
-        let wanted = prepared::<PreparedGrep>(invocation)?;
+        let mut wanted = prepared::<PreparedGrep>(invocation)?;
+        wanted.search.journal = Some(context.journal());
         let scope = &wanted.scope;
         let finding = if scope.path.found() == Found::File {
             let file =

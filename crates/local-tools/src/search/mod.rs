@@ -7,6 +7,7 @@
 mod find;
 mod glob;
 mod grep;
+mod hide;
 mod pattern;
 mod rules;
 mod scope;
@@ -53,6 +54,7 @@ pub(crate) fn count_matches(
         },
         limit: 250,
         multiline: false,
+        journal: None,
     };
     let finding = search.run(whole(roots, &scope, cancel)?, &scope);
     Ok(if lines {

@@ -384,7 +384,10 @@ record! {
         format: ContentFormat,
         /// What it is, e.g. `file src/a.rs`, `stderr`.
         source?: String,
+        /// The content; of a long one the beginning and the end, with a mark between them.
         text?: String,
+        /// Bytes of the content that `text` leaves out.
+        omitted_bytes?: u64,
         artifact?: ArtifactId,
         media_type?: String,
     }

@@ -1,15 +1,19 @@
 //! Masking: secrets become stable placeholders before anything is written, shown or sent.
 //!
-//! `[redacted:github-token:3f2a]` always stands for the same secret within a session, so that a
-//! model can tell two of them apart and an edit that quotes one can be matched with the original.
-//! The originals are kept in memory only.
+//! `[redacted:github-token:3f2a91c07d5e]` always stands for the same secret on this installation, so
+//! that a model can tell two of them apart and a change that quotes one gets the original. The
+//! originals are kept in memory only; what another process masked is found again in the files and
+//! images it came from, see [`Redactor::resolve`].
 
 mod event;
 mod late;
+mod reader;
+mod resolve;
 mod shapes;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -23,9 +27,15 @@ use sha2::{Digest, Sha256};
 use shapes::{SHAPES, is_secret_variable};
 
 pub use late::LateSecrets;
+pub use reader::MaskedReader;
+pub use resolve::{Unresolved, placeholders};
 
 /// What every placeholder begins with.
 const MARK: &str = "[redacted:";
+
+/// Digits of a tag: enough that two secrets of a session hardly ever share them, so that every
+/// process gives a secret the same placeholder.
+const TAG_DIGITS: usize = 12;
 
 /// More secrets than this are masked but cannot be put back.
 const MOST_REMEMBERED: usize = 10_000;
@@ -77,6 +87,14 @@ pub struct Redacted {
     pub count: u64,
     pub target: RedactionTarget,
     pub placeholders: Vec<String>,
+}
+
+/// A secret in a text and what stands for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Masked {
+    /// Where it is, in bytes.
+    pub range: Range<usize>,
+    pub placeholder: String,
 }
 
 /// Masks texts. One per session.
@@ -218,6 +236,8 @@ fn compile(pattern: &str) -> Result<Regex, regex::Error> {
 struct Seen {
     secrets: HashMap<String, String>,
     placeholders: HashMap<String, String>,
+    /// Secrets by their whole tag, of which a placeholder has the beginning.
+    tags: BTreeMap<String, String>,
 }
 
 impl Redactor {
@@ -325,58 +345,56 @@ impl Redactor {
         counts
     }
 
-    /// Puts the originals back in place of placeholders this process has made; nothing when there
-    /// is none in the text. For matching only: the result is never written or shown.
+    /// Every secret in `text`, in order and without overlap.
     #[must_use]
-    pub fn unmask(&self, text: &str) -> Option<String> {
-        if !text.contains(MARK) {
-            return None;
-        }
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut original = String::with_capacity(text.len());
-        let mut rest = text;
-        let mut found = false;
-        while let Some(at) = rest.find(MARK) {
-            let end = rest[at..].find(']').map_or(rest.len(), |end| at + end + 1);
-            original.push_str(&rest[..at]);
-            match seen.secrets.get(&rest[at..end]) {
-                Some(secret) => {
-                    original.push_str(secret);
-                    found = true;
-                }
-                None => original.push_str(&rest[at..end]),
-            }
-            rest = &rest[end..];
-        }
-        original.push_str(rest);
-        found.then_some(original)
+    pub fn secrets(&self, text: &str) -> Vec<Masked> {
+        let found = self.secrets_by_rule(text).into_iter();
+        found.map(|(masked, _)| masked).collect()
+    }
+
+    /// Every secret in bytes that are mostly text. What is no text ends a secret.
+    #[must_use]
+    pub fn secrets_in(&self, bytes: &[u8]) -> Vec<Masked> {
+        self.secrets(&text_in_place(bytes))
     }
 
     fn mask_counting<'a>(&self, text: &'a str, counts: &mut Counts) -> Cow<'a, str> {
-        if !self.search.suspects(text.as_bytes()) && !self.late.suspects(text.as_bytes()) {
+        let found = self.secrets_by_rule(text);
+        if found.is_empty() {
             return Cow::Borrowed(text);
         }
-        let mut spans = self.find(text);
-        if spans.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        // The first rule wins where two overlap, unless the later one started earlier.
-        spans.sort_by_key(|span| (span.start, span.priority));
         let mut masked = String::with_capacity(text.len());
         let mut done = 0;
-        for span in spans {
-            if span.start < done {
-                continue;
-            }
-            let secret = &text[span.start..span.end];
-            let placeholder = self.placeholder(&span.rule, secret);
-            masked.push_str(&text[done..span.start]);
-            masked.push_str(&placeholder);
-            done = span.end;
-            note(counts, &span.rule, &placeholder);
+        for (secret, rule) in found {
+            masked.push_str(&text[done..secret.range.start]);
+            masked.push_str(&secret.placeholder);
+            done = secret.range.end;
+            note(counts, &rule, &secret.placeholder);
         }
         masked.push_str(&text[done..]);
         Cow::Owned(masked)
+    }
+
+    fn secrets_by_rule(&self, text: &str) -> Vec<(Masked, Cow<'_, str>)> {
+        if !self.search.suspects(text.as_bytes()) && !self.late.suspects(text.as_bytes()) {
+            return Vec::new();
+        }
+        let mut spans = self.find(text);
+        // The first rule wins where two overlap, unless the later one started earlier.
+        spans.sort_by_key(|span| (span.start, span.priority));
+        let mut found = Vec::with_capacity(spans.len());
+        let mut done = 0;
+        for span in spans {
+            if span.start < done || span.start == span.end {
+                continue;
+            }
+            let secret = without_line_numbers(&text[span.start..span.end]);
+            let placeholder = self.placeholder(&span.rule, &secret);
+            done = span.end;
+            let range = span.start..span.end;
+            found.push((Masked { range, placeholder }, span.rule));
+        }
+        found
     }
 
     fn find(&self, text: &str) -> Vec<Span<'_>> {
@@ -433,7 +451,7 @@ impl Redactor {
         let tag = crate::hash::hex(&hasher.finalize().into());
         // Two secrets with the same short tag get longer ones.
         let named = |digits: usize| format!("[redacted:{rule}:{}]", &tag[..digits]);
-        let placeholder = [4, 8, 16, 64]
+        let placeholder = [TAG_DIGITS, 64]
             .into_iter()
             .map(named)
             .find(|candidate| !seen.secrets.contains_key(candidate))
@@ -442,6 +460,7 @@ impl Redactor {
             seen.secrets.insert(placeholder.clone(), secret.to_owned());
             seen.placeholders
                 .insert(secret.to_owned(), placeholder.clone());
+            seen.tags.insert(tag, secret.to_owned());
         }
         placeholder
     }
@@ -470,6 +489,45 @@ struct Span<'a> {
     end: usize,
     rule: Cow<'a, str>,
     priority: usize,
+}
+
+/// Bytes as text of the same length: what is no UTF-8 becomes a control character each.
+fn text_in_place(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| '\u{1}'));
+    }
+    Cow::Owned(text)
+}
+
+/// A key of many lines as its file has it, when it was met in numbered lines.
+fn without_line_numbers(secret: &str) -> Cow<'_, str> {
+    let number_of = |line: &str| {
+        let digits = line.trim_start_matches(' ');
+        let after = digits.trim_start_matches(|c: char| c.is_ascii_digit());
+        let count = digits.len() - after.len();
+        let text = after.trim_start_matches(['\t', ' ', '|']);
+        ((1..=6).contains(&count) && text.len() < after.len()).then(|| line.len() - text.len())
+    };
+    let mut lines = secret.split_inclusive('\n');
+    let Some(first) = lines.next() else {
+        return Cow::Borrowed(secret);
+    };
+    if !first.starts_with("-----BEGIN ") || lines.clone().next().is_none() {
+        return Cow::Borrowed(secret);
+    }
+    let mut plain = first.to_owned();
+    for line in lines {
+        match number_of(line) {
+            Some(number) => plain.push_str(&line[number..]),
+            None => return Cow::Borrowed(secret),
+        }
+    }
+    Cow::Owned(plain)
 }
 
 /// A rule's name as it may stand in a placeholder.

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 
 use agent_protocol::Scope;
@@ -10,6 +11,7 @@ use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
 
 use super::keeper::{CollectLimits, Keeper};
+use super::piece::{hidden_in, masked_piece};
 use crate::context::ExecutionContext;
 use crate::journal::{ArtifactWriter, Journal, JournalError};
 
@@ -62,12 +64,14 @@ pub struct Collector {
     stderr: StderrRanges,
     stderr_bytes: u64,
     lines: u64,
-    /// The end of what came, at most [`TAIL_BYTES`].
+    /// The end of what came: [`TAIL_BYTES`], and what a secret in them may begin in.
     tail: Vec<u8>,
 }
 
 /// A progress display needs no more of the end than this.
 const TAIL_BYTES: usize = 2_000;
+/// So much of the end is kept, so that a secret at the beginning of what is shown is still known.
+const KEPT_TAIL: usize = 32 << 10;
 
 impl Collector {
     /// Starts an output artifact of this call.
@@ -131,10 +135,12 @@ impl Collector {
     }
 
     fn note_tail(&mut self, bytes: &[u8]) {
-        let bytes = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
-        let excess = (self.tail.len() + bytes.len()).saturating_sub(TAIL_BYTES);
-        self.tail.drain(..excess);
+        let bytes = &bytes[bytes.len().saturating_sub(KEPT_TAIL)..];
         self.tail.extend_from_slice(bytes);
+        // Moved seldom, because lines may come one by one.
+        if self.tail.len() > 2 * KEPT_TAIL {
+            self.tail.drain(..self.tail.len() - KEPT_TAIL);
+        }
     }
 
     #[must_use]
@@ -147,19 +153,34 @@ impl Collector {
         self.lines
     }
 
-    /// The last line so far, for progress displays; not escaped.
+    /// The last line so far, for progress displays; masked, not escaped.
     #[must_use]
     pub fn last_line(&self) -> String {
         let trimmed = self.tail.trim_ascii_end();
         let start = memchr::memrchr(b'\n', trimmed).map_or(0, |newline| newline + 1);
-        String::from_utf8_lossy(&trimmed[start..]).into_owned()
+        let start = start.max(trimmed.len().saturating_sub(TAIL_BYTES));
+        String::from_utf8_lossy(&self.masked(start..trimmed.len())).into_owned()
     }
 
-    /// The last `bytes` bytes so far, or as many as are kept, for progress displays; not escaped.
+    /// The last `bytes` bytes so far, or as many as a display needs; masked, not escaped.
     #[must_use]
     pub fn tail(&self, bytes: u64) -> Vec<u8> {
         let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.tail[self.tail.len().saturating_sub(wanted)..].to_vec()
+        let start = self.tail.len().saturating_sub(wanted.min(TAIL_BYTES));
+        self.masked(start..self.tail.len())
+    }
+
+    /// A part of the tail.
+    fn masked(&self, part: Range<usize>) -> Vec<u8> {
+        if part.is_empty() {
+            return Vec::new();
+        }
+        let hidden = hidden_in(
+            0..self.tail.len() as u64,
+            |bytes| self.journal.secrets(bytes),
+            |_| self.tail.clone(),
+        );
+        masked_piece(&self.tail[part.clone()], part.start as u64, &hidden)
     }
 
     /// Completes the artifact.

@@ -2,6 +2,7 @@
 
 mod collector;
 mod keeper;
+pub mod piece;
 pub(crate) mod project;
 
 pub use collector::{CollectedOutput, Collector, Segment, Stream};

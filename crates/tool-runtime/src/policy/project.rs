@@ -1,6 +1,8 @@
 //! From the bodies of a result to bounded, escaped, masked text, with an exact account of what was
 //! left out.
 
+use std::borrow::Cow;
+
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::model::Trust;
@@ -12,6 +14,7 @@ use serde_json::json;
 
 use super::collector::Segment;
 use super::keeper::{CollectLimits, Keeper};
+use super::piece::{Hidden, hidden_in, masked_piece, read_range};
 use crate::escape::push_visible;
 use crate::journal::{Journal, JournalError};
 use crate::result::Body;
@@ -54,10 +57,12 @@ pub(crate) fn project(
                 bytes,
             } => {
                 // Masked before it is measured, so that what is kept and what is shown agree.
-                let masked = std::str::from_utf8(bytes)
-                    .ok()
-                    .map(|text| journal.mask(text));
-                let bytes = masked.as_deref().map_or(bytes.as_slice(), str::as_bytes);
+                let hidden = hidden_in(
+                    0..bytes.len() as u64,
+                    |bytes| journal.secrets(bytes),
+                    |_| bytes.clone(),
+                );
+                let bytes = &masked_piece(bytes, 0, &hidden)[..];
                 let whole = Output {
                     source,
                     format: *format,
@@ -107,6 +112,7 @@ pub(crate) fn project(
                     artifact: Some(artifact.artifact_id.clone()),
                     media_type: Some(media_type.clone()),
                     text: None,
+                    omitted_bytes: None,
                 });
             }
         }
@@ -138,14 +144,18 @@ impl Projection {
         let mut text = String::new();
         let mut omitted = 0;
         let fits = kept == output.total && {
-            render(&output.segments, &mut text, journal);
+            let hidden = output.hidden(&output.segments, journal);
+            render(&output.segments, &hidden, &mut text, journal);
             text.chars().count() <= share
         };
-        if !fits {
+        let content = if fits {
+            text.len()
+        } else {
             let artifact = match &output.artifact {
                 Some(artifact) => artifact.clone(),
-                None => self.spill(&output, share, journal, scope, producer)?,
+                None => self.keep(&output, journal, scope, producer)?,
             };
+            spilled(&artifact, share, journal, scope)?;
             let budget = share.saturating_sub(MARK_CHARS);
             let in_memory = output.whole.or_else(|| match &*output.segments {
                 [only] if kept == output.total => Some(&only.bytes),
@@ -153,13 +163,15 @@ impl Projection {
             });
             let segments = match in_memory {
                 Some(bytes) => choose(bytes, &output.segments, budget),
-                None => output.segments,
+                None => std::mem::take(&mut output.segments),
             };
             let segments = select(segments, budget);
             let shown: u64 = segments.iter().map(|s| s.bytes.len() as u64).sum();
             omitted = output.total - shown;
+            let hidden = output.hidden(&segments, journal);
             text.clear();
-            render(&segments, &mut text, journal);
+            render(&segments, &hidden, &mut text, journal);
+            let content = text.len();
             let id = &artifact.artifact_id;
             if !text.is_empty() && !text.ends_with('\n') {
                 text.push('\n');
@@ -192,15 +204,23 @@ impl Projection {
                 Refs::default().with("output", id),
             )?;
             output.artifact = Some(artifact);
-        }
+            content
+        };
         self.omitted_bytes += omitted;
         self.artifacts.extend(output.artifact.clone());
+        // Beside the text for the model, which is bounded for the model's sake, the event has what a
+        // reader wants to see of it: the beginning and the end.
+        let most = match output.format {
+            ContentFormat::Diff => INLINE_DIFF_BYTES,
+            _ => INLINE_BYTES,
+        };
+        let (shown, left_out) = ends(&text[..content], most, output.artifact.as_ref());
         self.blocks.push(ContentBlock {
             trust: Trust::ToolOutputUntrusted,
             format: output.format,
             source: Some(output.source.to_owned()),
-            // Long text stands once in the event, as the text for the model.
-            text: (text.len() <= INLINE_BLOCK_BYTES).then(|| text.clone()),
+            text: Some(shown.into_owned()),
+            omitted_bytes: (left_out > 0).then_some(left_out),
             artifact: output.artifact.map(|artifact| artifact.artifact_id),
             media_type: None,
         });
@@ -208,29 +228,99 @@ impl Projection {
         Ok(())
     }
 
-    fn spill(
+    fn keep(
         &self,
         output: &Output<'_>,
-        threshold: usize,
         journal: &dyn Journal,
         scope: &Scope,
         producer: &str,
     ) -> Result<ArtifactRef, JournalError> {
         let bytes = output.whole.unwrap_or_default();
         let kind = ArtifactKind::ToolResult;
-        let artifact = journal.put_artifact(scope, kind, "text/plain", bytes, producer)?;
-        let spilled = OutputSpilled {
-            artifact_id: artifact.artifact_id.clone(),
-            bytes: artifact.bytes,
-            threshold: threshold as u64,
-        };
-        let refs = Refs::default().with("output", &artifact.artifact_id);
-        journal.append(scope, spilled.into(), refs)?;
-        Ok(artifact)
+        journal.put_artifact(scope, kind, "text/plain", bytes, producer)
     }
 }
 
-const INLINE_BLOCK_BYTES: usize = 4096;
+impl Output<'_> {
+    /// The secrets in the pieces, also those that are cut by the border of a piece.
+    fn hidden(&self, segments: &[Segment], journal: &dyn Journal) -> Vec<Hidden> {
+        let secrets = |bytes: &[u8]| journal.secrets(bytes);
+        if let Some(whole) = self.whole {
+            return hidden_in(0..whole.len() as u64, secrets, |_| whole.to_vec());
+        }
+        let file = self.artifact.as_ref();
+        let file = file.and_then(|artifact| journal.open_artifact(&artifact.artifact_id).ok());
+        let mut hidden: Vec<Hidden> = Vec::new();
+        for segment in segments {
+            let found = hidden_in(segment.offset..segment.end(), secrets, |range| match &file {
+                Some(file) => read_range(file, range),
+                // The piece at its place, as if nothing stood before it.
+                None => {
+                    let before = usize::try_from(segment.offset - range.start).unwrap_or(0);
+                    [&vec![0; before], &segment.bytes[..]].concat()
+                }
+            });
+            let known = hidden.last().map_or(0, |last| last.end);
+            hidden.extend(found.into_iter().filter(|found| found.start >= known));
+        }
+        hidden
+    }
+}
+
+/// Records that the whole of an output is kept, because it is longer than what is shown.
+pub(crate) fn spilled(
+    artifact: &ArtifactRef,
+    threshold: usize,
+    journal: &dyn Journal,
+    scope: &Scope,
+) -> Result<(), JournalError> {
+    let spilled = OutputSpilled {
+        artifact_id: artifact.artifact_id.clone(),
+        bytes: artifact.bytes,
+        threshold: threshold as u64,
+    };
+    let refs = Refs::default().with("output", &artifact.artifact_id);
+    journal.append(scope, spilled.into(), refs)?;
+    Ok(())
+}
+
+/// The beginning and the end of a text, whole lines where there are any, with a mark between them
+/// that says how much is missing and where it is; and how much that is.
+fn ends<'a>(text: &'a str, most: usize, whole: Option<&ArtifactRef>) -> (Cow<'a, str>, u64) {
+    if text.len() <= most {
+        return (Cow::Borrowed(text), 0);
+    }
+    let room = most - ENDS_MARK;
+    // Errors tend to be at the end, so the end gets the larger part.
+    let head = text.floor_char_boundary(room / 3);
+    let head = match text[..head].rfind('\n') {
+        Some(newline) if newline + 1 >= head / 2 => newline + 1,
+        _ => head,
+    };
+    let tail = text.ceil_char_boundary(text.len() - room * 2 / 3);
+    let tail = match text[tail..].find('\n') {
+        Some(newline) if newline < (text.len() - tail) / 2 => tail + newline + 1,
+        _ => tail,
+    };
+    let left_out = tail - head;
+    let place = whole.map_or_else(String::new, |artifact| {
+        format!("; all of it is artifact {}", artifact.artifact_id)
+    });
+    let between = if text[..head].ends_with('\n') { "" } else { "\n" };
+    let shown = format!(
+        "{}{between}[… {left_out} bytes not shown here{place} …]\n{}",
+        &text[..head],
+        &text[tail..]
+    );
+    (Cow::Owned(shown), left_out as u64)
+}
+
+/// So much of an output stands in its block.
+const INLINE_BYTES: usize = 4096;
+/// And so much of a diff, which people read to its end.
+const INLINE_DIFF_BYTES: usize = 20 * 1024;
+/// Room for the mark between the ends.
+const ENDS_MARK: usize = 200;
 /// Room for the marks between pieces and at the end.
 const MARK_CHARS: usize = 700;
 
@@ -389,11 +479,13 @@ fn visible_chars(bytes: &[u8]) -> usize {
     shown.chars().count()
 }
 
-/// The pieces as text, with a mark for each gap and where the stream changes.
-fn render(segments: &[Segment], out: &mut String, journal: &dyn Journal) {
+/// The pieces as text, with a mark for each gap and where the stream changes. What is hidden is
+/// replaced, once, where it begins.
+fn render(segments: &[Segment], hidden: &[Hidden], out: &mut String, journal: &dyn Journal) {
     let marks_streams = segments.iter().any(|segment| !segment.stderr.is_empty());
     let mut end = 0;
     let mut in_stderr = false;
+    let mut told = 0;
     for segment in segments {
         if segment.offset > end {
             new_line(out);
@@ -408,6 +500,8 @@ fn render(segments: &[Segment], out: &mut String, journal: &dyn Journal) {
                 .unwrap_or_default()
         };
         let mut push = |stderr: bool, from: u64, to: u64, out: &mut String| {
+            // The rest of a secret whose beginning was in the other stream.
+            let from = from.max(told);
             if from >= to {
                 return;
             }
@@ -416,8 +510,11 @@ fn render(segments: &[Segment], out: &mut String, journal: &dyn Journal) {
                 out.push_str(if stderr { "[stderr]\n" } else { "[stdout]\n" });
                 in_stderr = stderr;
             }
+            let masked = masked_piece(bytes_of(from, to), from, hidden);
+            let last = hidden.iter().rfind(|hidden| hidden.start < to);
+            told = last.map_or(told, |hidden| hidden.end.max(told));
             let mut text = String::new();
-            push_visible(&mut text, bytes_of(from, to));
+            push_visible(&mut text, &masked);
             out.push_str(&journal.mask(&text));
         };
         for (from, to) in &segment.stderr {

@@ -1,0 +1,274 @@
+//! Masked secrets: a placeholder never becomes content, and no part of a secret leaves.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use agent_test_support::project::TestProject;
+use serde_json::{Value, json};
+
+use crate::agent;
+use crate::files::{bash, edit, read, session, write};
+
+const KEY: &str = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8";
+
+/// Runs calls in one process, in a new session or the last one, and gives their observations.
+pub(crate) fn observe(project: &TestProject, resume: bool, intents: &[Value]) -> Vec<Value> {
+    let lines: Vec<String> = intents.iter().map(Value::to_string).collect();
+    let mut arguments = vec!["call", "--stdin", "--json", "--mode", "full"];
+    if resume {
+        arguments.extend(["--session", "last"]);
+    }
+    let ran = agent(project, &arguments).stdin(lines.join("\n") + "\n");
+    let ran = ran.finish();
+    let observations = ran.stdout().lines().map(serde_json::from_str);
+    let observations: Result<Vec<Value>, _> = observations.collect();
+    let observations = observations.unwrap_or_else(|_| panic!("{}", ran.stderr()));
+    assert_eq!(observations.len(), intents.len(), "{}", ran.stderr());
+    observations
+}
+
+fn text_of(observation: &Value) -> &str {
+    observation["model_text"].as_str().unwrap()
+}
+
+/// The first placeholder in what a call showed.
+fn placeholder(observation: &Value) -> String {
+    let text = text_of(observation);
+    let start = text.find("[redacted:").unwrap_or_else(|| panic!("{text}"));
+    let end = text[start..].find(']').unwrap();
+    text[start..=start + end].to_owned()
+}
+
+fn private_key() -> String {
+    let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n";
+    let kind = "PRIVATE KEY";
+    format!("-----BEGIN {kind}-----\n{}-----END {kind}-----", line.repeat(6))
+}
+
+#[track_caller]
+fn refused(observation: &Value) {
+    assert_eq!(observation["code"], "runtime_precondition_failed", "{observation}");
+    let text = text_of(observation);
+    assert!(text.contains("Nothing was changed"), "{text}");
+}
+
+#[test]
+fn a_key_survives_a_write_in_another_process() {
+    let project = TestProject::new();
+    project.write("conf.txt", format!("a = 1\nkey = {KEY}\n"));
+    let shown = placeholder(&observe(&project, false, &[read("conf.txt")])[0]);
+    let content = format!("a = 2\nkey = {shown}\n");
+    let wrote = observe(&project, true, &[write("conf.txt", &content)]);
+    assert_eq!(wrote[0]["code"], "ok", "{wrote:?}");
+    assert_eq!(project.read("conf.txt"), format!("a = 2\nkey = {KEY}\n"));
+
+    let old = format!("key = {shown}");
+    let edited = observe(&project, true, &[edit("conf.txt", &old, &format!("{old}\nb = 3"))]);
+    assert_eq!(edited[0]["code"], "ok", "{edited:?}");
+    assert_eq!(project.read("conf.txt"), format!("a = 2\nkey = {KEY}\nb = 3\n"));
+
+    // Into another file, from the file that has it.
+    let wrote = observe(&project, true, &[write("copy.txt", &format!("{shown}\n"))]);
+    assert_eq!(wrote[0]["code"], "ok", "{wrote:?}");
+    assert_eq!(project.read("copy.txt"), format!("{KEY}\n"));
+}
+
+#[test]
+fn a_key_is_found_in_the_images_after_its_file_changed_and_after_a_fork() {
+    let project = TestProject::new();
+    project.write("conf.txt", format!("key = {KEY}\n"));
+    let calls = [read("conf.txt"), edit("conf.txt", "key", "k")];
+    let shown = placeholder(&observe(&project, false, &calls)[0]);
+    project.write("conf.txt", "nothing\n");
+    let wrote = observe(&project, true, &[write("new.txt", &format!("{shown}\n"))]);
+    assert_eq!(wrote[0]["code"], "ok", "{wrote:?}");
+    assert_eq!(project.read("new.txt"), format!("{KEY}\n"));
+
+    agent(&project, &["fork", "last"]).finish().expect_code(0);
+    let wrote = observe(&project, true, &[write("fork.txt", &format!("{shown}\n"))]);
+    assert_eq!(wrote[0]["code"], "ok", "{wrote:?}");
+    assert_eq!(project.read("fork.txt"), format!("{KEY}\n"));
+}
+
+#[test]
+fn a_placeholder_nobody_knows_is_refused() {
+    let project = TestProject::new();
+    project.write("conf.txt", format!("key = {KEY}\n"));
+    let shown = placeholder(&observe(&project, false, &[read("conf.txt")])[0]);
+    project.write("conf.txt", "key = none\n");
+    let calls = [
+        write("new.txt", &format!("{shown}\n")),
+        read("conf.txt"),
+        edit("conf.txt", "none", &shown),
+        write("conf.txt", &format!("key = {shown}\n")),
+    ];
+    let seen = observe(&project, true, &calls);
+    refused(&seen[0]);
+    refused(&seen[2]);
+    refused(&seen[3]);
+    assert!(!project.root().join("new.txt").exists());
+    assert_eq!(project.read("conf.txt"), "key = none\n");
+}
+
+#[test]
+fn a_command_gets_no_placeholder() {
+    let project = TestProject::new();
+    project.write("conf.txt", format!("key = {KEY}\n"));
+    let shown = placeholder(&observe(&project, false, &[read("conf.txt")])[0]);
+    let command = format!("cat > conf.txt <<'END'\nkey = {shown}\nEND");
+    for resume in [true, false] {
+        let ran = observe(&project, resume, &[bash(&command)]);
+        refused(&ran[0]);
+    }
+    assert_eq!(project.read("conf.txt"), format!("key = {KEY}\n"));
+}
+
+/// What a file says itself is its own: a text of this form that stands in it stays.
+#[test]
+fn a_text_of_that_form_in_the_file_itself_stays() {
+    let project = TestProject::new();
+    project.write("doc.md", "keys look like [redacted:jwt:0000aaaabbbb]\n");
+    let calls = [read("doc.md"), edit("doc.md", "look like [redacted:jwt:0000aaaabbbb]", "are [redacted:jwt:0000aaaabbbb]")];
+    let seen = observe(&project, false, &calls);
+    assert_eq!(seen[1]["code"], "ok", "{seen:?}");
+    assert_eq!(project.read("doc.md"), "keys are [redacted:jwt:0000aaaabbbb]\n");
+}
+
+#[test]
+fn a_key_of_many_lines_comes_back_without_line_numbers() {
+    let project = TestProject::new();
+    let key = private_key();
+    project.write("id.pem", format!("first\nbegin `{key}`;\nlast\n"));
+    let seen = observe(&project, false, &[read("id.pem")]);
+    let shown = placeholder(&seen[0]);
+    assert!(!text_of(&seen[0]).contains("MIIEvQ"), "{}", text_of(&seen[0]));
+    let content = format!("first\nbegin `{shown}`;\nend\n");
+    let wrote = observe(&project, true, &[write("id.pem", &content)]);
+    assert_eq!(wrote[0]["code"], "ok", "{wrote:?}");
+    assert_eq!(project.read("id.pem"), format!("first\nbegin `{key}`;\nend\n"));
+}
+
+/// No range of any reading shows a part of a secret.
+#[test]
+fn no_range_shows_a_part_of_a_secret() {
+    let project = TestProject::new();
+    let key = private_key();
+    project.write("id.pem", format!("{key}\n"));
+    project.write("long.txt", format!("{}{KEY}{}\n", "x ".repeat(990), " y".repeat(5_000)));
+    let output = format!("seq 1 4000; echo {KEY}; cat id.pem; seq 1 9000");
+    let mut calls = vec![bash(&output)];
+    let first = observe(&project, false, &calls);
+    let artifact = first[0]["artifact_refs"].as_array().unwrap();
+    let artifact = artifact.iter().find(|one| one["kind"] == "command_output").unwrap();
+    let id = artifact["artifact_id"].as_str().unwrap();
+    let raw = fs::read_to_string(session(&project).path().join("artifacts").join(&id[7..])).unwrap();
+    calls.clear();
+    let at = raw.find(KEY).unwrap();
+    for (offset, limit) in [(at + 1, 60), (at + 20, 5), (at - 10, 20), (at, 4), (at + 39, 1)] {
+        calls.push(json!({"tool": "read_artifact", "input": {"artifact_id": id, "offset": offset, "limit": limit}}));
+    }
+    let at = raw.find("MIIE").unwrap();
+    for (offset, limit) in [(at, 64), (at + 70, 200), (at - 10, 30)] {
+        calls.push(json!({"tool": "read_artifact", "input": {"artifact_id": id, "offset": offset, "limit": limit}}));
+    }
+    calls.push(json!({"tool": "read_artifact", "input": {"artifact_id": id, "around": "BEGIN PRIVATE", "limit": 40}}));
+    for (offset, limit) in [(1, 2), (3, 1), (6, 3)] {
+        calls.push(json!({"tool": "read", "input": {"path": "id.pem", "offset": offset, "limit": limit}}));
+    }
+    calls.push(json!({"tool": "read", "input": {"path": "long.txt"}}));
+    calls.push(json!({"tool": "grep", "input": {"pattern": "^MIIE"}}));
+    calls.push(json!({"tool": "grep", "input": {"pattern": "y y", "path": "long.txt"}}));
+    for seen in observe(&project, true, &calls).iter().chain(&first) {
+        let text = seen.to_string();
+        for secret in [KEY, &private_key()] {
+            assert_no_part(secret, &text);
+        }
+    }
+    let log = fs::read_to_string(session(&project).log_path()).unwrap();
+    assert_no_part(KEY, &log);
+}
+
+/// Eight characters of a secret in a row are a part of it.
+#[track_caller]
+fn assert_no_part(secret: &str, text: &str) {
+    let lines = secret.lines().filter(|line| !line.starts_with('-'));
+    for line in lines {
+        for start in 0..line.len().saturating_sub(8) {
+            let part = &line[start..start + 8];
+            if let Some(at) = text.find(part) {
+                let from = at.saturating_sub(60);
+                panic!("`{part}` in …{}", &text[text.floor_char_boundary(from)..at + 8]);
+            }
+        }
+    }
+}
+
+fn unpack(project: &TestProject, arguments: &[&str]) -> (tempfile::TempDir, std::path::PathBuf, String) {
+    let mut all = vec!["export", "last", "--format", "evidence", "-o", "pack"];
+    all.extend(arguments);
+    let ran = agent(project, &all).finish().expect_code(0);
+    let place = tempfile::tempdir().unwrap();
+    let pack = project.root().join("pack");
+    let script = format!("zstd -dcq {} | tar -xf -", pack.display());
+    assert!(sh(&script, place.path()));
+    let directory = fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().path();
+    (place, directory, ran.stderr())
+}
+
+fn sh(script: &str, place: &Path) -> bool {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).current_dir(place);
+    shell.output().unwrap().status.success()
+}
+
+fn files_with(directory: &Path, text: &str, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files_with(&path, text, found);
+        } else if String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(text) {
+            found.push(path.display().to_string());
+        }
+    }
+}
+
+#[test]
+fn a_pack_holds_masked_output_unless_raw_is_asked_for() {
+    let project = TestProject::new();
+    project.write(".env", format!("TOKEN={KEY}\n"));
+    observe(&project, false, &[bash("cat .env; echo other"), bash("echo plain")]);
+    let (_place, directory, said) = unpack(&project, &[]);
+    let mut found = Vec::new();
+    files_with(&directory, KEY, &mut found);
+    assert!(found.is_empty(), "{found:?}");
+    assert!(said.contains("1 artifact is a masked copy"), "{said}");
+    files_with(&directory, "other", &mut found);
+    assert!(found.iter().any(|name| name.contains("/masked/")), "{found:?}");
+    let readme = fs::read_to_string(directory.join("README.txt")).unwrap();
+    assert!(readme.contains("masked/"), "{readme}");
+    let list = fs::read_to_string(directory.join("MASKED")).unwrap();
+    assert_eq!(list.lines().count(), 1, "{list}");
+    // All of it can be checked: by hand and by the audit.
+    assert!(sh("sha256sum -c --quiet SHA256SUMS", &directory));
+    let begin = readme.find("  hash() {").unwrap();
+    let script = &readme[begin..];
+    let script = &script[..script.find("\n\n").unwrap()];
+    assert!(sh(script, &directory));
+    let path = directory.to_str().unwrap();
+    let audit = agent(&project, &["audit", path, "--json"]).finish().expect_code(0);
+    assert!(audit.stdout().contains("artifact_masked"), "{}", audit.stdout());
+    // A masked copy that was altered is found by the audit.
+    let copy = fs::read_dir(directory.join("masked")).unwrap().next().unwrap().unwrap().path();
+    fs::write(&copy, "altered").unwrap();
+    let audit = agent(&project, &["audit", path, "--json"]).finish().expect_code(1);
+    assert!(audit.stdout().contains("artifact_altered"), "{}", audit.stdout());
+
+    let (_place, directory, said) = unpack(&project, &["--with-raw"]);
+    files_with(&directory, KEY, &mut found);
+    assert!(!found.is_empty());
+    assert!(said.contains("as it came"), "{said}");
+    assert!(!directory.join("masked").exists());
+    let path = directory.to_str().unwrap();
+    agent(&project, &["audit", path]).finish().expect_code(0);
+}
