@@ -417,3 +417,134 @@ fn running_in(project: &TestProject) -> Vec<String> {
         .filter(|name| !name.is_empty() && name.trim() != "agent")
         .collect()
 }
+
+#[test]
+fn a_line_of_a_megabyte_is_read_to_its_end_by_the_hints() {
+    let project = TestProject::new();
+    let line: String = (0..)
+        .map(|number: u32| format!("f{number}(),"))
+        .take(100_000)
+        .collect();
+    assert!(line.len() > 1_000_000);
+    project.write("app.min.js", format!("{line}\n"));
+    let mut talk = Conversation::start(&project, ALLOWED);
+    let mut observed = talk.call("read", json!({"path": "app.min.js"}));
+    let (mut seen, mut calls) = (String::new(), 1);
+    loop {
+        assert_eq!(observed["ok"], true, "{observed:#}");
+        let text = observed["model_text"].as_str().unwrap();
+        let row = text.split_once("1\t").unwrap().1;
+        let end = row.find(" [line clipped: ").or_else(|| row.find('\n'));
+        seen.push_str(&row[..end.unwrap()]);
+        if observed["read_more"].is_null() {
+            break;
+        }
+        assert!(observed["omitted_bytes"].as_u64().unwrap() > 0);
+        observed = read_more(&mut talk, &observed);
+        calls += 1;
+    }
+    assert!(seen == line, "{} of {} bytes", seen.len(), line.len());
+    assert!(calls < 60, "{calls} calls");
+    assert_eq!(observed["omitted_bytes"], 0);
+}
+
+#[test]
+fn what_is_kept_elsewhere_is_recorded_as_spilled_and_named_by_the_result() {
+    let project = TestProject::new();
+    let text: String = (0..9_000)
+        .map(|number| format!("needle {number}\n"))
+        .collect();
+    project.write("hay.txt", text);
+    let mut talk = Conversation::start(&project, ALLOWED);
+    let command = bash(&mut talk, "seq 60000; echo oops >&2");
+    let grep = talk.call("grep", json!({"pattern": "needle", "limit": 5000}));
+    let spilled = events(&project, "output.spilled");
+    let results = events(&project, "tool.result");
+    for (observed, kind) in [(&command, "command_output"), (&grep, "tool_result")] {
+        let refs = observed["artifact_refs"].as_array().unwrap();
+        let output = refs
+            .iter()
+            .find(|artifact| artifact["kind"] == kind)
+            .unwrap();
+        let id = &output["artifact_id"];
+        let event = spilled
+            .iter()
+            .find(|event| event["payload"]["artifact_id"] == *id);
+        assert_eq!(event.unwrap()["payload"]["bytes"], output["bytes"]);
+        assert!(
+            results
+                .iter()
+                .any(|event| event["payload"]["result_ref"] == *id),
+            "{results:#?}"
+        );
+    }
+    // Also when it is short and only the error stream was used.
+    let short = bash(&mut talk, "echo oops >&2");
+    let last = events(&project, "tool.result").pop().unwrap();
+    assert_eq!(
+        last["payload"]["result_ref"],
+        short["content"][0]["artifact"]
+    );
+}
+
+/// Whoever reads the log, a replay or a page sees how an output began and ended.
+#[test]
+fn a_long_output_is_told_by_its_beginning_and_its_end() {
+    let project = TestProject::new();
+    let mut talk = Conversation::start(&project, ALLOWED);
+    let command = "for i in $(seq 1 900); do echo \"test case_$i ... ok\"; done; echo 'FAILED: case_901'; exit 1";
+    let observed = bash(&mut talk, command);
+    let block = &observed["content"][0];
+    let text = block["text"].as_str().unwrap();
+    assert!(text.starts_with("test case_1 ... ok\n"), "{text}");
+    assert!(
+        text.ends_with("test case_900 ... ok\nFAILED: case_901\n"),
+        "{text}"
+    );
+    let id = block["artifact"].as_str().unwrap();
+    let left_out = block["omitted_bytes"].as_u64().unwrap();
+    let mark = format!("[… {left_out} bytes not shown here; all of it is artifact {id} …]");
+    assert!(text.contains(&mark), "{text}");
+    assert!(text.len() <= 4096);
+    drop(talk);
+    let replay = agent(&project, &["replay", "last"])
+        .finish()
+        .expect_code(0)
+        .stdout();
+    for line in [
+        "test case_1 ... ok",
+        "FAILED: case_901",
+        &format!("all of it: {id}"),
+        "more lines",
+    ] {
+        assert!(replay.contains(line), "{line}: {replay}");
+    }
+    for format in ["html", "json"] {
+        let told = agent(&project, &["replay", "last", "--format", format]);
+        let told = told.finish().expect_code(0).stdout();
+        assert!(told.contains("FAILED: case_901"), "{format}");
+    }
+}
+
+#[test]
+fn a_long_diff_is_told_whole() {
+    let project = TestProject::new();
+    let old: String = (0..200)
+        .map(|number| format!("line {number} of the file as it was\n"))
+        .collect();
+    project.write("a.txt", &old);
+    let mut talk = Conversation::start(&project, ALLOWED);
+    read(&mut talk, "a.txt");
+    let new = old.replace("as it was", "as it is now");
+    let observed = talk.call("write", json!({"path": "a.txt", "content": new}));
+    let block = &observed["content"][0];
+    assert_eq!(block["format"], "diff");
+    let text = block["text"].as_str().unwrap();
+    assert!(text.len() > 4096 && block["omitted_bytes"].is_null());
+    for number in 0..200 {
+        assert!(
+            text.contains(&format!("+line {number} of the file as it is now")),
+            "{number}"
+        );
+    }
+}

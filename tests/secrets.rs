@@ -1,5 +1,6 @@
 //! Masked secrets: a placeholder never becomes content, and no part of a secret leaves.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -8,6 +9,7 @@ use agent_test_support::project::TestProject;
 use serde_json::{Value, json};
 
 use crate::agent;
+use crate::conversation::Conversation;
 use crate::files::{bash, edit, read, session, write};
 
 const KEY: &str = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8";
@@ -21,7 +23,8 @@ pub(crate) fn observe(project: &TestProject, resume: bool, intents: &[Value]) ->
     }
     let ran = agent(project, &arguments).stdin(lines.join("\n") + "\n");
     let ran = ran.finish();
-    let observations = ran.stdout().lines().map(serde_json::from_str);
+    let printed = ran.stdout();
+    let observations = printed.lines().map(serde_json::from_str);
     let observations: Result<Vec<Value>, _> = observations.collect();
     let observations = observations.unwrap_or_else(|_| panic!("{}", ran.stderr()));
     assert_eq!(observations.len(), intents.len(), "{}", ran.stderr());
@@ -43,12 +46,18 @@ fn placeholder(observation: &Value) -> String {
 fn private_key() -> String {
     let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n";
     let kind = "PRIVATE KEY";
-    format!("-----BEGIN {kind}-----\n{}-----END {kind}-----", line.repeat(6))
+    format!(
+        "-----BEGIN {kind}-----\n{}-----END {kind}-----",
+        line.repeat(6)
+    )
 }
 
 #[track_caller]
 fn refused(observation: &Value) {
-    assert_eq!(observation["code"], "runtime_precondition_failed", "{observation}");
+    assert_eq!(
+        observation["code"], "runtime_precondition_failed",
+        "{observation}"
+    );
     let text = text_of(observation);
     assert!(text.contains("Nothing was changed"), "{text}");
 }
@@ -64,9 +73,16 @@ fn a_key_survives_a_write_in_another_process() {
     assert_eq!(project.read("conf.txt"), format!("a = 2\nkey = {KEY}\n"));
 
     let old = format!("key = {shown}");
-    let edited = observe(&project, true, &[edit("conf.txt", &old, &format!("{old}\nb = 3"))]);
+    let edited = observe(
+        &project,
+        true,
+        &[edit("conf.txt", &old, &format!("{old}\nb = 3"))],
+    );
     assert_eq!(edited[0]["code"], "ok", "{edited:?}");
-    assert_eq!(project.read("conf.txt"), format!("a = 2\nkey = {KEY}\nb = 3\n"));
+    assert_eq!(
+        project.read("conf.txt"),
+        format!("a = 2\nkey = {KEY}\nb = 3\n")
+    );
 
     // Into another file, from the file that has it.
     let wrote = observe(&project, true, &[write("copy.txt", &format!("{shown}\n"))]);
@@ -129,10 +145,20 @@ fn a_command_gets_no_placeholder() {
 fn a_text_of_that_form_in_the_file_itself_stays() {
     let project = TestProject::new();
     project.write("doc.md", "keys look like [redacted:jwt:0000aaaabbbb]\n");
-    let calls = [read("doc.md"), edit("doc.md", "look like [redacted:jwt:0000aaaabbbb]", "are [redacted:jwt:0000aaaabbbb]")];
+    let calls = [
+        read("doc.md"),
+        edit(
+            "doc.md",
+            "look like [redacted:jwt:0000aaaabbbb]",
+            "are [redacted:jwt:0000aaaabbbb]",
+        ),
+    ];
     let seen = observe(&project, false, &calls);
     assert_eq!(seen[1]["code"], "ok", "{seen:?}");
-    assert_eq!(project.read("doc.md"), "keys are [redacted:jwt:0000aaaabbbb]\n");
+    assert_eq!(
+        project.read("doc.md"),
+        "keys are [redacted:jwt:0000aaaabbbb]\n"
+    );
 }
 
 #[test]
@@ -142,11 +168,18 @@ fn a_key_of_many_lines_comes_back_without_line_numbers() {
     project.write("id.pem", format!("first\nbegin `{key}`;\nlast\n"));
     let seen = observe(&project, false, &[read("id.pem")]);
     let shown = placeholder(&seen[0]);
-    assert!(!text_of(&seen[0]).contains("MIIEvQ"), "{}", text_of(&seen[0]));
+    assert!(
+        !text_of(&seen[0]).contains("MIIEvQ"),
+        "{}",
+        text_of(&seen[0])
+    );
     let content = format!("first\nbegin `{shown}`;\nend\n");
     let wrote = observe(&project, true, &[write("id.pem", &content)]);
     assert_eq!(wrote[0]["code"], "ok", "{wrote:?}");
-    assert_eq!(project.read("id.pem"), format!("first\nbegin `{key}`;\nend\n"));
+    assert_eq!(
+        project.read("id.pem"),
+        format!("first\nbegin `{key}`;\nend\n")
+    );
 }
 
 /// No range of any reading shows a part of a secret.
@@ -155,17 +188,30 @@ fn no_range_shows_a_part_of_a_secret() {
     let project = TestProject::new();
     let key = private_key();
     project.write("id.pem", format!("{key}\n"));
-    project.write("long.txt", format!("{}{KEY}{}\n", "x ".repeat(990), " y".repeat(5_000)));
+    project.write(
+        "long.txt",
+        format!("{}{KEY}{}\n", "x ".repeat(990), " y".repeat(5_000)),
+    );
     let output = format!("seq 1 4000; echo {KEY}; cat id.pem; seq 1 9000");
     let mut calls = vec![bash(&output)];
     let first = observe(&project, false, &calls);
     let artifact = first[0]["artifact_refs"].as_array().unwrap();
-    let artifact = artifact.iter().find(|one| one["kind"] == "command_output").unwrap();
+    let artifact = artifact
+        .iter()
+        .find(|one| one["kind"] == "command_output")
+        .unwrap();
     let id = artifact["artifact_id"].as_str().unwrap();
-    let raw = fs::read_to_string(session(&project).path().join("artifacts").join(&id[7..])).unwrap();
+    let raw =
+        fs::read_to_string(session(&project).path().join("artifacts").join(&id[7..])).unwrap();
     calls.clear();
     let at = raw.find(KEY).unwrap();
-    for (offset, limit) in [(at + 1, 60), (at + 20, 5), (at - 10, 20), (at, 4), (at + 39, 1)] {
+    for (offset, limit) in [
+        (at + 1, 60),
+        (at + 20, 5),
+        (at - 10, 20),
+        (at, 4),
+        (at + 39, 1),
+    ] {
         calls.push(json!({"tool": "read_artifact", "input": {"artifact_id": id, "offset": offset, "limit": limit}}));
     }
     let at = raw.find("MIIE").unwrap();
@@ -174,7 +220,9 @@ fn no_range_shows_a_part_of_a_secret() {
     }
     calls.push(json!({"tool": "read_artifact", "input": {"artifact_id": id, "around": "BEGIN PRIVATE", "limit": 40}}));
     for (offset, limit) in [(1, 2), (3, 1), (6, 3)] {
-        calls.push(json!({"tool": "read", "input": {"path": "id.pem", "offset": offset, "limit": limit}}));
+        calls.push(
+            json!({"tool": "read", "input": {"path": "id.pem", "offset": offset, "limit": limit}}),
+        );
     }
     calls.push(json!({"tool": "read", "input": {"path": "long.txt"}}));
     calls.push(json!({"tool": "grep", "input": {"pattern": "^MIIE"}}));
@@ -198,13 +246,19 @@ fn assert_no_part(secret: &str, text: &str) {
             let part = &line[start..start + 8];
             if let Some(at) = text.find(part) {
                 let from = at.saturating_sub(60);
-                panic!("`{part}` in …{}", &text[text.floor_char_boundary(from)..at + 8]);
+                panic!(
+                    "`{part}` in …{}",
+                    &text[text.floor_char_boundary(from)..at + 8]
+                );
             }
         }
     }
 }
 
-fn unpack(project: &TestProject, arguments: &[&str]) -> (tempfile::TempDir, std::path::PathBuf, String) {
+fn unpack(
+    project: &TestProject,
+    arguments: &[&str],
+) -> (tempfile::TempDir, std::path::PathBuf, String) {
     let mut all = vec!["export", "last", "--format", "evidence", "-o", "pack"];
     all.extend(arguments);
     let ran = agent(project, &all).finish().expect_code(0);
@@ -212,7 +266,12 @@ fn unpack(project: &TestProject, arguments: &[&str]) -> (tempfile::TempDir, std:
     let pack = project.root().join("pack");
     let script = format!("zstd -dcq {} | tar -xf -", pack.display());
     assert!(sh(&script, place.path()));
-    let directory = fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().path();
+    let directory = fs::read_dir(place.path())
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     (place, directory, ran.stderr())
 }
 
@@ -237,14 +296,21 @@ fn files_with(directory: &Path, text: &str, found: &mut Vec<String>) {
 fn a_pack_holds_masked_output_unless_raw_is_asked_for() {
     let project = TestProject::new();
     project.write(".env", format!("TOKEN={KEY}\n"));
-    observe(&project, false, &[bash("cat .env; echo other"), bash("echo plain")]);
+    observe(
+        &project,
+        false,
+        &[bash("cat .env; echo other"), bash("echo plain")],
+    );
     let (_place, directory, said) = unpack(&project, &[]);
     let mut found = Vec::new();
     files_with(&directory, KEY, &mut found);
     assert!(found.is_empty(), "{found:?}");
     assert!(said.contains("1 artifact is a masked copy"), "{said}");
     files_with(&directory, "other", &mut found);
-    assert!(found.iter().any(|name| name.contains("/masked/")), "{found:?}");
+    assert!(
+        found.iter().any(|name| name.contains("/masked/")),
+        "{found:?}"
+    );
     let readme = fs::read_to_string(directory.join("README.txt")).unwrap();
     assert!(readme.contains("masked/"), "{readme}");
     let list = fs::read_to_string(directory.join("MASKED")).unwrap();
@@ -256,13 +322,30 @@ fn a_pack_holds_masked_output_unless_raw_is_asked_for() {
     let script = &script[..script.find("\n\n").unwrap()];
     assert!(sh(script, &directory));
     let path = directory.to_str().unwrap();
-    let audit = agent(&project, &["audit", path, "--json"]).finish().expect_code(0);
-    assert!(audit.stdout().contains("artifact_masked"), "{}", audit.stdout());
+    let audit = agent(&project, &["audit", path, "--json"])
+        .finish()
+        .expect_code(0);
+    assert!(
+        audit.stdout().contains("artifact_masked"),
+        "{}",
+        audit.stdout()
+    );
     // A masked copy that was altered is found by the audit.
-    let copy = fs::read_dir(directory.join("masked")).unwrap().next().unwrap().unwrap().path();
+    let copy = fs::read_dir(directory.join("masked"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     fs::write(&copy, "altered").unwrap();
-    let audit = agent(&project, &["audit", path, "--json"]).finish().expect_code(1);
-    assert!(audit.stdout().contains("artifact_altered"), "{}", audit.stdout());
+    let audit = agent(&project, &["audit", path, "--json"])
+        .finish()
+        .expect_code(1);
+    assert!(
+        audit.stdout().contains("artifact_altered"),
+        "{}",
+        audit.stdout()
+    );
 
     let (_place, directory, said) = unpack(&project, &["--with-raw"]);
     files_with(&directory, KEY, &mut found);
@@ -271,4 +354,205 @@ fn a_pack_holds_masked_output_unless_raw_is_asked_for() {
     assert!(!directory.join("masked").exists());
     let path = directory.to_str().unwrap();
     agent(&project, &["audit", path]).finish().expect_code(0);
+}
+
+/// A second, simple model of the rule: which key each file holds, and which key a placeholder was
+/// seen for.
+struct Story {
+    project: TestProject,
+    talk: Option<Conversation>,
+    /// What each file holds, by the number of its key; nothing when it holds none.
+    files: [Option<usize>; 3],
+    /// The content of each file that the session has read and that has not changed since.
+    known: [bool; 3],
+    shown: BTreeMap<String, usize>,
+    said: String,
+}
+
+fn key(number: usize) -> String {
+    format!(
+        "ghp_{}",
+        format!("k{number}A9b8C7d6E5")
+            .repeat(4)
+            .chars()
+            .take(36)
+            .collect::<String>()
+    )
+}
+
+fn content(word: &str, secret: &str) -> String {
+    format!("word = {word}\ntoken: {secret}\nend\n")
+}
+
+impl Story {
+    fn new() -> Self {
+        let project = TestProject::new();
+        for number in 0..3 {
+            project.write(format!("f{number}"), content("first", &key(number)));
+        }
+        Self {
+            project,
+            talk: None,
+            files: [Some(0), Some(1), Some(2)],
+            known: [false; 3],
+            shown: BTreeMap::new(),
+            said: String::new(),
+        }
+    }
+
+    fn call(&mut self, tool: &str, input: Value) -> Value {
+        let project = &self.project;
+        let is_new = !project.root().join(".agent/sessions").exists();
+        let talk = self.talk.get_or_insert_with(|| match is_new {
+            true => Conversation::start(project, &["--mode", "full"]),
+            false => Conversation::start(project, &["--mode", "full", "--session", "last"]),
+        });
+        let observed = talk.call(tool, input);
+        self.said.push_str(&observed.to_string());
+        observed
+    }
+
+    fn end_process(&mut self) {
+        if let Some(talk) = self.talk.take() {
+            talk.end();
+        }
+    }
+
+    fn step(&mut self, kind: u8, file: usize, other: usize) {
+        let path = format!("f{file}");
+        let on_disk = self.project.read(&path);
+        let some = self.shown.iter().nth(other % self.shown.len().max(1));
+        let some = some.map(|(placeholder, number)| (placeholder.clone(), *number));
+        match kind {
+            0 | 1 => {
+                let seen = self.call("read", json!({"path": path}));
+                self.known[file] = true;
+                if let (Some(number), true) =
+                    (self.files[file], text_of(&seen).contains("[redacted:"))
+                {
+                    self.shown.insert(placeholder(&seen), number);
+                }
+            }
+            2 => {
+                let seen = self.call(
+                    "bash",
+                    json!({"command": format!("cat {path}"), "description": "x"}),
+                );
+                if let (Some(number), true) =
+                    (self.files[file], text_of(&seen).contains("[redacted:"))
+                {
+                    self.shown.insert(placeholder(&seen), number);
+                }
+            }
+            3 | 4 => {
+                let Some((quoted, number)) = some else { return };
+                let input =
+                    json!({"path": path, "content": content(&format!("w{other}"), &quoted)});
+                let wrote = self.call("write", input);
+                if wrote["ok"] == true {
+                    assert!(self.known[file], "{wrote}");
+                    let expected = content(&format!("w{other}"), &key(number));
+                    assert_eq!(self.project.read(&path), expected);
+                    self.files[file] = Some(number);
+                } else {
+                    assert_eq!(self.project.read(&path), on_disk, "{wrote}");
+                }
+            }
+            5 => {
+                let Some((quoted, number)) = some else { return };
+                let input = json!({"path": path, "old_string": format!("token: {quoted}"), "new_string": format!("token: {quoted}\nmore: {other}")});
+                let edited = self.call("edit", input);
+                if edited["ok"] == true {
+                    assert_eq!(self.files[file], Some(number));
+                    let (before, after) = (
+                        format!("token: {}", key(number)),
+                        format!("token: {}\nmore: {other}", key(number)),
+                    );
+                    assert_eq!(self.project.read(&path), on_disk.replace(&before, &after));
+                } else {
+                    assert_eq!(self.project.read(&path), on_disk);
+                }
+            }
+            6 => {
+                let Some((quoted, _)) = some else { return };
+                let command = format!("cat > {path} <<'E'\n{quoted}\nE");
+                let ran = self.call("bash", json!({"command": command, "description": "x"}));
+                assert_eq!(ran["ok"], false);
+                assert_eq!(self.project.read(&path), on_disk);
+            }
+            7 => {
+                // Somebody else changes the file: the key is gone, or another one is there.
+                let (word, number) = (format!("o{other}"), (other > 0).then_some(other));
+                let secret = number.map_or_else(|| "none".to_owned(), key);
+                self.project.write(&path, content(&word, &secret));
+                self.files[file] = number;
+                self.known[file] = false;
+            }
+            8 | 9 => self.end_process(),
+            _ => {
+                self.end_process();
+                if self.project.root().join(".agent/sessions").exists() {
+                    agent(&self.project, &["fork", "last"])
+                        .finish()
+                        .expect_code(0);
+                }
+            }
+        }
+        for number in 0..3 {
+            let text = self.project.read(format!("f{number}"));
+            assert!(!text.contains("[redacted:"), "f{number}: {text}");
+        }
+    }
+
+    /// Everything that leaves: what was said, the log, and every form it is told in.
+    fn look_at_all_that_leaves(mut self) {
+        self.end_process();
+        let project = &self.project;
+        if !project.root().join(".agent/sessions").exists() {
+            return;
+        }
+        let mut all = vec![("observations".to_owned(), self.said)];
+        for arguments in [
+            &["export", "last"][..],
+            &["export", "last", "--format", "portable"],
+            &["export", "last", "--format", "review"],
+            &["replay", "last"],
+            &["replay", "last", "--format", "html"],
+            &["replay", "last", "--format", "json"],
+            &["report", "last"],
+        ] {
+            let ran = agent(project, arguments).finish();
+            all.push((arguments.join(" "), ran.stdout()));
+        }
+        let (_place, directory, _) = unpack(project, &[]);
+        let mut found = Vec::new();
+        for number in 0..3 {
+            files_with(&directory, &key(number), &mut found);
+            for (name, text) in &all {
+                assert!(!text.contains(&key(number)), "key {number} in {name}");
+            }
+        }
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config {
+        cases: 12,
+        failure_persistence: None,
+        ..proptest::test_runner::Config::default()
+    })]
+    #[test]
+    fn no_placeholder_reaches_a_file_and_no_secret_leaves(
+        steps in proptest::collection::vec((0..11_u8, 0..3_usize, 0..3_usize), 8..20)
+    ) {
+        let mut story = Story::new();
+        // Two files are known from the start, so that most stories have something to tell.
+        story.step(0, 0, 0);
+        story.step(2, 1, 0);
+        for (kind, file, other) in steps {
+            story.step(kind, file, other);
+        }
+        story.look_at_all_that_leaves();
+    }
 }

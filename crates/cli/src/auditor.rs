@@ -38,9 +38,7 @@ impl Auditor {
         let rules = app.redaction_rules(config.as_ref());
         Ok(Self {
             anchors: AnchorStore::new(&app.host.directories.state),
-            // The key of this installation is not used: reading it would make it, and whoever only
-            // looks makes nothing.
-            redactor: Redactor::new(rules, b"look").or_usage()?,
+            redactor: Redactor::new(rules, &app.host.known_redaction_key()).or_usage()?,
             verification_patterns: config
                 .as_ref()
                 .map(verification_patterns)

@@ -19,12 +19,12 @@ use agent_protocol::payload::tool::{CatalogEntry, CatalogPolicy};
 use agent_protocol::status::{Mode, Status};
 use agent_protocol::{Event, Payload, Refs, Scope};
 use agent_session::audit::{AuditError, audit};
-use agent_session::export::{PackError, export_evidence};
+use agent_session::export::{Contents, PackError, export_evidence};
 use agent_session::fold::{ExecutionEnvironment, ReadModels, ThreadReadModel};
 use agent_session::replay::{Range, ReplayError, Replayed, replay};
 use agent_session::report::report;
 use agent_session::{
-    AnchorStore, CacheError, PlaceError, ReadError, SessionDirectory, load_read_models,
+    AnchorStore, CacheError, PlaceError, ReadError, Redactor, SessionDirectory, load_read_models,
 };
 use agent_tool_runtime::{Authority as _, Journal, JournalError, Pipeline};
 
@@ -103,6 +103,8 @@ pub struct ControlPlane {
     pub processes: Arc<dyn ProcessControl>,
     /// What exports are checked against.
     pub anchors: Option<AnchorStore>,
+    /// What masks the outputs in them.
+    pub redactor: Arc<Redactor>,
 }
 
 impl ControlPlane {
@@ -158,9 +160,12 @@ impl ControlPlane {
             ControlCommand::ExportEvidence(request) => {
                 let audited = audit(&self.session, self.anchors.as_ref())?;
                 let mut pack = Vec::new();
-                let images = request.include_images;
+                let contents = Contents {
+                    images: request.include_images,
+                    masked_by: Some(&self.redactor),
+                };
                 let anchors = self.anchors.as_ref();
-                export_evidence(&self.session, anchors, &audited, images, &mut pack)?;
+                export_evidence(&self.session, anchors, &audited, contents, &mut pack)?;
                 Reply::Evidence(pack)
             }
             ControlCommand::ExportReview(_) => {

@@ -179,6 +179,7 @@ fn session(lines: &str) -> Session {
         thread_id: thread_id.clone(),
         processes: Arc::new(NoProcesses),
         anchors: None,
+        redactor: Arc::new(Redactor::off()),
     };
     let engine = Engine::new(Parts {
         journal,

@@ -74,11 +74,7 @@ struct Kept {
 }
 
 /// Reads a page. A file that is too large to be read whole is read only as far as the page needs.
-pub(crate) fn read_page(
-    mut file: &File,
-    window: Window,
-    secrets: Secrets<'_>,
-) -> io::Result<Page> {
+pub(crate) fn read_page(mut file: &File, window: Window, secrets: Secrets<'_>) -> io::Result<Page> {
     let stamp = Stamp::of(&file.metadata()?);
     let whole = stamp.size <= MAX_WHOLE_FILE;
     file.seek(SeekFrom::Start(0))?;
@@ -450,7 +446,8 @@ fn shown_line(
     // Takes what is before `to`, as far as there is room.
     let take = |at: &mut u64, to: u64, text: &mut String, room: &mut usize| {
         let index = |place: u64| usize::try_from(place - kept.start).unwrap_or(bytes.len());
-        let piece = encoding.decode(&bytes[index(*at).min(bytes.len())..index(to).min(bytes.len())]);
+        let piece =
+            encoding.decode(&bytes[index(*at).min(bytes.len())..index(to).min(bytes.len())]);
         match piece.char_indices().nth(*room) {
             None => {
                 *room -= piece.chars().count();

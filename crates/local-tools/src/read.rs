@@ -188,8 +188,9 @@ impl Tool for ReadTool {
                 Some((line, column)) => {
                     Some(json!({"path": name, "offset": line, "column": column}))
                 }
-                None => behind
-                    .then(|| json!({"path": name, "offset": next, "limit": wanted.limit})),
+                None => {
+                    behind.then(|| json!({"path": name, "offset": next, "limit": wanted.limit}))
+                }
             };
             result.omission = Some(Omission {
                 bytes: page.omitted,

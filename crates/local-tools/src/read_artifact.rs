@@ -175,9 +175,7 @@ impl Tool for ReadArtifactTool {
         let end = start + bytes.len() as u64;
         let journal = context.journal();
         let secrets = |bytes: &[u8]| journal.secrets(bytes);
-        let hidden = hidden_in(start..end, secrets, |range| {
-            read_range(&wanted.file, range)
-        });
+        let hidden = hidden_in(start..end, secrets, |range| read_range(&wanted.file, range));
         let mut result = RawResult {
             data: ToolData {
                 path: Some(wanted.artifact_id.to_string()),

@@ -34,9 +34,7 @@ pub(crate) fn reveal(
         snapshot.as_ref().map(decoded)
     });
     let literal = target.map_or(&[][..], |snapshot| &snapshot.content);
-    let revealed = context
-        .journal
-        .reveal(&text, literal, &mut own.chain(seen));
+    let revealed = context.journal.reveal(&text, literal, &mut own.chain(seen));
     match revealed {
         Ok(revealed) => Ok(revealed.unwrap_or(text)),
         Err(unknown) => {

@@ -229,6 +229,16 @@ impl ArtifactStore {
     /// # Errors
     /// When it is missing, unreadable or altered.
     pub fn verify(&self, artifact_id: &ArtifactId) -> Result<u64, ArtifactError> {
+        let (digest, total) = self.measure(artifact_id)?;
+        same(artifact_id, digest)?;
+        Ok(total)
+    }
+
+    /// The hash and the size of what is there under a name.
+    pub(crate) fn measure(
+        &self,
+        artifact_id: &ArtifactId,
+    ) -> Result<([u8; 32], u64), ArtifactError> {
         let mut file = self.open(artifact_id)?;
         let mut hasher = Sha256::new();
         let mut buffer = vec![0; COPY_BYTES];
@@ -249,8 +259,7 @@ impl ArtifactStore {
                 }
             }
         }
-        same(artifact_id, hasher.finalize().into())?;
-        Ok(total)
+        Ok((hasher.finalize().into(), total))
     }
 
     /// Every artifact that is there, in the order of their ids.

@@ -54,8 +54,8 @@ pub use model_input::{Kept, ModelInputError, ModelInputs, read_model_input};
 pub use place::PlaceError;
 pub use prune::{Expiring, PruneError, PrunePlan, PrunePolicy, plan_prune, prune};
 pub use redact::{
-    LateSecrets, Masked, MaskedReader, PatternError, Redacted, RedactionRules, Redactor, Unresolved,
-    placeholders,
+    LateSecrets, Masked, MaskedReader, PatternError, Redacted, RedactionRules, Redactor,
+    Unresolved, placeholders,
 };
 pub use store::{
     AGENT_DIRECTORY, Glance, ResolveError, SessionDirectory, SessionSize, SessionStore, StoreError,

@@ -8,6 +8,7 @@ use agent_protocol::payload::conversation::SessionCreated;
 use agent_protocol::{Event, Payload, Timestamp};
 
 use crate::artifact::{ARTIFACTS, ArtifactError, ArtifactStore};
+use crate::export::MASKED_COPIES;
 use crate::fold::brief;
 use crate::log::LOG;
 use crate::log::index::LogIndex;
@@ -375,6 +376,15 @@ impl SessionDirectory {
     /// When their directory cannot be opened.
     pub fn artifacts(&self) -> Result<ArtifactStore, PlaceError> {
         Ok(ArtifactStore::new(self.place()?.child(ARTIFACTS)?))
+    }
+
+    /// The masked copies that an evidence pack has in place of some artifacts, each under the name
+    /// of its original.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub(crate) fn masked_copies(&self) -> Result<ArtifactStore, PlaceError> {
+        Ok(ArtifactStore::new(self.place()?.child(MASKED_COPIES)?))
     }
 
     /// Looks at the beginning and the end of the log only.

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 use agent_session::export::{
-    ExportError, Exported, export_evidence, export_jsonl, export_portable,
+    Contents, ExportError, Exported, export_evidence, export_jsonl, export_portable,
 };
 use agent_session::replay::Range;
 use agent_session::report::report;
@@ -31,7 +31,8 @@ const EXAMPLES: &str = "Examples:
 ///
 /// `jsonl` is the log byte by byte. `portable` is what readers of the published Agent Runtime event
 /// schema understand: camelCase, its classes only. `evidence` packs log, artifacts, report, audit,
-/// hashes and how to check them; the same session gives the same bytes. `review` is Markdown in
+/// hashes and how to check them; the same session gives the same bytes. Secrets are masked in every
+/// form; a pack has masked copies of outputs that hold one, unless `--with-raw`. `review` is Markdown in
 /// which every fact names its event. Exit code 1 means that not everything could be exported: some
 /// lines of the log are not events, artifacts are missing, or the output could not be written. Exit
 /// code 2 means that the log cannot be read.
@@ -47,6 +48,9 @@ pub(crate) struct ExportArgs {
     /// In an evidence pack: also the exact images of files before and after changes
     #[arg(long)]
     with_images: bool,
+    /// In an evidence pack: outputs of commands as they came, with the secrets in them
+    #[arg(long)]
+    with_raw: bool,
     /// Write to this file instead of standard output; it is replaced when the export is whole
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
@@ -73,12 +77,23 @@ pub(crate) fn run(arguments: &ExportArgs, app: &App) -> Result<Exit, Failure> {
         .output
         .as_ref()
         .map(|file| app.host.cwd.join(file));
+    if !is_pack && (arguments.with_images || arguments.with_raw) {
+        let flag = if arguments.with_raw {
+            "--with-raw"
+        } else {
+            "--with-images"
+        };
+        return Err(Failure::usage(format!("`{flag}` is for evidence packs"))
+            .hint("`--format evidence` makes one"));
+    }
     let export = Export {
         app,
         session: &session,
         file: file.as_deref(),
+        with_images: arguments.with_images,
+        with_raw: arguments.with_raw,
     };
-    let notes = export.write(arguments.format, arguments.with_images)?;
+    let notes = export.write(arguments.format)?;
     for note in notes {
         app.output.note(&note);
     }
@@ -112,8 +127,10 @@ pub(crate) fn beside(
                 app,
                 session,
                 file: Some(&file),
+                with_images: false,
+                with_raw: false,
             };
-            export.write(format, false)?
+            export.write(format)?
         }
         None => {
             let integrity = replay::write_page(app, session, Range::default(), Some(&file))?;
@@ -129,15 +146,17 @@ struct Export<'a> {
     app: &'a App,
     session: &'a SessionDirectory,
     file: Option<&'a Path>,
+    with_images: bool,
+    with_raw: bool,
 }
 
 impl Export<'_> {
     /// Writes it and gives what has to be said about it.
-    fn write(&self, format: Format, with_images: bool) -> Result<Vec<String>, Failure> {
+    fn write(&self, format: Format) -> Result<Vec<String>, Failure> {
         match format {
             Format::Jsonl => self.lines(export_jsonl),
             Format::Portable => self.lines(export_portable),
-            Format::Evidence => self.evidence(with_images),
+            Format::Evidence => self.evidence(),
             Format::Review => self.review(),
         }
     }
@@ -172,20 +191,18 @@ impl Export<'_> {
         Ok(left_out.into_iter().collect())
     }
 
-    fn evidence(&self, with_images: bool) -> Result<Vec<String>, Failure> {
+    fn evidence(&self) -> Result<Vec<String>, Failure> {
         let doing = || format!("cannot pack session {}", self.session.id());
         let auditor = Auditor::new(self.app)?;
         let found = auditor.audit(self.session).with_context(doing).or_usage()?;
         let packed = to_file_or_stdout(self.file, |out| {
-            export_evidence(
-                self.session,
-                Some(&auditor.anchors),
-                &found,
-                with_images,
-                out,
-            )
-            .with_context(doing)
-            .or_fail()
+            let contents = Contents {
+                images: self.with_images,
+                masked_by: (!self.with_raw).then_some(&auditor.redactor),
+            };
+            export_evidence(self.session, Some(&auditor.anchors), &found, contents, out)
+                .with_context(doing)
+                .or_fail()
         })?;
         if packed.missing > 0 {
             let missing = counted(packed.missing, "artifact");
@@ -198,8 +215,20 @@ impl Export<'_> {
                 counted(packed.left_out, "image")
             )
         });
+        let masked = match (self.with_raw, packed.masked) {
+            (true, _) => "raw: the output of commands is packed as it came, with the secrets in it"
+                .to_owned(),
+            (false, 0) => "masked: no artifact had to be; all are packed as they are".to_owned(),
+            (false, 1) => {
+                "masked: 1 artifact is a masked copy (`--with-raw` packs it as it came)".to_owned()
+            }
+            (false, count) => format!(
+                "masked: {count} artifacts are masked copies (`--with-raw` packs them as they came)"
+            ),
+        };
         let broken = (!found.is_ok()).then(|| not_intact("audit.json says why"));
-        Ok(left_out.into_iter().chain(broken).collect())
+        let notes = left_out.into_iter().chain([masked]).chain(broken);
+        Ok(notes.collect())
     }
 
     fn review(&self) -> Result<Vec<String>, Failure> {

@@ -32,6 +32,7 @@ impl Workbench {
             thread_id: self.thread_id.clone(),
             processes: Arc::new(Background(Arc::clone(&self.processes))),
             anchors: Some(AnchorStore::new(&app.host.directories.state)),
+            redactor: Arc::clone(self.writer.redactor()),
         })
     }
 }

@@ -104,7 +104,11 @@ impl Tool for EditTool {
         let snapshot = current_version(&self.roots, &path, context)?;
         for (index, edit) in edits.iter_mut().enumerate() {
             // Placeholders of masked secrets stand for their values.
-            let place = if single { String::new() } else { format!("/edits/{index}") };
+            let place = if single {
+                String::new()
+            } else {
+                format!("/edits/{index}")
+            };
             for (text, name) in [(&mut edit.old, "old_string"), (&mut edit.new, "new_string")] {
                 let field = format!("{place}/{name}");
                 let given = std::mem::take(text);

@@ -65,7 +65,11 @@ fn a_clipped_line_is_read_to_its_end() {
     ] {
         let (mut read, mut column) = (String::new(), 0);
         loop {
-            let window = Window { offset: 1, column, ..ALL };
+            let window = Window {
+                offset: 1,
+                column,
+                ..ALL
+            };
             let page = page(&content, window);
             let row = page.text.strip_prefix("2\t").unwrap();
             match page.goes_on {
@@ -83,9 +87,17 @@ fn a_clipped_line_is_read_to_its_end() {
         }
         assert!(read == line);
     }
-    let inside = Window { offset: 0, column: 2, ..ALL };
+    let inside = Window {
+        offset: 0,
+        column: 2,
+        ..ALL
+    };
     assert_eq!(page("aéb\n".as_bytes(), inside).text, "1\tb\n");
-    let behind = Window { offset: 0, column: 20, ..ALL };
+    let behind = Window {
+        offset: 0,
+        column: 20,
+        ..ALL
+    };
     assert_eq!(page("aéb\nc\n".as_bytes(), behind).text, "1\t\n2\tc\n");
 }
 
@@ -97,15 +109,22 @@ fn wide(text: &str) -> Vec<u8> {
 #[test]
 fn a_secret_of_several_lines_is_one_placeholder_wherever_the_page_begins() {
     let file = tempfile::tempfile().unwrap();
-    file.write_all_at(b"one\nk = `AAA\nBBB\nCCC`;\nlast\n", 0).unwrap();
+    file.write_all_at(b"one\nk = `AAA\nBBB\nCCC`;\nlast\n", 0)
+        .unwrap();
     let secrets = |bytes: &[u8]| {
         let start = memchr::memmem::find(bytes, b"AAA");
         let end = memchr::memmem::find(bytes, b"CCC");
-        let place = start.zip(end).map(|(start, end)| (start..end + 3, "[x]".to_owned()));
+        let place = start
+            .zip(end)
+            .map(|(start, end)| (start..end + 3, "[x]".to_owned()));
         place.into_iter().collect::<Vec<_>>()
     };
     let check = |offset: u64, limit: u64, expected: &str| {
-        let window = Window { offset, limit, ..ALL };
+        let window = Window {
+            offset,
+            limit,
+            ..ALL
+        };
         assert_eq!(read_page(&file, window, &secrets).unwrap().text, expected);
     };
     check(0, 9, "1\tone\n2\tk = `[x]`;\n5\tlast\n");

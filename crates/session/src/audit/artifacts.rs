@@ -9,7 +9,7 @@ use agent_protocol::{Event, Payload};
 
 use super::{AuditReport, Finding, Severity, counted};
 use crate::artifact::{ArtifactError, ArtifactStore};
-use crate::export::LEFT_OUT;
+use crate::export::{LEFT_OUT, MASKED};
 use crate::fold::{ArtifactCheckpointSummary, ArtifactState, Fold as _};
 use crate::store::SessionDirectory;
 
@@ -60,7 +60,8 @@ impl ArtifactCheck {
             }
         };
         let left_out = left_out(session);
-        let mut left_out_count = 0_u64;
+        let masked = MaskedCopies::of(session);
+        let (mut left_out_count, mut masked_count) = (0_u64, 0_u64);
         for (artifact_id, artifact) in &self.recorded.artifacts {
             if artifact.state == ArtifactState::Expired {
                 continue;
@@ -72,6 +73,15 @@ impl ArtifactCheck {
             }
             let (code, message) = match store.verify(artifact_id) {
                 Ok(bytes) if bytes == artifact.bytes => continue,
+                Err(ArtifactError::Missing { .. }) if masked.has(artifact_id) => {
+                    match masked.check(artifact_id) {
+                        Ok(()) => {
+                            masked_count += 1;
+                            continue;
+                        }
+                        Err(problem) => problem,
+                    }
+                }
                 Ok(bytes) => (
                     "artifact_size",
                     format!(
@@ -97,7 +107,7 @@ impl ArtifactCheck {
             });
         }
         let inherited = match self.is_fork {
-            true => self.inherited(session, &store, &left_out, report),
+            true => self.inherited(session, &store, (&left_out, &masked), report),
             false => HashSet::new(),
         };
         let recorded = self.recorded.artifacts.keys();
@@ -110,6 +120,17 @@ impl ArtifactCheck {
                     "{} of files left out of this pack",
                     counted(left_out_count, "image")
                 ),
+            );
+        }
+        if masked_count > 0 {
+            let copies = match masked_count {
+                1 => "1 artifact of this pack is a masked copy".to_owned(),
+                count => format!("{count} artifacts of this pack are masked copies"),
+            };
+            report.note(
+                "artifact_masked",
+                None,
+                format!("{copies}; MASKED has the hashes of the originals"),
             );
         }
         let unnamed = store.list().unwrap_or_default();
@@ -136,7 +157,7 @@ impl ArtifactCheck {
         &self,
         session: &SessionDirectory,
         store: &ArtifactStore,
-        left_out: &HashSet<String>,
+        (left_out, masked): (&HashSet<String>, &MaskedCopies),
         report: &mut AuditReport,
     ) -> HashSet<ArtifactId> {
         let mut named = ArtifactCheckpointSummary::default();
@@ -170,6 +191,18 @@ impl ArtifactCheck {
             }
             match store.verify(artifact_id) {
                 Ok(_) => report.artifacts += 1,
+                Err(ArtifactError::Missing { .. }) if masked.has(artifact_id) => {
+                    if let Err((code, message)) = masked.check(artifact_id) {
+                        report.add(Finding {
+                            severity: Severity::Error,
+                            code: code.into(),
+                            sequence: Some(1),
+                            event_id: None,
+                            artifact_id: Some(artifact_id.clone()),
+                            message,
+                        });
+                    }
+                }
                 Err(ArtifactError::Missing { .. }) => missing += 1,
                 Err(error) => report.add(Finding {
                     severity: Severity::Error,
@@ -226,6 +259,57 @@ fn left_out(session: &SessionDirectory) -> HashSet<String> {
     }
     let list = std::fs::read_to_string(session.path().join(LEFT_OUT)).unwrap_or_default();
     list.lines().map(str::to_owned).collect()
+}
+
+/// The masked copies of an evidence pack, as it lists them.
+#[derive(Default)]
+struct MaskedCopies {
+    /// The hash of the copy by its original.
+    listed: BTreeMap<ArtifactId, ArtifactId>,
+    store: Option<ArtifactStore>,
+}
+
+impl MaskedCopies {
+    /// A session in its own place has its artifacts as they came.
+    fn of(session: &SessionDirectory) -> Self {
+        if session.is_in_store() {
+            return Self::default();
+        }
+        let list = std::fs::read_to_string(session.path().join(MASKED)).unwrap_or_default();
+        let pair = |line: &str| {
+            let (original, copy) = line.split_once(' ')?;
+            Some((original.parse().ok()?, copy.parse().ok()?))
+        };
+        Self {
+            listed: list.lines().filter_map(pair).collect(),
+            store: session.masked_copies().ok(),
+        }
+    }
+
+    fn has(&self, original: &ArtifactId) -> bool {
+        self.listed.contains_key(original)
+    }
+
+    /// Looks whether the copy is there and is what the list says.
+    fn check(&self, original: &ArtifactId) -> Result<(), (&'static str, String)> {
+        let copy = self.store.as_ref().map(|store| store.measure(original));
+        match (copy, self.listed.get(original)) {
+            (Some(Ok((digest, _))), Some(expected)) => {
+                let found = ArtifactId::from_digest(&digest);
+                if found == *expected {
+                    return Ok(());
+                }
+                let message = format!(
+                    "the masked copy of artifact {original} was altered: its bytes now have the hash {found}"
+                );
+                Err(("artifact_altered", message))
+            }
+            _ => {
+                let message = format!("the masked copy of artifact {original} is missing");
+                Err(("artifact_missing", message))
+            }
+        }
+    }
 }
 
 /// Every artifact a payload names, apart from the event that records it.

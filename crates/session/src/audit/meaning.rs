@@ -123,6 +123,10 @@ pub const MEANINGS: &[(&str, &str)] = &[
         "The pack was made without images of files; they can only be compared by their hashes.",
     ),
     (
+        "artifact_masked",
+        "The pack has masked copies where artifacts hold secrets; the originals can only be compared by their hashes.",
+    ),
+    (
         "artifact_unnamed",
         "A killed writer leaves files that no event names; they prove nothing.",
     ),

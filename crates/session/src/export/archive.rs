@@ -2,7 +2,6 @@
 //! block at hand is in memory.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, Cursor, Read, Write};
 
 use super::evidence::PackError;
@@ -17,15 +16,18 @@ pub(super) struct Member<'a> {
 /// Where the bytes of a member come from.
 pub(super) enum Content<'a> {
     Bytes(Vec<u8>),
-    /// A file of at least as many bytes as were promised.
-    File(Box<dyn FnOnce() -> Result<File, PackError> + 'a>),
+    /// A source of at least as many bytes as were promised.
+    Source(Box<dyn FnOnce() -> Result<Source<'a>, PackError> + 'a>),
 }
 
+/// What gives the bytes of a member.
+pub(super) type Source<'a> = Box<dyn Read + 'a>;
+
 /// Writes the members into a directory `id` of an archive, each last changed at `modified`.
-pub(super) fn write(
-    id: &str,
+pub(super) fn write<'a>(
+    id: &'a str,
     modified: i64,
-    members: Vec<Member<'_>>,
+    members: Vec<Member<'a>>,
     out: &mut dyn Write,
 ) -> Result<(), PackError> {
     let mut tar = Tar {
@@ -53,23 +55,23 @@ struct Tar<'a> {
     modified: i64,
     members: VecDeque<Member<'a>>,
     /// What is left of the member at hand.
-    parts: VecDeque<Part>,
+    parts: VecDeque<Part<'a>>,
     ended: bool,
     failed: Option<PackError>,
 }
 
-enum Part {
+enum Part<'a> {
     Bytes(Cursor<Vec<u8>>),
-    File(io::Take<File>),
+    Source(io::Take<Source<'a>>),
 }
 
-impl Tar<'_> {
-    fn begin(&mut self, member: Member<'_>) -> Result<(), PackError> {
+impl<'a> Tar<'a> {
+    fn begin(&mut self, member: Member<'a>) -> Result<(), PackError> {
         let header = header(self.id, &member.name, member.bytes, self.modified);
         let header = header.map_err(PackError::Write)?;
         let body = match member.content {
             Content::Bytes(bytes) => Part::Bytes(Cursor::new(bytes)),
-            Content::File(open) => Part::File(open()?.take(member.bytes)),
+            Content::Source(open) => Part::Source(open()?.take(member.bytes)),
         };
         let padding = member.bytes.next_multiple_of(BLOCK) - member.bytes;
         self.parts = VecDeque::from([Part::Bytes(Cursor::new(header)), body, zeros(padding)]);
@@ -80,7 +82,7 @@ impl Tar<'_> {
         loop {
             let count = match self.parts.front_mut() {
                 Some(Part::Bytes(bytes)) => bytes.read(buffer),
-                Some(Part::File(file)) => file.read(buffer),
+                Some(Part::Source(source)) => source.read(buffer),
                 None => match self.members.pop_front() {
                     Some(member) => {
                         self.begin(member)?;
@@ -101,8 +103,8 @@ impl Tar<'_> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(PackError::Write(error)),
             }
-            if let Some(Part::File(file)) = self.parts.pop_front()
-                && file.limit() > 0
+            if let Some(Part::Source(source)) = self.parts.pop_front()
+                && source.limit() > 0
             {
                 let changed = io::Error::other("a file became shorter while it was packed");
                 return Err(PackError::Write(changed));
@@ -145,7 +147,7 @@ impl Write for Sure<'_> {
 /// Members begin and end at multiples of this.
 const BLOCK: u64 = 512;
 
-fn zeros(count: u64) -> Part {
+fn zeros(count: u64) -> Part<'static> {
     let count = usize::try_from(count).unwrap_or_default();
     Part::Bytes(Cursor::new(vec![0; count]))
 }

@@ -3,7 +3,8 @@
 //!
 //! The same session gives the same bytes, wherever and whenever it is packed. Images of files are
 //! left out unless they are asked for, because they are exact copies and may hold secrets; what was
-//! left out is listed.
+//! left out is listed. Of every other artifact that holds a secret there is a masked copy instead,
+//! unless the bytes as they came are asked for.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,18 +15,35 @@ use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::{Event, Payload};
 use sha2::{Digest as _, Sha256};
 
-use super::archive::{self, Content, Member};
+use super::archive::{self, Content, Member, Source};
 use super::{ExportError, export_jsonl};
 use crate::anchor::AnchorStore;
-use crate::artifact::ArtifactError;
+use crate::artifact::{ArtifactError, ArtifactStore};
 use crate::audit::{AuditError, AuditReport};
 use crate::hash::{hash_of, hex};
+use crate::redact::{MaskedReader, Redactor};
 use crate::replay::ReplayError;
 use crate::report::report;
 use crate::store::SessionDirectory;
 
 /// The file in a pack that lists artifacts which are not in it.
 pub(crate) const LEFT_OUT: &str = "LEFT_OUT";
+
+/// The file in a pack that lists artifacts of which it has a masked copy: the hash of the original,
+/// which is its name, and the hash of the copy.
+pub(crate) const MASKED: &str = "MASKED";
+
+/// The directory of those copies.
+pub(crate) const MASKED_COPIES: &str = "masked";
+
+/// What goes into a pack besides what always does.
+#[derive(Debug, Clone, Copy)]
+pub struct Contents<'a> {
+    /// The exact images of files.
+    pub images: bool,
+    /// What masks artifacts; without it they are packed as they are.
+    pub masked_by: Option<&'a Redactor>,
+}
 
 /// Why a pack was not made.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +70,8 @@ pub struct Packed {
     pub artifacts: u64,
     /// Images of files that were left out.
     pub left_out: u64,
+    /// Artifacts of which there is a masked copy.
+    pub masked: u64,
     /// Artifacts the log names that are not there.
     pub missing: u64,
 }
@@ -65,7 +85,7 @@ pub fn export_evidence(
     session: &SessionDirectory,
     anchors: Option<&AnchorStore>,
     audit: &AuditReport,
-    with_images: bool,
+    contents: Contents<'_>,
     out: &mut dyn Write,
 ) -> Result<Packed, PackError> {
     let (log_bytes, log_hash) = measure_log(session)?;
@@ -90,8 +110,13 @@ pub fn export_evidence(
     files.text("report.md", report.to_markdown());
     files.text("audit.json", json(&audit.to_json()));
 
-    let (kept, left_out) = chosen(session, with_images)?;
+    let Chosen {
+        kept,
+        images,
+        left_out,
+    } = chosen(session, contents.images)?;
     packed.left_out = left_out.len() as u64;
+    let mut masked_list = String::new();
     if !left_out.is_empty() {
         let list = left_out.iter().map(|artifact| format!("{artifact}\n"));
         files.text(LEFT_OUT, list.collect());
@@ -105,50 +130,98 @@ pub fn export_evidence(
             packed.missing += 1;
             continue;
         };
+        let redactor = contents.masked_by;
+        let redactor = redactor.filter(|_| !images.contains(&artifact_id));
+        if let Some(redactor) = redactor
+            && let Some((bytes, hash)) = masked_copy(store, &artifact_id, redactor)?
+        {
+            packed.masked += 1;
+            masked_list.push_str(&format!("{artifact_id} sha256:{hash}\n"));
+            let name = format!("{MASKED_COPIES}/{}", artifact_id.hex());
+            let open = move || -> Result<Source<'_>, PackError> {
+                let file = open_artifact(store, &artifact_id)?;
+                Ok(Box::new(MaskedReader::new(redactor, file)))
+            };
+            files.source(name, bytes, hash, Box::new(open));
+            continue;
+        }
         packed.artifacts += 1;
         // It was hashed again a moment ago, and its name is its hash.
         let hash = artifact_id.hex().to_owned();
-        let open = move || {
-            store
-                .open(&artifact_id)
-                .map_err(|source| PackError::Artifact {
-                    artifact_id,
-                    source,
-                })
+        let open = move || -> Result<Source<'_>, PackError> {
+            Ok(Box::new(open_artifact(store, &artifact_id)?))
         };
-        files.file(format!("artifacts/{hash}"), bytes, hash, Box::new(open));
+        files.source(format!("artifacts/{hash}"), bytes, hash, Box::new(open));
+    }
+    if !masked_list.is_empty() {
+        files.text(MASKED, masked_list);
     }
     let head = audit.events.saturating_sub(1);
-    files.text("README.txt", readme(id, head, &packed));
-    let open = || Ok(session.open_log().map_err(ExportError::from)?);
-    files.file("events.jsonl".into(), log_bytes, log_hash, Box::new(open));
+    let is_masked = contents.masked_by.is_some();
+    files.text("README.txt", readme(id, head, &packed, is_masked));
+    let open = || -> Result<Source<'_>, PackError> {
+        Ok(Box::new(session.open_log().map_err(ExportError::from)?))
+    };
+    files.source("events.jsonl".into(), log_bytes, log_hash, Box::new(open));
     let members = files.with_sums();
     packed.files = members.len() as u64;
     archive::write(id, modified, members, out)?;
     Ok(packed)
 }
 
+fn open_artifact(store: &ArtifactStore, artifact_id: &ArtifactId) -> Result<File, PackError> {
+    store
+        .open(artifact_id)
+        .map_err(|source| PackError::Artifact {
+            artifact_id: artifact_id.clone(),
+            source,
+        })
+}
+
+/// The size and hash of the masked copy of an artifact; nothing when there is nothing to mask.
+fn masked_copy(
+    store: &ArtifactStore,
+    artifact_id: &ArtifactId,
+    redactor: &Redactor,
+) -> Result<Option<(u64, String)>, PackError> {
+    let file = open_artifact(store, artifact_id)?;
+    let mut measure = Measure::default();
+    io::copy(&mut MaskedReader::new(redactor, file), &mut measure).map_err(PackError::Write)?;
+    let (bytes, hash) = measure.finish();
+    Ok((hash != artifact_id.hex()).then_some((bytes, hash)))
+}
+
+/// Counts and hashes what is written.
+#[derive(Default)]
+struct Measure {
+    bytes: u64,
+    hash: Sha256,
+}
+
+impl Measure {
+    fn finish(self) -> (u64, String) {
+        (self.bytes, hex(&self.hash.finalize().into()))
+    }
+}
+
+impl Write for Measure {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len() as u64;
+        self.hash.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// How long the log is up to its last whole line, and the hash of that part. Whatever is appended
 /// later does not change it.
 fn measure_log(session: &SessionDirectory) -> Result<(u64, String), PackError> {
-    #[derive(Default)]
-    struct Measure {
-        bytes: u64,
-        hash: Sha256,
-    }
-    impl Write for Measure {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.bytes += bytes.len() as u64;
-            self.hash.update(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
     let mut measure = Measure::default();
     export_jsonl(session, &mut measure)?;
-    Ok((measure.bytes, hex(&measure.hash.finalize().into())))
+    Ok(measure.finish())
 }
 
 /// The files of a pack with their hashes.
@@ -166,14 +239,14 @@ impl<'a> Files<'a> {
         self.0.push((member, hash));
     }
 
-    fn file(
+    fn source(
         &mut self,
         name: String,
         bytes: u64,
         hash: String,
-        open: Box<dyn FnOnce() -> Result<File, PackError> + 'a>,
+        open: Box<dyn FnOnce() -> Result<Source<'a>, PackError> + 'a>,
     ) {
-        let content = Content::File(open);
+        let content = Content::Source(open);
         let member = Member {
             name,
             bytes,
@@ -193,11 +266,17 @@ impl<'a> Files<'a> {
     }
 }
 
-/// The artifacts the log names that go into the pack, and the images that do not.
-fn chosen(
-    session: &SessionDirectory,
-    with_images: bool,
-) -> Result<(BTreeSet<ArtifactId>, BTreeSet<ArtifactId>), PackError> {
+/// The artifacts the log names.
+struct Chosen {
+    /// Those that go into the pack.
+    kept: BTreeSet<ArtifactId>,
+    /// Those of them that are images of files, asked for as they are.
+    images: BTreeSet<ArtifactId>,
+    /// Images that do not go into it.
+    left_out: BTreeSet<ArtifactId>,
+}
+
+fn chosen(session: &SessionDirectory, with_images: bool) -> Result<Chosen, PackError> {
     let mut kept = BTreeSet::new();
     let mut images = BTreeSet::new();
     let reader = session.reader().map_err(ExportError::from)?;
@@ -208,11 +287,8 @@ fn chosen(
         match event.payload {
             Payload::ArtifactChanged(artifact) => {
                 let is_image = matches!(artifact.kind, ArtifactKind::Before | ArtifactKind::After);
-                if is_image && !with_images {
-                    images.insert(artifact.artifact_id);
-                } else {
-                    kept.insert(artifact.artifact_id);
-                }
+                let place = if is_image { &mut images } else { &mut kept };
+                place.insert(artifact.artifact_id);
             }
             Payload::OutputExpired(expired) => {
                 kept.remove(&expired.artifact_id);
@@ -232,21 +308,42 @@ fn chosen(
                 return;
             }
             let is_image = matches!(artifact.kind, ArtifactKind::Before | ArtifactKind::After);
-            let place = match is_image && !with_images {
-                true => &mut images,
-                false => &mut kept,
-            };
+            let place = if is_image { &mut images } else { &mut kept };
             place.insert(id.clone());
         };
         // What cannot be told is a finding of the audit, which is in the pack.
         let _ = crate::fork::inherited(session, &mut share);
     }
     // The same bytes may be an image and something that is shown.
-    let left_out = images.difference(&kept).cloned().collect();
-    Ok((kept, left_out))
+    let left_out = match with_images {
+        true => BTreeSet::new(),
+        false => images.difference(&kept).cloned().collect(),
+    };
+    match with_images {
+        true => kept.extend(images.iter().cloned()),
+        false => images.clear(),
+    }
+    Ok(Chosen {
+        kept,
+        images,
+        left_out,
+    })
 }
 
-fn readme(id: &str, head: u64, packed: &Packed) -> String {
+fn readme(id: &str, head: u64, packed: &Packed, is_masked: bool) -> String {
+    let masked = match (is_masked, packed.masked) {
+        (false, _) => {
+            "Artifacts are packed as they came: what a command printed is not masked.\n\n"
+                .to_owned()
+        }
+        (true, 0) => {
+            "Artifacts were looked through for secrets; none had to be masked.\n\n".to_owned()
+        }
+        (true, count) => format!(
+            "{count} artifacts hold secrets. In their place, masked/ has masked copies under the names\n\
+             of the originals; MASKED lists the hash of each original and that of its copy.\n\n"
+        ),
+    };
     let images = if packed.left_out > 0 {
         format!(
             "{} images of files before and after their changes were left out, because they are\n\
@@ -265,7 +362,7 @@ fn readme(id: &str, head: u64, packed: &Packed) -> String {
          report.md      the same for people\n\
          audit.json     what `agent audit` found when the pack was made\n\
          SHA256SUMS     the hashes of all other files\n\n\
-         {images}\
+         {images}{masked}\
          To check the pack:\n\n\
          \x20 sha256sum -c SHA256SUMS      nothing was changed since the pack was made\n\
          \x20 agent audit ./               the chain holds, and calls and turns make sense\n\
@@ -288,5 +385,6 @@ const BY_HAND: &str = r#"  hash() { sha256sum | cut -c1-64; }
     case $line in *"\"prev\":\"sha256:$prev\"}") ;; *) echo "broken: $line"; exit 1 ;; esac
     prev=$(printf %s "$line" | hash)
   done < events.jsonl && echo "chain whole, last line sha256:$prev"
-  (cd artifacts && for file in *; do echo "$file  $file"; done | sha256sum -c --quiet)
+  [ ! -d artifacts ] ||
+    (cd artifacts && for file in *; do echo "$file  $file"; done | sha256sum -c --quiet)
 "#;

@@ -18,8 +18,8 @@ use crate::log::reader::{LogReader, ReadError};
 use crate::place::PlaceError;
 use crate::store::SessionDirectory;
 
-pub(crate) use evidence::LEFT_OUT;
-pub use evidence::{PackError, Packed, export_evidence};
+pub use evidence::{Contents, PackError, Packed, export_evidence};
+pub(crate) use evidence::{LEFT_OUT, MASKED, MASKED_COPIES};
 
 /// Why an export failed. What was written so far is not a whole export.
 #[derive(Debug, thiserror::Error)]

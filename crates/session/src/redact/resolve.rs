@@ -105,7 +105,9 @@ pub fn placeholders(text: &str) -> Vec<Range<usize>> {
         let placeholder = &rest[..=end];
         let tag = tag_of(placeholder);
         let is_tag = matches!(tag.len(), 4 | 8 | 16 | TAG_DIGITS | 64)
-            && tag.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            && tag
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         let has_rule = placeholder.len() > MARK.len() + tag.len() + 2;
         if is_tag && has_rule && !placeholder.contains('\n') {
             found.push(start..start + end + 1);

@@ -26,7 +26,11 @@ fn check(text: &str, expected: &str) {
     assert_eq!(tags.replace_all(&masked, "${1}#]"), expected, "for {text}");
 }
 
-fn resolve(redactor: &Redactor, text: &str, sources: &[&str]) -> Result<Option<String>, Unresolved> {
+fn resolve(
+    redactor: &Redactor,
+    text: &str,
+    sources: &[&str],
+) -> Result<Option<String>, Unresolved> {
     let mut sources = sources.iter().map(|source| source.as_bytes().to_vec());
     redactor.resolve(text, b"as [redacted:jwt:00aa] says", &mut sources)
 }
@@ -42,21 +46,36 @@ fn another_process_finds_what_a_placeholder_stands_for() {
     assert_eq!(resolved.unwrap().unwrap(), key);
     // The short tags of older logs, where only one secret has it.
     let short = format!("{}]", &masked[..masked.len() - 9]);
-    assert_eq!(resolve(&redactor(), &short, &[&file]).unwrap().unwrap(), key);
+    assert_eq!(
+        resolve(&redactor(), &short, &[&file]).unwrap().unwrap(),
+        key
+    );
     // The same secret under the name of another rule.
     let renamed = masked.replace("github-token", "SOME_VARIABLE");
-    assert_eq!(resolve(&redactor(), &renamed, &[&file]).unwrap().unwrap(), key);
+    assert_eq!(
+        resolve(&redactor(), &renamed, &[&file]).unwrap().unwrap(),
+        key
+    );
     let literal = "x [redacted:jwt:00aa] y";
-    assert_eq!(resolve(&redactor(), literal, &[]).unwrap().unwrap(), literal);
+    assert_eq!(
+        resolve(&redactor(), literal, &[]).unwrap().unwrap(),
+        literal
+    );
 }
 
 #[test]
 fn a_numbered_key_is_the_key_of_its_file() {
     let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
     let key = format!("-----BEGIN PRIVATE KEY-----\n{line}\n{line}\n-----END PRIVATE KEY-----");
-    let numbered: Vec<String> = (3..).zip(key.lines()).map(|(at, line)| format!("{at}\t{line}")).collect();
+    let numbered: Vec<String> = (3..)
+        .zip(key.lines())
+        .map(|(at, line)| format!("{at}\t{line}"))
+        .collect();
     let redactor = redactor();
-    let (plain, numbered) = (redactor.mask(&key).into_owned(), redactor.mask(&numbered.join("\n")).into_owned());
+    let (plain, numbered) = (
+        redactor.mask(&key).into_owned(),
+        redactor.mask(&numbered.join("\n")).into_owned(),
+    );
     assert_eq!(numbered, format!("3\t{plain}"));
 }
 
@@ -66,10 +85,23 @@ fn a_reader_masks_across_its_windows() {
     let key = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8";
     let redactor = redactor();
     let window = 4 * reader::LONGEST_SECRET;
-    for gap in [window - 50, window - 20, window - 1, window, 2 * window + 7, window - reader::LONGEST_SECRET - 10] {
-        let text = format!("{key} {} TICKET-{} {key}", "x".repeat(gap), "7".repeat(300_000 / 2));
+    for gap in [
+        window - 50,
+        window - 20,
+        window - 1,
+        window,
+        2 * window + 7,
+        window - reader::LONGEST_SECRET - 10,
+    ] {
+        let text = format!(
+            "{key} {} TICKET-{} {key}",
+            "x".repeat(gap),
+            "7".repeat(300_000 / 2)
+        );
         let mut masked = String::new();
-        MaskedReader::new(&redactor, text.as_bytes()).read_to_string(&mut masked).unwrap();
+        MaskedReader::new(&redactor, text.as_bytes())
+            .read_to_string(&mut masked)
+            .unwrap();
         assert!(masked == redactor.mask(&text), "gap {gap}");
     }
 }
@@ -218,7 +250,9 @@ fn placeholders_are_stable_and_can_be_put_back() {
     );
     assert_ne!(redactor.mask(other), masked);
     assert_eq!(
-        resolve(&redactor, &format!("x {masked} y"), &[]).unwrap().unwrap(),
+        resolve(&redactor, &format!("x {masked} y"), &[])
+            .unwrap()
+            .unwrap(),
         format!("x {token} y")
     );
     assert_eq!(resolve(&redactor, "nothing here", &[]), Ok(None));

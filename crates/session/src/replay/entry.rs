@@ -136,6 +136,8 @@ pub struct Block {
     /// The text; empty when only the artifact has it.
     pub text: String,
     pub artifact: Option<ArtifactId>,
+    /// The text is the beginning and the end of what there was.
+    pub is_cut: bool,
 }
 
 /// How a block is to be read.
@@ -171,6 +173,7 @@ impl Block {
             title: title.into(),
             text,
             artifact: None,
+            is_cut: false,
         }
     }
 }

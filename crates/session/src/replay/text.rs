@@ -182,8 +182,24 @@ impl<W: Write> TextWriter<W> {
             _ => lines(&block.text),
         };
         let columns = self.form.width.saturating_sub(MARGIN + 2).max(20);
-        let mut rows = text.trim_end_matches('\n').split('\n');
-        for row in rows.by_ref().take(most) {
+        let rows: Vec<&str> = text.trim_end_matches('\n').split('\n').collect();
+        // Of an output the end tells most: a few lines of the beginning, and the rest from there.
+        let tail = match block.kind {
+            BlockKind::Output if rows.len() > most => most - most / 3,
+            _ => 0,
+        };
+        let (head, end) = (most - tail, rows.len() - tail);
+        for (at, row) in rows.iter().enumerate() {
+            if at >= head && at < end {
+                if at == head {
+                    self.line.clear();
+                    self.line.extend(std::iter::repeat_n(' ', MARGIN));
+                    self.line
+                        .push_str(&format!("│ … {} more lines", end - head));
+                    self.end_line()?;
+                }
+                continue;
+            }
             self.line.clear();
             self.line.extend(std::iter::repeat_n(' ', MARGIN));
             self.line.push_str("│ ");
@@ -197,11 +213,11 @@ impl<W: Write> TextWriter<W> {
             self.line.push_str(&row);
             self.end_line()?;
         }
-        let more = rows.count();
-        if more > 0 {
+        if let Some(artifact) = block.artifact.as_ref().filter(|_| block.is_cut) {
+            // Not clipped: half an id names nothing.
             self.line.clear();
             self.line.extend(std::iter::repeat_n(' ', MARGIN));
-            self.line.push_str(&format!("│ … {more} more lines"));
+            self.line.push_str(&format!("└ all of it: {artifact}"));
             self.end_line()?;
         }
         Ok(())

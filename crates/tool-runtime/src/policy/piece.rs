@@ -56,7 +56,8 @@ pub fn read_range(file: &File, range: Range<u64>) -> Vec<u8> {
 #[must_use]
 pub fn masked_piece(bytes: &[u8], start: u64, hidden: &[Hidden]) -> Vec<u8> {
     let end = start + bytes.len() as u64;
-    let index = |place: u64| usize::try_from(place.clamp(start, end) - start).unwrap_or(bytes.len());
+    let index =
+        |place: u64| usize::try_from(place.clamp(start, end) - start).unwrap_or(bytes.len());
     let mut masked = Vec::with_capacity(bytes.len());
     let mut at = start;
     for hidden in hidden {

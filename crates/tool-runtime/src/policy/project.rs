@@ -252,14 +252,18 @@ impl Output<'_> {
         let file = file.and_then(|artifact| journal.open_artifact(&artifact.artifact_id).ok());
         let mut hidden: Vec<Hidden> = Vec::new();
         for segment in segments {
-            let found = hidden_in(segment.offset..segment.end(), secrets, |range| match &file {
-                Some(file) => read_range(file, range),
-                // The piece at its place, as if nothing stood before it.
-                None => {
-                    let before = usize::try_from(segment.offset - range.start).unwrap_or(0);
-                    [&vec![0; before], &segment.bytes[..]].concat()
-                }
-            });
+            let found = hidden_in(
+                segment.offset..segment.end(),
+                secrets,
+                |range| match &file {
+                    Some(file) => read_range(file, range),
+                    // The piece at its place, as if nothing stood before it.
+                    None => {
+                        let before = usize::try_from(segment.offset - range.start).unwrap_or(0);
+                        [&vec![0; before], &segment.bytes[..]].concat()
+                    }
+                },
+            );
             let known = hidden.last().map_or(0, |last| last.end);
             hidden.extend(found.into_iter().filter(|found| found.start >= known));
         }
@@ -306,7 +310,11 @@ fn ends<'a>(text: &'a str, most: usize, whole: Option<&ArtifactRef>) -> (Cow<'a,
     let place = whole.map_or_else(String::new, |artifact| {
         format!("; all of it is artifact {}", artifact.artifact_id)
     });
-    let between = if text[..head].ends_with('\n') { "" } else { "\n" };
+    let between = if text[..head].ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
     let shown = format!(
         "{}{between}[… {left_out} bytes not shown here{place} …]\n{}",
         &text[..head],

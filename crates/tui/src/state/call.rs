@@ -410,7 +410,9 @@ fn observed(tool: &mut ToolCell, observation: &ToolObservation) {
     let detail = &mut tool.detail;
     let (output, left_out) = head_and_tail(&shown(observation), KEPT_TEXT);
     detail.output = crate::safe::content(&output);
-    detail.omitted_bytes = observation.omitted_bytes + left_out;
+    let in_blocks = observation.content.iter();
+    let in_blocks: u64 = in_blocks.filter_map(|block| block.omitted_bytes).sum();
+    detail.omitted_bytes = observation.omitted_bytes + in_blocks + left_out;
     detail.truncated = observation.truncated;
     detail.artifacts = observation
         .artifact_refs
@@ -443,8 +445,9 @@ fn observed(tool: &mut ToolCell, observation: &ToolObservation) {
     };
 }
 
-/// What the call gave, as far as the log has it: the text itself, or the few lines that stand for it
-/// when it is kept elsewhere. What only repeats the summary is nothing.
+/// What the call gave, as far as the log has it: the text itself, its beginning and end when it is
+/// long, or in older logs the few lines that stand for it, which are marked as such. What only
+/// repeats the summary is nothing.
 fn shown(observation: &ToolObservation) -> Cow<'_, str> {
     let texts: Vec<&str> = observation
         .content
@@ -461,8 +464,14 @@ fn shown(observation: &ToolObservation) -> Cow<'_, str> {
         Some(preview) if !preview.is_empty() => preview,
         _ => &observation.user_text,
     };
+    let is_cut = observation.facts.output_bytes > Some(few.len() as u64)
+        && observation
+            .content
+            .iter()
+            .any(|block| block.artifact.is_some());
     match few.trim() == observation.summary.trim() {
         true => Cow::Borrowed(""),
+        false if is_cut => Cow::Owned(format!("{few}\n[… the rest is in the artifact …]")),
         false => Cow::Borrowed(few),
     }
 }

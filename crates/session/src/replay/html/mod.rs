@@ -19,7 +19,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::entry::{Block, Entry, Kind, Level, Tone};
+use super::entry::{Block, BlockKind, Entry, Kind, Level, Tone};
 use super::plain;
 use super::read::{Inherited, Replayed};
 use super::text::clock;
@@ -305,6 +305,11 @@ fn blocks_data(blocks: &[Block], page: &Page<'_>) -> Option<Value> {
             Some(artifact) if block.text.is_empty() => {
                 loaded = (page.artifact)(artifact)
                     .unwrap_or_else(|| "(the artifact is not here)".to_owned());
+                loaded.as_str()
+            }
+            // A page has room for a whole diff.
+            Some(artifact) if block.is_cut && block.kind == BlockKind::Diff => {
+                loaded = (page.artifact)(artifact).unwrap_or_else(|| block.text.clone());
                 loaded.as_str()
             }
             _ => block.text.as_str(),

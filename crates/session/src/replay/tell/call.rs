@@ -352,6 +352,12 @@ fn observed(observation: &ToolObservation) -> Told {
         told = told.block(kind, title, text.clone());
         if let Some(last) = told.blocks.last_mut() {
             last.artifact.clone_from(&block.artifact);
+            last.is_cut = block.omitted_bytes.is_some();
+            if last.is_cut && kind == BlockKind::Diff {
+                let mut refs = observation.artifact_refs.iter();
+                let whole = refs.find(|artifact| artifact.kind == ArtifactKind::Diff);
+                last.artifact = whole.map(|artifact| artifact.artifact_id.clone());
+            }
         }
     }
     let has_diff = told
@@ -367,6 +373,7 @@ fn observed(observation: &ToolObservation) -> Told {
             title: "diff".into(),
             text: String::new(),
             artifact: Some(diff.artifact_id.clone()),
+            is_cut: false,
         });
     }
     if told.blocks.is_empty() {
