@@ -423,7 +423,7 @@ fn a_line_of_a_megabyte_is_read_to_its_end_by_the_hints() {
     let project = TestProject::new();
     let line: String = (0..)
         .map(|number: u32| format!("f{number}(),"))
-        .take(100_000)
+        .take(120_000)
         .collect();
     assert!(line.len() > 1_000_000);
     project.write("app.min.js", format!("{line}\n"));

@@ -17,7 +17,9 @@ const KEY: &str = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8";
 /// Runs calls in one process, in a new session or the last one, and gives their observations.
 pub(crate) fn observe(project: &TestProject, resume: bool, intents: &[Value]) -> Vec<Value> {
     let lines: Vec<String> = intents.iter().map(Value::to_string).collect();
-    let mut arguments = vec!["call", "--stdin", "--json", "--mode", "full"];
+    let mut arguments = vec![
+        "call", "--stdin", "--json", "--mode", "full", "--on-ask", "allow",
+    ];
     if resume {
         arguments.extend(["--session", "last"]);
     }
@@ -165,8 +167,8 @@ fn a_text_of_that_form_in_the_file_itself_stays() {
 fn a_key_of_many_lines_comes_back_without_line_numbers() {
     let project = TestProject::new();
     let key = private_key();
-    project.write("id.pem", format!("first\nbegin `{key}`;\nlast\n"));
-    let seen = observe(&project, false, &[read("id.pem")]);
+    project.write("note.txt", format!("first\nbegin `{key}`;\nlast\n"));
+    let seen = observe(&project, false, &[read("note.txt")]);
     let shown = placeholder(&seen[0]);
     assert!(
         !text_of(&seen[0]).contains("MIIEvQ"),
@@ -174,10 +176,10 @@ fn a_key_of_many_lines_comes_back_without_line_numbers() {
         text_of(&seen[0])
     );
     let content = format!("first\nbegin `{shown}`;\nend\n");
-    let wrote = observe(&project, true, &[write("id.pem", &content)]);
+    let wrote = observe(&project, true, &[write("note.txt", &content)]);
     assert_eq!(wrote[0]["code"], "ok", "{wrote:?}");
     assert_eq!(
-        project.read("id.pem"),
+        project.read("note.txt"),
         format!("first\nbegin `{key}`;\nend\n")
     );
 }
@@ -187,12 +189,12 @@ fn a_key_of_many_lines_comes_back_without_line_numbers() {
 fn no_range_shows_a_part_of_a_secret() {
     let project = TestProject::new();
     let key = private_key();
-    project.write("id.pem", format!("{key}\n"));
+    project.write("note.txt", format!("{key}\n"));
     project.write(
         "long.txt",
         format!("{}{KEY}{}\n", "x ".repeat(990), " y".repeat(5_000)),
     );
-    let output = format!("seq 1 4000; echo {KEY}; cat id.pem; seq 1 9000");
+    let output = format!("seq 1 4000; echo {KEY}; cat note.txt; seq 1 9000");
     let mut calls = vec![bash(&output)];
     let first = observe(&project, false, &calls);
     let artifact = first[0]["artifact_refs"].as_array().unwrap();
@@ -221,7 +223,7 @@ fn no_range_shows_a_part_of_a_secret() {
     calls.push(json!({"tool": "read_artifact", "input": {"artifact_id": id, "around": "BEGIN PRIVATE", "limit": 40}}));
     for (offset, limit) in [(1, 2), (3, 1), (6, 3)] {
         calls.push(
-            json!({"tool": "read", "input": {"path": "id.pem", "offset": offset, "limit": limit}}),
+            json!({"tool": "read", "input": {"path": "note.txt", "offset": offset, "limit": limit}}),
         );
     }
     calls.push(json!({"tool": "read", "input": {"path": "long.txt"}}));
