@@ -1,13 +1,15 @@
 //! Making room: older history is replaced, in the model's input only, by a fact sheet from the log and
 //! a short prose summary by the model. The log keeps everything.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use agent_protocol::Refs;
+use agent_protocol::id::{ContextId, ToolCallId};
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::model::{
-    CompactionTrigger, ContextCompactionCompleted, ContextCompactionFailed,
-    ContextCompactionStarted, Preserved, RoutingDecided,
+    CompactionOutcome, CompactionTrigger, ContextCompactionCompleted, ContextCompactionFailed,
+    ContextCompactionStarted, ContextOmission, RequestPurpose, RoutingDecided,
 };
 use agent_provider::conversation::{Message, ToolChoice, UserPart};
 use agent_provider::{ErrorKind, ModelError};
@@ -23,13 +25,21 @@ use crate::model::Model;
 /// Entries at the end of the conversation that stay word for word.
 const KEEP_ENTRIES: usize = 6;
 
+/// Bytes for what the user said where the model's window is not known, and the bounds where it is.
+const WORDS: usize = 64 * 1024;
+const LEAST_WORDS: usize = 4 * 1024;
+const MOST_WORDS: usize = 256 * 1024;
+
+/// What stands in place of messages that a question for a summary has no room for.
+const LEFT_OUT: &str = "[Earlier messages are left out here.]";
+
 const ASK: &str = "Summarise the conversation so far for yourself, so that you can go on with the work without \
 seeing it again. Write at most 400 words: what the user wants, what has been found out, what was decided and why, what is \
 done, what is left, and what you were about to do. Do not repeat file contents, and do not call tools.";
 
 impl Engine {
-    /// Replaces older history, where there is some; `false` when there is none. When the summary
-    /// fails, the fact sheet stands alone.
+    /// Replaces older history, where there is some; `false` when there is none or the user did not
+    /// wait for it. When the summary fails, the fact sheet stands alone.
     ///
     /// # Errors
     /// When the log cannot be written.
@@ -41,7 +51,10 @@ impl Engine {
     ) -> Result<bool, EngineError> {
         let state = self.state();
         let allowance = self.kept_allowance(trigger);
-        let Some(cut) = cut_point(state.conversation.items(), self.policy(), allowance) else {
+        let waiting = state.open_calls.waiting().into_iter();
+        let waiting: HashSet<ToolCallId> = waiting.map(|call| call.tool_call_id).collect();
+        let items = state.conversation.items();
+        let Some(cut) = cut_point(items, self.policy(), allowance, &waiting) else {
             return Ok(false);
         };
         let up_to_sequence = state.conversation.items()[cut - 1].sequence;
@@ -54,32 +67,32 @@ impl Engine {
         };
         self.append(started, Refs::default())?;
 
-        let (prose, failure) = match self.summarise(trigger, limits, interrupt).await {
-            Ok(prose) => (Some(prose), None),
+        let (prose, error) = match self.summarise(trigger, limits, interrupt).await {
+            Ok(prose) => (Some(self.mask(&prose)), None),
             Err(ExchangeError::Journal(error)) => return Err(error.into()),
-            Err(ExchangeError::Model(error)) => (None, Some(error.message)),
+            Err(ExchangeError::Model(error)) => {
+                if interrupt.reason().is_some() || error.kind == ErrorKind::Cancelled {
+                    self.give_up_compaction(trigger, "it was interrupted")?;
+                    return Ok(false);
+                }
+                (None, Some(error.message))
+            }
         };
-        if let Some(error) = failure {
-            let failed = ContextCompactionFailed {
-                trigger,
-                error: format!("{error}; going on with the fact sheet alone"),
-                retryable: true,
-            };
-            self.append(failed, Refs::default())?;
-        }
-        let state = self.state();
-        let mut text = state.facts.to_text();
+        let room = self.room_for_words();
+        let mut keep = |text: &str| {
+            let kept = self.put_artifact(ArtifactKind::UserInput, "text/plain", text.as_bytes());
+            kept.map(|kept| kept.artifact_id)
+        };
+        let facts = &self.state().facts;
+        let (mut text, preserved) = facts.write(up_to_sequence, room, &mut keep)?;
+        let mut prose_bytes = None;
         if let Some(prose) = &prose {
             text.push_str("\nSummary of the conversation, written by the model\n\n");
+            let sheet_bytes = text.len();
             text.push_str(prose);
             text.push('\n');
+            prose_bytes = Some((text.len() - sheet_bytes) as u64);
         }
-        let preserved = Preserved {
-            action_ids: state.facts.open_actions(),
-            incidents: state.facts.incidents(),
-            evidence_ids: state.facts.evidence(),
-            requests: state.facts.requests(),
-        };
         let dropped = vec![format!(
             "{cut} entries of the conversation up to event {up_to_sequence}"
         )];
@@ -91,6 +104,11 @@ impl Engine {
             .take(400)
             .collect();
         let tokens_after = self.estimated_after(cut, text.len());
+        let outcome = if error.is_some() {
+            CompactionOutcome::Degraded
+        } else {
+            CompactionOutcome::Completed
+        };
         let completed = ContextCompactionCompleted {
             trigger,
             turns,
@@ -99,17 +117,54 @@ impl Engine {
             preserved,
             dropped,
             up_to_sequence,
-            continuation_ref: None,
+            continuation_ref: Some(self.mint::<ContextId>().to_string()),
             tokens_before,
             tokens_after,
             summarised_by_model: prose.is_some(),
+            prose_bytes,
+            outcome: Some(outcome),
+            error,
         };
         self.append(
             completed,
             Refs::default().with("summary", &kept.artifact_id),
         )?;
         self.forget_reported();
+        self.follow_input();
         Ok(true)
+    }
+
+    /// Ends a compaction that left history as it was.
+    fn give_up_compaction(
+        &mut self,
+        trigger: CompactionTrigger,
+        why: &str,
+    ) -> Result<(), EngineError> {
+        let failed = ContextCompactionFailed {
+            trigger,
+            error: why.to_owned(),
+            retryable: true,
+        };
+        self.append(failed, Refs::default()).map(drop)
+    }
+
+    /// Ends the compaction that a program began which did not live to end it.
+    pub(crate) fn end_cut_compaction(&mut self) -> Result<(), EngineError> {
+        match self.state().compacting {
+            Some(trigger) => self.give_up_compaction(trigger, "the program ended before it did"),
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes that the fact sheet may use for what the user said.
+    fn room_for_words(&self) -> usize {
+        let room = self.conversation_room();
+        let bytes = room.map(|tokens| self.policy().bytes(tokens / 4));
+        bytes.map_or(WORDS, |bytes| {
+            usize::try_from(bytes)
+                .unwrap_or(MOST_WORDS)
+                .clamp(LEAST_WORDS, MOST_WORDS)
+        })
     }
 
     /// How many tokens the entries that stay may take: a part of the room there is, or of the
@@ -153,12 +208,20 @@ impl Engine {
     ) -> Result<String, ExchangeError> {
         let mut prepared = self.prepare().map_err(journal_error)?;
         let request = &mut prepared.resolved.request;
-        ask_for_summary(&mut request.messages, trigger);
+        let left_out = ask_for_summary(&mut request.messages, trigger, true);
         request.tool_choice = Some(ToolChoice::None);
         request.tool_choice_after_tool_result = None;
         request.model.clone_from(&model.settings.model);
         request.max_output_tokens = model.settings.max_output_tokens;
         request.reasoning_effort = model.settings.reasoning_effort;
+        if left_out > 0 {
+            let omission = ContextOmission {
+                source: format!("the first {left_out} messages of the conversation"),
+                reference: None,
+                reason: "the server found the input too long".to_owned(),
+            };
+            prepared.resolved.receipt.omitted.push(omission);
+        }
         let expected = prepared.expected(model);
         match limits.before_side_job(&expected) {
             Ok(room) => prepared.limit_output(room),
@@ -168,7 +231,9 @@ impl Engine {
                 return Err(ExchangeError::Model(error));
             }
         }
-        let answer = self.ask_aside(prepared, model, interrupt).await?;
+        let purpose = RequestPurpose::Summary;
+        let asked = self.ask_aside(prepared, model, purpose, interrupt);
+        let answer = asked.await?;
         self.take_stock(model, &answer, &expected, limits)
             .map_err(journal_error)?;
         let prose = answer.response.text();
@@ -211,8 +276,14 @@ fn fits(model: &Model, conversation: u64) -> bool {
         .is_none_or(|window| conversation.saturating_add(answer) < window)
 }
 
-/// Turns a conversation into the question for its summary.
-pub(crate) fn ask_for_summary(messages: &mut Vec<Arc<Message>>, trigger: CompactionTrigger) {
+/// Turns a conversation into the question for its summary; gives back how many messages were left
+/// out. `begins_with_user` is how it is asked; older logs have questions that began anywhere.
+pub(crate) fn ask_for_summary(
+    messages: &mut Vec<Arc<Message>>,
+    trigger: CompactionTrigger,
+    begins_with_user: bool,
+) -> usize {
+    let all = messages.len();
     if trigger == CompactionTrigger::ContextLength {
         // It was too long once already: ask over the later half only, from something a user said.
         let half = messages.len() / 2;
@@ -225,15 +296,26 @@ pub(crate) fn ask_for_summary(messages: &mut Vec<Arc<Message>>, trigger: Compact
             messages.remove(0);
         }
     }
-    let ask = Message::User(vec![UserPart::Text(ASK.to_owned())]);
-    messages.push(Arc::new(ask));
+    let said = |text: &str| Arc::new(Message::User(vec![UserPart::Text(text.to_owned())]));
+    let left_out = all - messages.len();
+    let is_user = matches!(messages.first().map(Arc::as_ref), Some(Message::User(_)));
+    if begins_with_user && left_out > 0 && !is_user {
+        messages.insert(0, said(LEFT_OUT));
+    }
+    messages.push(said(ASK));
+    left_out
 }
 
 /// How many entries from the start are replaced: all but the last few, and of those no more than
 /// fit into `allowance` tokens, so that room is made however large they are. What the user asked is in
 /// the fact sheet word for word, so the request a turn began with may be replaced too, and a turn may
-/// be shortened as often as it needs.
-fn cut_point(items: &[Item], policy: &ContextPolicy, allowance: u64) -> Option<usize> {
+/// be shortened as often as it needs. A call in `waiting` stays, because its result is yet to come.
+fn cut_point(
+    items: &[Item],
+    policy: &ContextPolicy,
+    allowance: u64,
+    waiting: &HashSet<ToolCallId>,
+) -> Option<usize> {
     let mut tokens = 0;
     let kept = items
         .iter()
@@ -245,7 +327,12 @@ fn cut_point(items: &[Item], policy: &ContextPolicy, allowance: u64) -> Option<u
         })
         .count()
         .max(1);
-    let cut = items.len().saturating_sub(kept);
+    let waits = |item: &Item| {
+        let mut calls = item.entry.calls().iter();
+        calls.any(|call| waiting.contains(&call.tool_call_id))
+    };
+    let first_waiting = items.iter().position(waits).unwrap_or(items.len());
+    let cut = items.len().saturating_sub(kept).min(first_waiting);
     // A summary alone is not worth another one.
     (cut > 1).then_some(cut)
 }
@@ -265,6 +352,8 @@ mod tests {
                 let entry = Entry::Summary {
                     text: "x".repeat(*bytes),
                     artifact: ArtifactId::from_digest(&[0; 32]),
+                    prose_bytes: 0,
+                    excerpts: 0,
                 };
                 Item::new(number as u64, entry)
             })
@@ -272,7 +361,8 @@ mod tests {
     }
 
     fn check(sizes: &[usize], allowance: u64, expected: Option<usize>) {
-        let cut = cut_point(&entries(sizes), &ContextPolicy::default(), allowance);
+        let policy = ContextPolicy::default();
+        let cut = cut_point(&entries(sizes), &policy, allowance, &HashSet::new());
         assert_eq!(cut, expected, "{sizes:?} in {allowance}");
     }
 

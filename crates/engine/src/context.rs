@@ -11,7 +11,7 @@ use agent_provider::conversation::{
     CachePolicy, ModelRequest, ReasoningEffort, ToolChoice, ToolSpec,
 };
 
-use crate::conversation::{Conversation, Entry, OwnCalls, Step};
+use crate::conversation::{Conversation, Entry, Item, OwnCalls, Step};
 use crate::prompt::Preamble;
 
 /// Bytes per token until a provider has counted.
@@ -34,6 +34,8 @@ pub struct RequestSettings {
     pub cache: CachePolicy,
     /// Tokens the model can take, if that is known.
     pub window: Option<u64>,
+    /// Whether the model can see images, if that is known.
+    pub images: Option<bool>,
 }
 
 /// Decides and remembers what was told before, so that each receipt names only what is new.
@@ -53,6 +55,8 @@ pub struct ContextPolicy {
 pub struct Resolved {
     pub request: ModelRequest,
     pub receipt: ContextResolved,
+    /// Images were left out, because the model cannot see them.
+    pub without_images: bool,
 }
 
 impl ContextPolicy {
@@ -65,10 +69,21 @@ impl ContextPolicy {
         settings: &RequestSettings,
         facts: Facts,
     ) -> Resolved {
+        let mut messages = conversation.messages();
+        let mut missing = facts.missing;
+        let mut without_images = false;
+        if settings.images == Some(false) {
+            let images = crate::images::leave_out(&mut messages);
+            without_images = images > 0;
+            missing.extend(without_images.then(|| MissingFact {
+                fact: format!("{images} images, which the model cannot see"),
+                status: "blocked".to_owned(),
+            }));
+        }
         let request = ModelRequest {
             model: settings.model.clone(),
             system: preamble.parts.clone(),
-            messages: conversation.messages(),
+            messages,
             tools: tools.to_vec(),
             tool_choice: settings.tool_choice.clone(),
             tool_choice_after_tool_result: settings.tool_choice_after_tool_result.clone(),
@@ -85,8 +100,9 @@ impl ContextPolicy {
             model_request_no: facts.request_no,
             included,
             omitted: facts.omitted,
-            missing: facts.missing,
-            file_refs: facts.files,
+            missing,
+            file_refs: conversation.files(),
+            session_refs: facts.sessions,
             policy_facts: facts.policy,
             instruction_refs: preamble
                 .instructions
@@ -106,7 +122,11 @@ impl ContextPolicy {
             ..ContextResolved::default()
         };
         self.last_bytes = bytes;
-        Resolved { request, receipt }
+        Resolved {
+            request,
+            receipt,
+            without_images,
+        }
     }
 
     fn included(
@@ -142,7 +162,7 @@ impl ContextPolicy {
             included.push(ContextItem {
                 source: format!("{} earlier entries of the conversation", old.len()),
                 reference: Some(format!("events {}..{}", first.sequence, last.sequence)),
-                mode: ContextMode::Full,
+                mode: old.iter().map(mode).min().unwrap_or_default(),
                 trust: Trust::ToolOutputUntrusted,
                 tokens: self.estimate(self.reported_bytes),
                 reason: Some("unchanged since the last request".to_owned()),
@@ -152,31 +172,16 @@ impl ContextPolicy {
         for item in new {
             let bytes = entry_bytes(&item.entry);
             new_bytes += bytes;
-            let (source, trust, mode) = match &item.entry {
-                Entry::User { .. } => ("user", Trust::User, ContextMode::Full),
-                Entry::Summary { .. } => ("summary", Trust::System, ContextMode::Summary),
-                Entry::Step(step) if step.calls.is_empty() => {
-                    ("model", Trust::Model, ContextMode::Full)
-                }
-                Entry::Own(_) => (
-                    "a command of the user and its observation",
-                    Trust::ToolOutputUntrusted,
-                    ContextMode::Full,
-                ),
-                Entry::Step(_) => (
-                    "model and tool observations",
-                    Trust::ToolOutputUntrusted,
-                    ContextMode::Full,
-                ),
-            };
-            included.push(ContextItem {
-                source: source.to_owned(),
-                reference: Some(format!("event {}", item.sequence)),
-                mode,
-                trust,
-                tokens: self.estimate(bytes),
-                reason: None,
-            });
+            for (source, trust, bytes) in sources(&item.entry, bytes) {
+                included.push(ContextItem {
+                    source: source.to_owned(),
+                    reference: Some(format!("event {}", item.sequence)),
+                    mode: mode(item),
+                    trust,
+                    tokens: self.estimate(bytes),
+                    reason: cut(&item.entry),
+                });
+            }
         }
         self.reported = items.len();
         self.reported_bytes += new_bytes;
@@ -200,6 +205,12 @@ impl ContextPolicy {
     #[must_use]
     pub fn estimate(&self, bytes: u64) -> u64 {
         (bytes as f64 / self.bytes_per_token.unwrap_or(BYTES_PER_TOKEN)).ceil() as u64
+    }
+
+    /// Bytes of so many tokens of text: an estimate.
+    #[must_use]
+    pub fn bytes(&self, tokens: u64) -> u64 {
+        (tokens as f64 * self.bytes_per_token.unwrap_or(BYTES_PER_TOKEN)) as u64
     }
 
     /// An estimate for one entry of the conversation.
@@ -277,9 +288,51 @@ pub struct Facts {
     pub context_id: ContextId,
     pub request_no: u64,
     pub policy: PolicyFacts,
-    pub files: Vec<FileRef>,
     pub omitted: Vec<ContextOmission>,
     pub missing: Vec<MissingFact>,
+    /// Sessions whose history the input goes on from.
+    pub sessions: Vec<String>,
+}
+
+/// How much of what an entry is about stands in the input.
+fn mode(item: &Item) -> ContextMode {
+    match &item.entry {
+        Entry::Summary { .. } => ContextMode::Summary,
+        entry if omitted_bytes(entry) > 0 => ContextMode::Excerpt,
+        _ => ContextMode::Full,
+    }
+}
+
+fn omitted_bytes(entry: &Entry) -> u64 {
+    let results = entry.calls().iter().filter_map(|call| call.result.as_ref());
+    results.map(|result| result.omitted_bytes).sum()
+}
+
+/// What is not in the observations of an entry, in words.
+fn cut(entry: &Entry) -> Option<String> {
+    let bytes = omitted_bytes(entry);
+    (bytes > 0).then(|| format!("cut: {bytes} bytes are left out of its observations"))
+}
+
+/// Who is behind an entry, and how many of its bytes are theirs.
+fn sources(entry: &Entry, bytes: u64) -> Vec<(&'static str, Trust, u64)> {
+    let (source, trust) = match entry {
+        Entry::User { .. } => ("user", Trust::User),
+        Entry::Summary { prose_bytes, .. } => {
+            let prose = *prose_bytes as u64;
+            let facts = ("fact sheet", Trust::System, bytes.saturating_sub(prose));
+            let prose = ("summary by a model", Trust::Model, prose);
+            let both = [facts, prose].into_iter();
+            return both.filter(|(_, _, bytes)| *bytes > 0).collect();
+        }
+        Entry::Step(step) if step.calls.is_empty() => ("model", Trust::Model),
+        Entry::Own(_) => (
+            "a command of the user and its observation",
+            Trust::ToolOutputUntrusted,
+        ),
+        Entry::Step(_) => ("model and tool observations", Trust::ToolOutputUntrusted),
+    };
+    vec![(source, trust, bytes)]
 }
 
 fn preamble_bytes(preamble: &Preamble) -> u64 {

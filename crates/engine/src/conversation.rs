@@ -4,15 +4,17 @@
 //! events, so the bytes are the same. It takes observations only, never raw results, and it never
 //! looks at the workspace.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use agent_protocol::id::{ArtifactId, ModelRequestId, ToolCallId, TurnId};
 use agent_protocol::payload::conversation::{QueueOperation, QueuePolicy, TurnSubmitted};
 use agent_protocol::payload::model::{ContextCompactionCompleted, ModelCompleted};
-use agent_protocol::payload::tool::{ToolIntent, ToolObservation};
+use agent_protocol::payload::tool::{
+    Baseline, ToolIntent, ToolObservation, ToolResult as Recorded,
+};
 use agent_protocol::status::Status;
-use agent_protocol::{Event, Payload};
+use agent_protocol::{Code, Event, Payload};
 use agent_provider::conversation::{
     Arguments, AssistantPart, Message, ToolCall, ToolResult, UserPart,
 };
@@ -35,6 +37,9 @@ pub struct Conversation {
     items: Vec<Item>,
     submitted: HashMap<TurnId, UserInput>,
     calls: HashMap<ToolCallId, usize>,
+    /// Requests whose answers are for something else, e.g. the summary of a compaction. Logs from
+    /// before requests said what they are for have none: their answers were sent on, and are told so.
+    aside: HashSet<ModelRequestId>,
     next_note: Option<String>,
     /// Events that were inherited: a fork's own count on from there.
     base: u64,
@@ -47,6 +52,8 @@ pub struct Item {
     pub sequence: u64,
     /// What it is.
     pub entry: Entry,
+    /// Artifacts whose content belongs here and is gone.
+    pub(crate) gone: Vec<ArtifactId>,
     /// What it says in a request, once that was asked for.
     messages: OnceLock<Vec<Arc<Message>>>,
 }
@@ -58,6 +65,7 @@ impl Item {
         Self {
             sequence,
             entry,
+            gone: Vec::new(),
             messages: OnceLock::new(),
         }
     }
@@ -82,7 +90,14 @@ pub enum Entry {
         input: UserInput,
     },
     /// A fact sheet and summary that stand for everything before.
-    Summary { text: String, artifact: ArtifactId },
+    Summary {
+        text: String,
+        artifact: ArtifactId,
+        /// Bytes at the end of the text that a model wrote.
+        prose_bytes: usize,
+        /// Inputs of the user that it does not repeat whole.
+        excerpts: usize,
+    },
     /// One answer of the model and what came of its calls.
     Step(Step),
     /// Something the user ran themselves.
@@ -95,6 +110,8 @@ pub struct UserInput {
     pub text: String,
     /// Images by their artifact, media type and bytes as a `data:` address.
     pub images: Vec<String>,
+    /// Artifacts of it that are gone.
+    gone: Vec<ArtifactId>,
 }
 
 /// One answer of the model.
@@ -106,6 +123,8 @@ pub struct Step {
     pub calls: Vec<Call>,
     /// Whether the answer has ended. Calls may arrive before it has.
     pub answered: bool,
+    /// Why it ended, in the log's word.
+    pub stop_reason: String,
 }
 
 /// What the user ran themselves, as a turn that asked no model. The next request tells the model.
@@ -124,6 +143,8 @@ pub struct Call {
     pub name: String,
     /// An object as compact JSON, as it is repeated with every request.
     pub arguments: Option<String>,
+    /// The version of a file whose content the observation has, or that the call made.
+    pub file: Option<Baseline>,
     pub result: Option<CallResult>,
 }
 
@@ -132,6 +153,10 @@ pub struct Call {
 pub struct CallResult {
     pub text: String,
     pub ok: bool,
+    /// Bytes that the observation left out of what there was.
+    pub omitted_bytes: u64,
+    /// The text is gone.
+    is_gone: bool,
 }
 
 impl Conversation {
@@ -153,7 +178,12 @@ impl Conversation {
             {
                 self.enter(event, change.queued_turn_id.as_ref());
             }
+            Payload::ModelRequested(requested) if requested.purpose.is_some() => {
+                self.aside.insert(requested.model_request_id.clone());
+            }
+            Payload::ContextCompactionFailed(_) => self.aside.clear(),
             Payload::ToolIntent(intent) => self.intend(event, intent, artifact),
+            Payload::ToolResult(result) => self.file_of(event, result),
             Payload::ToolObservation(observation) => self.observe(event, observation, artifact),
             Payload::ModelCompleted(completed) => self.answer(event, completed, artifact),
             Payload::TurnFailed(failed) => {
@@ -176,23 +206,26 @@ impl Conversation {
         let Some(turn_id) = event.scope.turn_id.clone() else {
             return;
         };
+        let mut gone = Vec::new();
         let text = text_or_artifact(
             submitted.text.as_deref(),
             submitted.input_ref.as_ref(),
             artifact,
+            &mut gone,
         );
-        let images = submitted.input_parts.iter().filter_map(|part| {
-            let bytes = artifact(part.artifact.as_ref()?)?;
-            let media_type = part
-                .media_type
-                .as_deref()
-                .filter(|kind| kind.starts_with("image/"))?;
-            Some(crate::images::data_url(media_type, &bytes))
-        });
-        let input = UserInput {
-            text,
-            images: images.collect(),
-        };
+        let mut images = Vec::new();
+        for part in &submitted.input_parts {
+            let media_type = part.media_type.as_deref();
+            let media_type = media_type.filter(|kind| kind.starts_with("image/"));
+            let (Some(id), Some(media_type)) = (&part.artifact, media_type) else {
+                continue;
+            };
+            match artifact(id) {
+                Some(bytes) => images.push(crate::images::data_url(media_type, &bytes)),
+                None => gone.push(id.clone()),
+            }
+        }
+        let input = UserInput { text, images, gone };
         self.submitted.insert(turn_id, input);
     }
 
@@ -205,12 +238,13 @@ impl Conversation {
         if let Some(note) = self.next_note.take() {
             input.text = format!("{note}\n\n{}", input.text);
         }
+        let gone = std::mem::take(&mut input.gone);
         let entry = Entry::User {
             turn_id: Some(turn_id.clone()),
             input,
         };
-        self.items
-            .push(Item::new(self.base + event.sequence, entry));
+        let item = Item::new(self.base + event.sequence, entry);
+        self.items.push(Item { gone, ..item });
     }
 
     fn intend(&mut self, event: &Event, intent: &ToolIntent, artifact: ArtifactText<'_>) {
@@ -240,6 +274,7 @@ impl Conversation {
             provider_call_id,
             name,
             arguments,
+            file: None,
             result: None,
         };
         let at = match &intent.model_request_id {
@@ -269,6 +304,20 @@ impl Conversation {
         matches!(entry, Entry::Own(_)).then_some(at)
     }
 
+    /// A result says which file it is about. One that says "unchanged" has none of its text.
+    fn file_of(&mut self, event: &Event, result: &Recorded) {
+        let Some(call_id) = &event.scope.tool_call_id else {
+            return;
+        };
+        let has_text = result.ok && result.code != Code::FileUnchanged;
+        if let Some(at) = self.calls.get(call_id).filter(|_| has_text)
+            && let Some(item) = self.items.get_mut(*at)
+            && let Some(call) = item.entry.call_mut(call_id)
+        {
+            call.file.clone_from(&result.data.baseline);
+        }
+    }
+
     fn observe(
         &mut self,
         event: &Event,
@@ -281,44 +330,54 @@ impl Conversation {
         let Some(at) = self.calls.remove(call_id) else {
             return;
         };
+        let Some(item) = self.items.get_mut(at) else {
+            return;
+        };
+        let gone_before = item.gone.len();
         let text = text_or_artifact(
             observation.model_text.as_deref(),
             observation.model_text_ref.as_ref(),
             artifact,
+            &mut item.gone,
         );
+        let is_gone = item.gone.len() > gone_before;
         let wrapped = wrap_untrusted(call_id, &observation.tool_name, &text);
-        let calls = self
-            .items
-            .get_mut(at)
-            .and_then(|item| item.entry_mut().calls_mut());
-        if let Some(call) = calls
-            .into_iter()
-            .flatten()
-            .find(|call| call.tool_call_id == *call_id)
-        {
+        if let Some(call) = item.entry_mut().call_mut(call_id) {
             call.result = Some(CallResult {
                 text: wrapped,
                 ok: observation.ok,
+                omitted_bytes: observation.omitted_bytes,
+                is_gone,
             });
         }
     }
 
     fn answer(&mut self, event: &Event, completed: &ModelCompleted, artifact: ArtifactText<'_>) {
+        if self.aside.remove(&completed.model_request_id) {
+            return;
+        }
         let at = self.step_of(self.base + event.sequence, &completed.model_request_id);
+        let Some(item) = self.items.get_mut(at) else {
+            return;
+        };
         let text = text_or_artifact(
             completed.text.as_deref(),
             completed.text_ref.as_ref(),
             artifact,
+            &mut item.gone,
         );
-        let continuation = completed
-            .continuation_ref
-            .as_ref()
-            .and_then(|id| Continuation::from_bytes(&artifact(id)?))
-            .unwrap_or_default();
-        if let Some(Entry::Step(step)) = self.items.get_mut(at).map(Item::entry_mut) {
+        let continuation = completed.continuation_ref.as_ref().and_then(|id| {
+            let kept = artifact(id).and_then(|bytes| Continuation::from_bytes(&bytes));
+            if kept.is_none() {
+                item.gone.push(id.clone());
+            }
+            kept
+        });
+        if let Entry::Step(step) = item.entry_mut() {
             step.text = text;
-            step.continuation = continuation;
+            step.continuation = continuation.unwrap_or_default();
             step.answered = true;
+            step.stop_reason.clone_from(&completed.stop_reason);
         }
     }
 
@@ -337,15 +396,26 @@ impl Conversation {
     }
 
     fn compact(&mut self, compaction: &ContextCompactionCompleted, artifact: ArtifactText<'_>) {
-        let text = text_or_artifact(None, Some(&compaction.summary_ref), artifact);
+        let mut gone = Vec::new();
+        let text = text_or_artifact(None, Some(&compaction.summary_ref), artifact, &mut gone);
         self.items
             .retain(|item| item.sequence > compaction.up_to_sequence);
+        // Of an older log it is only known whether a model had a part in it.
+        let prose = compaction.prose_bytes.unwrap_or(u64::MAX);
+        let prose_bytes = if compaction.summarised_by_model {
+            usize::try_from(prose).unwrap_or(usize::MAX).min(text.len())
+        } else {
+            0
+        };
         let entry = Entry::Summary {
             text,
             artifact: compaction.summary_ref.clone(),
+            prose_bytes,
+            excerpts: compaction.preserved.excerpts.len(),
         };
-        self.items
-            .insert(0, Item::new(compaction.up_to_sequence, entry));
+        let item = Item::new(compaction.up_to_sequence, entry);
+        self.items.insert(0, Item { gone, ..item });
+        self.aside.clear();
         self.calls.clear();
         for (at, item) in self.items.iter().enumerate() {
             let open = item.entry.calls().iter();
@@ -395,12 +465,24 @@ impl Entry {
         }
     }
 
+    fn call_mut(&mut self, id: &ToolCallId) -> Option<&mut Call> {
+        let calls = self.calls_mut().into_iter().flatten();
+        calls.into_iter().find(|call| call.tool_call_id == *id)
+    }
+
     fn calls_mut(&mut self) -> Option<&mut Vec<Call>> {
         match self {
             Self::Step(step) => Some(&mut step.calls),
             Self::Own(own) => Some(&mut own.calls),
             Self::User { .. } | Self::Summary { .. } => None,
         }
+    }
+}
+
+impl Call {
+    /// True if the text of its observation is there.
+    pub(crate) fn has_text(&self) -> bool {
+        self.result.as_ref().is_some_and(|told| !told.is_gone)
     }
 }
 
@@ -463,12 +545,16 @@ fn text_or_artifact(
     text: Option<&str>,
     reference: Option<&ArtifactId>,
     artifact: ArtifactText<'_>,
+    gone: &mut Vec<ArtifactId>,
 ) -> String {
     match (text, reference) {
         (Some(text), _) => text.to_owned(),
         (None, Some(id)) => artifact(id)
             .and_then(|bytes| String::from_utf8(bytes).ok())
-            .unwrap_or_else(|| MISSING.to_owned()),
+            .unwrap_or_else(|| {
+                gone.push(id.clone());
+                MISSING.to_owned()
+            }),
         (None, None) => String::new(),
     }
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use agent_protocol::id::{ArtifactId, ContextId, Id, ModelRequestId, StepId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::model::{
-    CompactionTrigger, ContextOmission, CostEstimated, ModelChoice, PolicyFacts,
+    CompactionTrigger, ContextOmission, CostEstimated, MissingFact, ModelChoice, PolicyFacts,
+    RequestPurpose,
 };
 use agent_protocol::payload::tool::{CatalogEntry, CatalogPolicy};
 use agent_protocol::payload::{ArtifactRef, Usage};
@@ -121,7 +122,7 @@ impl Engine {
             ..Scope::default()
         };
         let turn_started = parts.journal.now();
-        Self {
+        let engine = Self {
             small: None,
             policy: ContextPolicy::default(),
             model: 0,
@@ -134,7 +135,20 @@ impl Engine {
             turn_started,
             inputs: Mutex::default(),
             parts,
-        }
+        };
+        engine.follow_input();
+        engine
+    }
+
+    /// Lets files be shown again whose content the model's input does not hold any more.
+    pub(crate) fn follow_input(&self) {
+        let held = self.parts.state.conversation.held_calls();
+        let baselines = self.parts.tools.baselines();
+        baselines.keep_shown(|call| held.contains(call));
+    }
+
+    pub(crate) fn mask(&self, text: &str) -> String {
+        self.parts.journal.mask(text)
     }
 
     /// Gives side jobs, such as summaries, to this model.
@@ -189,6 +203,7 @@ impl Engine {
     pub async fn compact_now(&mut self, interrupt: &Interrupt) -> Result<bool, EngineError> {
         self.scope = self.thread_scope();
         self.catch_up();
+        self.end_cut_compaction()?;
         self.new_step();
         self.resolve_catalog()?;
         let mut limits = Limits::default();
@@ -406,17 +421,19 @@ impl Engine {
     /// Decides what the next model input holds.
     pub(crate) fn prepare(&mut self) -> Result<Prepared, EngineError> {
         self.catch_up();
+        let state = &self.parts.state;
+        let promised = state.next_context.clone();
         let facts = Facts {
-            context_id: self.mint::<ContextId>(),
+            context_id: promised.unwrap_or_else(|| self.mint::<ContextId>()),
             request_no: self.parts.state.requests + 1,
             policy: PolicyFacts {
                 mode: self.mode().as_str().to_owned(),
                 sandbox: self.parts.settings.sandbox.clone(),
                 on_ask: Some(self.parts.control.desk().on_ask().as_str().to_owned()),
             },
-            files: self.parts.state.take_new_files(),
-            omitted: omitted(&self.parts.preamble, &self.parts.state.conversation),
-            ..Facts::default()
+            omitted: omitted(&self.parts.preamble, &state.conversation),
+            missing: missing(&self.parts.preamble, &state.conversation),
+            sessions: state.parents.clone(),
         };
         let settings = &self.parts.models[self.model].settings;
         let resolved = self.policy.resolve(
@@ -438,7 +455,7 @@ impl Engine {
         let model_request_id: ModelRequestId = self.mint();
         self.last_request = Some(model_request_id.clone());
         let model = self.model();
-        self.exchange(prepared, &model, model_request_id, interrupt)
+        self.exchange(prepared, &model, model_request_id, None, interrupt)
             .await
     }
 
@@ -447,10 +464,12 @@ impl Engine {
         &mut self,
         prepared: Prepared,
         model: &Model,
+        purpose: RequestPurpose,
         interrupt: &Interrupt,
     ) -> Result<Answer, ExchangeError> {
         let model_request_id: ModelRequestId = self.mint();
-        self.exchange(prepared, model, model_request_id, interrupt)
+        let purpose = Some(purpose);
+        self.exchange(prepared, model, model_request_id, purpose, interrupt)
             .await
     }
 
@@ -459,6 +478,7 @@ impl Engine {
         prepared: Prepared,
         model: &Model,
         model_request_id: ModelRequestId,
+        purpose: Option<RequestPurpose>,
         interrupt: &Interrupt,
     ) -> Result<Answer, ExchangeError> {
         let expected = prepared.expected(model);
@@ -476,7 +496,11 @@ impl Engine {
                 .journal
                 .append(&scope, estimated, Refs::default())?;
         }
-        let Resolved { request, receipt } = prepared.resolved;
+        let Resolved {
+            request,
+            receipt,
+            without_images,
+        } = prepared.resolved;
         let exchange = Exchange {
             journal: self.parts.journal.as_ref(),
             live: self.parts.live.as_ref(),
@@ -488,6 +512,8 @@ impl Engine {
             preamble: self.preamble.clone(),
             inputs: self.parts.settings.keep_inputs.then_some(&self.inputs),
             receipt,
+            purpose,
+            without_images,
         };
         let answer = exchange
             .run(model.provider.as_ref(), &request, interrupt.token())
@@ -563,14 +589,36 @@ fn omitted(preamble: &Preamble, conversation: &Conversation) -> Vec<ContextOmiss
         reason: left.reason.clone(),
     });
     let compacted = conversation.items().first().and_then(|item| {
-        let Entry::Summary { artifact, .. } = &item.entry else {
+        let Entry::Summary {
+            artifact, excerpts, ..
+        } = &item.entry
+        else {
             return None;
         };
-        Some(ContextOmission {
+        let reference = Some(artifact.to_string());
+        let history = ContextOmission {
             source: format!("the conversation up to event {}", item.sequence),
-            reference: Some(artifact.to_string()),
+            reference: reference.clone(),
             reason: "compacted: a summary stands for it".to_owned(),
-        })
+        };
+        let words = (*excerpts > 0).then(|| ContextOmission {
+            source: format!("parts of {excerpts} inputs of the user"),
+            reference,
+            reason: "too long: the fact sheet says where each can be read whole".to_owned(),
+        });
+        Some(std::iter::once(history).chain(words))
     });
-    instructions.chain(compacted).collect()
+    instructions
+        .chain(compacted.into_iter().flatten())
+        .collect()
+}
+
+/// What the input should hold and cannot.
+fn missing(preamble: &Preamble, conversation: &Conversation) -> Vec<MissingFact> {
+    let unread = preamble.left_out.iter().filter(|left| left.is_missing);
+    let instructions = unread.map(|left| MissingFact {
+        fact: format!("instructions in `{}`: {}", left.path, left.reason),
+        status: "unavailable".to_owned(),
+    });
+    instructions.chain(conversation.missing()).collect()
 }

@@ -1,27 +1,33 @@
 //! What compaction must not lose, computed from the log: the user's own words, files read and
-//! changed, commands with their exit codes, refusals, open questions and the state of verification.
-//! Only the prose around it is left to a model.
+//! changed, commands with their exit codes, those that still run, refusals, open questions and the
+//! state of verification. Only the prose around it is left to a model.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt::Write as _;
 
-use agent_protocol::id::{ActionId, EvidenceId, ToolCallId, TurnId};
+use agent_protocol::id::{
+    ActionId, ArtifactId, EvidenceId, ProcessId, RuntimeId, ToolCallId, TurnId,
+};
 use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::conversation::EvidenceChanged;
+use agent_protocol::payload::model::Preserved;
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::{Event, Payload, Phase};
 use agent_session::verification::describe_failure;
 
+use crate::conversation::ArtifactText;
+use crate::user_words::UserWords;
+
 /// Commands and refusals that are listed one by one; older ones are counted.
 const RECENT: usize = 40;
-/// Bytes of one user request that are repeated.
-const REQUEST_LIMIT: usize = 4_000;
 
 /// The fold.
 #[derive(Clone, Debug, Default)]
 pub struct FactSheet {
-    requests: Vec<(TurnId, String)>,
-    submitted: HashMap<TurnId, String>,
+    words: UserWords,
+    /// Commands that run in the background, by the program that started them; they end with it.
+    running: BTreeMap<ProcessId, String>,
+    runtime: Option<RuntimeId>,
     read: BTreeMap<String, String>,
     changed: BTreeMap<String, SideEffect>,
     commands: Recent,
@@ -64,21 +70,20 @@ impl Recent {
 
 impl FactSheet {
     /// Takes in one event.
-    pub fn apply(&mut self, event: &Event) {
+    pub fn apply(&mut self, event: &Event, artifact: ArtifactText<'_>) {
+        self.words.apply(event, artifact);
+        if self.runtime.as_ref() != Some(&event.runtime_id) {
+            self.runtime = Some(event.runtime_id.clone());
+            self.running.clear();
+        }
         match &event.payload {
-            Payload::TurnSubmitted(submitted) => {
-                if let (Some(turn), Some(text)) = (&event.scope.turn_id, &submitted.text) {
-                    self.submitted.insert(turn.clone(), text.clone());
-                }
+            // A fork inherits what was said and done, not what was open.
+            Payload::SessionCreated(created) if created.parent.is_some() => {
+                self.open_actions.clear();
+                self.running.clear();
+                self.summaries.clear();
             }
-            Payload::TurnStarted(_) => {
-                if let Some(turn) = &event.scope.turn_id {
-                    self.turns.insert(turn.clone());
-                    if let Some(text) = self.submitted.remove(turn) {
-                        self.requests.push((turn.clone(), text));
-                    }
-                }
-            }
+            Payload::TurnStarted(_) => self.turns.extend(event.scope.turn_id.clone()),
             Payload::PermissionEvaluated(decision) if decision.decision == Effect::Deny => {
                 self.refusals
                     .push(format!("refused by policy: {}", decision.reason));
@@ -94,9 +99,27 @@ impl FactSheet {
                 }
             }
             Payload::ProcessStarted(process) => {
+                let summary = &process.command_summary;
+                if process.background {
+                    let id = process.process_id.clone();
+                    self.running.insert(id, summary.clone());
+                }
                 if let Some(call) = &event.scope.tool_call_id {
-                    self.summaries
-                        .insert(call.clone(), process.command_summary.clone());
+                    self.summaries.insert(call.clone(), summary.clone());
+                }
+            }
+            Payload::ProcessCompleted(ended) => {
+                let command = self.running.remove(&ended.process_id);
+                if let (Some(command), Some(code)) = (command, ended.exit_code) {
+                    self.commands.push(format!(
+                        "`{command}` (in the background) exited with {code}"
+                    ));
+                }
+            }
+            Payload::ProcessTerminated(ended) => {
+                if let Some(command) = self.running.remove(&ended.process_id) {
+                    self.commands
+                        .push(format!("`{command}` (in the background) was ended"));
                 }
             }
             Payload::ToolResult(result) => {
@@ -112,7 +135,10 @@ impl FactSheet {
                     .tool_call_id
                     .as_ref()
                     .and_then(|call| self.summaries.remove(call));
-                if let (Some(command), Some(code)) = (command, result.data.exit_code) {
+                let in_background = result.data.background == Some(true);
+                if let (Some(command), Some(code), false) =
+                    (command, result.data.exit_code, in_background)
+                {
                     self.commands
                         .push(format!("`{command}` exited with {code}"));
                 }
@@ -178,45 +204,33 @@ impl FactSheet {
         self.turns.iter().cloned().collect()
     }
 
-    /// Questions nobody has answered.
-    #[must_use]
-    pub fn open_actions(&self) -> Vec<ActionId> {
-        self.open_actions.keys().cloned().collect()
-    }
-
-    /// Verification records so far.
-    #[must_use]
-    pub fn evidence(&self) -> Vec<EvidenceId> {
-        self.evidence.iter().map(|(id, _)| id.clone()).collect()
-    }
-
-    /// What went wrong so far.
-    #[must_use]
-    pub fn incidents(&self) -> Vec<String> {
-        self.incidents.lines.iter().cloned().collect()
-    }
-
-    /// The turns whose requests are repeated word for word.
-    #[must_use]
-    pub fn requests(&self) -> Vec<TurnId> {
-        self.requests.iter().map(|(turn, _)| turn.clone()).collect()
-    }
-
-    /// The sheet as the model reads it.
-    #[must_use]
-    pub fn to_text(&self) -> String {
+    /// The sheet as the model reads it, about everything up to an event, and what it holds. What the
+    /// user said takes about `room` bytes; `keep` keeps what of that is not repeated whole.
+    ///
+    /// # Errors
+    /// Those of `keep`.
+    pub(crate) fn write<E>(
+        &self,
+        up_to_sequence: u64,
+        room: usize,
+        keep: &mut dyn FnMut(&str) -> Result<ArtifactId, E>,
+    ) -> Result<(String, Preserved), E> {
         let mut out =
             String::from("Facts from the session log about the conversation before this point.\n");
-        let _ = writeln!(out, "\nWhat the user asked, word for word");
-        for (_, request) in &self.requests {
-            let shown: String = request.chars().take(REQUEST_LIMIT).collect();
-            let cut = if shown.len() < request.len() {
-                " [cut here]"
-            } else {
-                ""
-            };
-            let _ = writeln!(out, "- {}{cut}", shown.replace('\n', "\n  "));
-        }
+        let words = self.words.write(&mut out, up_to_sequence, room, keep)?;
+        self.write_facts(&mut out);
+        let preserved = Preserved {
+            action_ids: self.open_actions.keys().cloned().collect(),
+            incidents: self.incidents.lines.iter().cloned().collect(),
+            evidence_ids: self.evidence.iter().map(|(id, _)| id.clone()).collect(),
+            requests: words.whole,
+            excerpts: words.excerpts,
+            process_ids: self.running.keys().cloned().collect(),
+        };
+        Ok((out, preserved))
+    }
+
+    fn write_facts(&self, out: &mut String) {
         if !self.changed.is_empty() {
             let _ = writeln!(out, "\nFiles changed in this session");
             for (path, effect) in &self.changed {
@@ -232,16 +246,24 @@ impl FactSheet {
         if !only_read.is_empty() {
             let _ = writeln!(
                 out,
-                "\nFiles read (their content is no longer shown; read them again when needed)"
+                "\nFiles read (what of their content does not follow below is no longer shown; read it again when needed)"
             );
             for (path, hash) in only_read {
                 let _ = writeln!(out, "- {path} ({})", short(hash));
             }
         }
-        self.commands
-            .write(&mut out, "Commands and their exit codes");
-        self.refusals.write(&mut out, "Refused");
-        self.incidents.write(&mut out, "Incidents");
+        if !self.running.is_empty() {
+            let _ = writeln!(
+                out,
+                "\nCommands that run in the background (process_output shows what they print, process_kill ends them)"
+            );
+            for (id, command) in &self.running {
+                let _ = writeln!(out, "- {id}: `{command}`");
+            }
+        }
+        self.commands.write(out, "Commands and their exit codes");
+        self.refusals.write(out, "Refused");
+        self.incidents.write(out, "Incidents");
         if !self.open_actions.is_empty() {
             let _ = writeln!(out, "\nQuestions that are still open");
             for (id, title) in &self.open_actions {
@@ -251,7 +273,6 @@ impl FactSheet {
         if let Some((_, last)) = self.evidence.last() {
             let _ = writeln!(out, "\nLast verification\n- {last}");
         }
-        out
     }
 }
 

@@ -25,6 +25,7 @@ mod engine;
 mod exchange;
 pub mod fact_sheet;
 mod fallback;
+mod held;
 mod images;
 pub mod interrupt;
 mod journal;
@@ -36,6 +37,7 @@ pub mod prompt;
 mod rebuild;
 pub mod state;
 mod turn;
+mod user_words;
 pub mod verification;
 
 pub use authority::{Place as AuthorityPlace, SessionAuthority, TreeIsDirty};

@@ -40,6 +40,8 @@ pub struct Preamble {
 pub struct LeftOut {
     pub path: String,
     pub reason: String,
+    /// Nothing of the file could be used.
+    pub is_missing: bool,
 }
 
 /// The most bytes of one instruction file that are used.
@@ -149,6 +151,7 @@ fn clip(instruction: &Instruction, left_out: &mut Vec<LeftOut>) -> String {
     left_out.push(LeftOut {
         path: instruction.path.clone(),
         reason: format!("the last {omitted} of {} bytes", text.len()),
+        is_missing: false,
     });
     format!("{}\n[truncated: {omitted} bytes omitted]", &text[..end])
 }

@@ -58,7 +58,9 @@ impl Rebuilder {
                 self.preamble = named.or_else(|| self.preamble.take());
             }
             Payload::ContextCompactionStarted(started) => self.compacting = Some(started.trigger),
-            Payload::ContextCompactionCompleted(_) => self.compacting = None,
+            Payload::ContextCompactionCompleted(_) | Payload::ContextCompactionFailed(_) => {
+                self.compacting = None;
+            }
             Payload::ModelRequested(requested) => {
                 rebuilt = Some(Rebuilt {
                     model_request_id: requested.model_request_id.clone(),
@@ -85,9 +87,13 @@ impl Rebuilder {
             .collect();
         let mut messages = self.conversation.messages();
         if let Some(trigger) = self.compacting {
-            ask_for_summary(&mut messages, trigger);
+            let is_said = requested.purpose.is_some();
+            ask_for_summary(&mut messages, trigger, is_said);
         }
         let options = &requested.options;
+        if options.images == Some(false) {
+            crate::images::leave_out(&mut messages);
+        }
         let request = ModelRequest {
             model: requested.model.clone(),
             system,

@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use agent_protocol::id::{ActionId, ArtifactId, EvidenceId, InvocationId, ToolCallId, TurnId};
+use agent_protocol::id::{
+    ActionId, ArtifactId, ContextId, EvidenceId, InvocationId, ToolCallId, TurnId,
+};
 use agent_protocol::payload::conversation::{EvidenceChanged, EvidenceKind, EvidenceStatus};
-use agent_protocol::payload::model::FileRef;
+use agent_protocol::payload::model::CompactionTrigger;
 use agent_protocol::payload::permission::{DecisionSource, Effect};
 use agent_protocol::payload::process::ProcessCompleted;
 use agent_protocol::payload::tool::ToolResult;
@@ -41,13 +43,18 @@ pub struct SessionState {
     pub track: Track,
     /// Whether files were taken back after the last verification.
     pub is_undone: bool,
+    /// Sessions this one goes on from, the oldest first.
+    pub parents: Vec<String>,
+    /// The id that a compaction promised for the next model input.
+    pub next_context: Option<ContextId>,
+    /// A compaction that has begun and not ended.
+    pub compacting: Option<CompactionTrigger>,
     verification_patterns: Vec<Vec<String>>,
     commands: HashMap<ToolCallId, String>,
     /// Where commands run and what they printed.
     processes: HashMap<ToolCallId, Process>,
     /// Commands that go on in the background.
     background: HashMap<ToolCallId, Background>,
-    new_files: Vec<FileRef>,
 }
 
 /// What the events of a process add to its call.
@@ -216,11 +223,15 @@ impl SessionState {
     /// Takes in one event.
     pub fn apply(&mut self, event: &Event, artifact: ArtifactText<'_>) {
         self.conversation.apply(event, artifact);
-        self.facts.apply(event);
+        self.facts.apply(event, artifact);
         self.open_calls.apply(event);
         match &event.payload {
             // A fork inherits what was said and done, not what was open, allowed or paid.
             Payload::SessionCreated(created) if created.parent.is_some() => {
+                let parent = created.parent.iter();
+                self.parents
+                    .extend(parent.map(|parent| parent.session_id.to_string()));
+                self.compacting = None;
                 self.turn = TurnFacts::default();
                 self.cost = Cost::default();
                 self.open_actions.clear();
@@ -228,7 +239,6 @@ impl SessionState {
                 self.commands.clear();
                 self.processes.clear();
                 self.background.clear();
-                self.new_files.clear();
             }
             Payload::TurnStarted(_) => {
                 self.turn = TurnFacts {
@@ -249,7 +259,16 @@ impl SessionState {
             Payload::ToolCatalogResolved(catalog) => {
                 self.catalog = Some(catalog.catalog_ref.clone())
             }
-            Payload::ContextResolved(_) => {
+            Payload::ContextCompactionStarted(started) => self.compacting = Some(started.trigger),
+            Payload::ContextCompactionFailed(_) => self.compacting = None,
+            Payload::ContextCompactionCompleted(completed) => {
+                self.compacting = None;
+                let next = completed.continuation_ref.as_ref();
+                self.next_context = next.and_then(|next| next.parse().ok());
+            }
+            Payload::ContextResolved(resolved) => {
+                let kept = self.next_context.take();
+                self.next_context = kept.filter(|next| *next != resolved.context_id);
                 let preamble = event
                     .refs
                     .0
@@ -349,19 +368,7 @@ impl SessionState {
         }
     }
 
-    /// Files that were read or written since the last call, as they were then.
-    pub(crate) fn take_new_files(&mut self) -> Vec<FileRef> {
-        std::mem::take(&mut self.new_files)
-    }
-
     fn result(&mut self, event: &Event, result: &ToolResult) {
-        if let Some(baseline) = &result.data.baseline {
-            self.new_files.push(FileRef {
-                path: baseline.path.clone(),
-                sha256: baseline.sha256.clone(),
-                range: baseline.range.clone(),
-            });
-        }
         self.changed(event, &result.side_effects);
         let Some(call) = &event.scope.tool_call_id else {
             return;

@@ -10,10 +10,12 @@ use agent_protocol::payload::conversation::{
 };
 use agent_protocol::payload::model::CompactionTrigger;
 use agent_protocol::status::Status;
+use agent_provider::conversation::AssistantPart;
 use agent_provider::error::{ErrorKind, ModelError};
 use agent_provider::event::StopReason;
 use agent_tool_runtime::{Outcome, ToolIntent};
 
+use crate::conversation::Entry;
 use crate::engine::{Engine, EngineError};
 use crate::exchange::{Answer, ExchangeError};
 use crate::interrupt::{Interrupt, InterruptReason};
@@ -23,6 +25,9 @@ use crate::verification::failures::{self, Failures};
 
 /// The most calls a verification names as the changes it covers.
 const MOST_EDITS: usize = 200;
+
+/// Bytes of what a model said that are kept as the reason of a call.
+const LONGEST_REASON: usize = 500;
 
 /// How a turn ended, for whoever waits for it. The log says the same in full.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +119,13 @@ impl Engine {
                 return finished;
             }
         }
+        let said = self.last_word().filter(|_| interrupt.reason().is_none());
+        if let Some(end) = said {
+            let limits = self.limits(budget);
+            let finished = self.finish(end, &limits, interrupt);
+            self.ended();
+            return finished;
+        }
         if is_own && interrupt.reason().is_none() {
             let limits = self.limits(budget);
             let finished = self.complete(String::new(), &StopReason::EndTurn, &limits);
@@ -121,6 +133,19 @@ impl Engine {
             return finished;
         }
         self.go_on(budget, interrupt).await
+    }
+
+    /// How the turn ends, if its last answer is there and asks for nothing more: the program ended
+    /// between the answer and the end of the turn. No server is asked to go on with its own words.
+    fn last_word(&self) -> Option<End> {
+        let Entry::Step(step) = &self.state().conversation.items().last()?.entry else {
+            return None;
+        };
+        let is_said = step.answered && step.calls.is_empty() && !step.text.trim().is_empty();
+        is_said.then(|| End::Said {
+            text: step.text.clone(),
+            stop: StopReason::from_word(&step.stop_reason),
+        })
     }
 
     /// What watches this turn, with what it has used already.
@@ -211,6 +236,7 @@ impl Engine {
     ) -> Result<End, EngineError> {
         let mut compacted_for_length = false;
         let mut larger_output = false;
+        self.end_cut_compaction()?;
         // The menu belongs to the first step, the first to be shown it.
         self.new_step();
         self.resolve_catalog()?;
@@ -229,6 +255,9 @@ impl Engine {
             } else if self.must_compact() {
                 self.compact(CompactionTrigger::Threshold, limits, interrupt)
                     .await?;
+            }
+            if interrupt.reason().is_some() {
+                return Ok(End::Interrupted);
             }
             let mut prepared = self.prepare()?;
             let model = self.model();
@@ -252,7 +281,9 @@ impl Engine {
                         compacted_for_length = true;
                         let trigger = CompactionTrigger::ContextLength;
                         // The same input would be too long again.
-                        if self.compact(trigger, limits, interrupt).await? {
+                        if self.compact(trigger, limits, interrupt).await?
+                            || interrupt.reason().is_some()
+                        {
                             continue;
                         }
                     }
@@ -301,11 +332,13 @@ impl Engine {
         let intents: Vec<ToolIntent> = answer
             .response
             .tool_calls()
+            .zip(reasons(&answer.response.parts))
             .zip(&answer.tool_call_ids)
-            .map(|(call, id)| ToolIntent {
+            .map(|((call, reason), id)| ToolIntent {
                 tool_call_id: Some(id.clone()),
                 tool_name: call.name.clone(),
                 arguments: call.arguments_text.clone(),
+                reason,
                 provider_call_id: Some(call.provider_call_id.clone()),
                 model_request_id: self.last_request().cloned(),
                 ..ToolIntent::default()
@@ -412,6 +445,37 @@ impl Engine {
         self.append(status, Refs::default())?;
         Ok(())
     }
+}
+
+/// The reason a model gave for each of its calls: what it said last before the call in the same answer,
+/// or else what the call itself says it is for. It is shown and decides nothing.
+fn reasons(parts: &[AssistantPart]) -> Vec<Option<String>> {
+    let mut said = "";
+    let mut reasons = Vec::new();
+    for part in parts {
+        match part {
+            AssistantPart::Text(text) if !text.trim().is_empty() => said = text.trim(),
+            AssistantPart::ToolCall(_) if !said.is_empty() => {
+                reasons.push(Some(clipped(said)));
+            }
+            AssistantPart::ToolCall(call) => {
+                let input = call.arguments_value();
+                let described = input.as_ref().and_then(|input| input.get("description"));
+                let described = described.and_then(|text| text.as_str()).map(str::trim);
+                reasons.push(described.filter(|text| !text.is_empty()).map(clipped));
+            }
+            AssistantPart::Text(_) | AssistantPart::Reasoning { .. } => {}
+        }
+    }
+    reasons
+}
+
+/// A text of no more than [`LONGEST_REASON`] bytes.
+fn clipped(text: &str) -> String {
+    if text.len() <= LONGEST_REASON {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(LONGEST_REASON)])
 }
 
 /// Ends a turn when its time is over; stops watching when it is dropped.

@@ -126,6 +126,20 @@ pub enum StopReason {
 }
 
 impl StopReason {
+    /// The inverse of [`StopReason::as_str`].
+    pub fn from_word(word: &str) -> Self {
+        let known = [
+            Self::EndTurn,
+            Self::ToolUse,
+            Self::MaxTokens,
+            Self::Refusal,
+            Self::StopSequence,
+            Self::ContentFilter,
+        ];
+        let found = known.into_iter().find(|reason| reason.as_str() == word);
+        found.unwrap_or_else(|| Self::Unknown(word.to_owned()))
+    }
+
     /// The stable word for logs.
     pub fn as_str(&self) -> &str {
         match self {

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use agent_protocol::Payload;
+use agent_protocol::id::ToolCallId;
 use agent_protocol::payload::tool::Baseline;
+use agent_protocol::{Code, Payload};
 
 /// The last known version of every file the session read or wrote. Shared between the pipeline,
 /// which feeds it every recorded fact, and the tools, which ask it.
@@ -18,7 +19,14 @@ pub struct Baselines {
 struct Seen {
     baseline: Baseline,
     /// The ranges of exactly this version whose text is still in the model's context.
-    shown: Vec<String>,
+    shown: Vec<Shown>,
+}
+
+/// A range of lines and the call whose observation has their text.
+#[derive(Debug, Clone)]
+struct Shown {
+    range: String,
+    call: Option<ToolCallId>,
 }
 
 impl Baselines {
@@ -40,25 +48,34 @@ impl Baselines {
     #[must_use]
     pub fn was_shown(&self, path: &str, sha256: &str, range: &str) -> bool {
         self.files().get(path).is_some_and(|seen| {
-            seen.baseline.sha256 == sha256 && seen.shown.iter().any(|shown| shown == range)
+            seen.baseline.sha256 == sha256 && seen.shown.iter().any(|shown| shown.range == range)
         })
     }
 
-    /// Takes one recorded fact into account. Feed it the log in order to rebuild the state.
-    pub fn apply(&self, payload: &Payload) {
-        match payload {
-            Payload::ToolResult(result) if result.ok => {
-                if let Some(baseline) = &result.data.baseline {
-                    self.see(baseline);
-                }
+    /// Takes one recorded fact of `call` into account. Feed it the log in order to rebuild the state.
+    pub fn apply(&self, call: Option<&ToolCallId>, payload: &Payload) {
+        if let Payload::ToolResult(result) = payload
+            && result.ok
+            && let Some(baseline) = &result.data.baseline
+        {
+            // A call that says "unchanged" has no text itself: an earlier one has.
+            let range = baseline.range.clone();
+            let range = range.filter(|_| result.code != Code::FileUnchanged);
+            self.see(baseline);
+            if let (Some(range), Some(seen)) = (range, self.files().get_mut(&baseline.path)) {
+                seen.shown.retain(|shown| shown.range != range);
+                let call = call.cloned();
+                seen.shown.push(Shown { range, call });
             }
-            // What was compacted away is no longer before the model, so it may be shown again.
-            Payload::ContextCompactionCompleted(_) => {
-                for seen in self.files().values_mut() {
-                    seen.shown.clear();
-                }
-            }
-            _ => {}
+        }
+    }
+
+    /// Keeps as shown only what the observations of calls have that the model's input `holds`. The
+    /// versions stay known: whether a file changed since it was read does not depend on the input.
+    pub fn keep_shown(&self, holds: impl Fn(&ToolCallId) -> bool) {
+        for seen in self.files().values_mut() {
+            seen.shown
+                .retain(|shown| shown.call.as_ref().is_some_and(&holds));
         }
     }
 
@@ -72,11 +89,6 @@ impl Baselines {
             seen.shown.clear();
         }
         seen.baseline = baseline.clone();
-        if let Some(range) = &baseline.range
-            && !seen.shown.contains(range)
-        {
-            seen.shown.push(range.clone());
-        }
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
@@ -86,7 +98,6 @@ impl Baselines {
 
 #[cfg(test)]
 mod tests {
-    use agent_protocol::payload::model::ContextCompactionCompleted;
     use agent_protocol::payload::tool::{ToolData, ToolResult};
 
     use super::*;
@@ -111,22 +122,33 @@ mod tests {
     #[test]
     fn the_last_version_counts_and_ranges_belong_to_it() {
         let baselines = Baselines::default();
-        baselines.apply(&result("1", Some("1-5"), true));
-        baselines.apply(&result("1", Some("6-9"), true));
+        baselines.apply(None, &result("1", Some("1-5"), true));
+        baselines.apply(None, &result("1", Some("6-9"), true));
         assert!(baselines.was_shown("a", "1", "1-5") && baselines.was_shown("a", "1", "6-9"));
-        baselines.apply(&result("3", None, false));
+        baselines.apply(None, &result("3", None, false));
         assert_eq!(baselines.latest("a").unwrap().sha256, "1");
-        baselines.apply(&result("2", None, true));
+        baselines.apply(None, &result("2", None, true));
         assert_eq!(baselines.latest("a").unwrap().sha256, "2");
         assert!(!baselines.was_shown("a", "1", "1-5") && !baselines.was_shown("a", "2", "1-5"));
     }
 
     #[test]
-    fn what_was_compacted_away_may_be_shown_again() {
+    fn what_the_input_no_longer_holds_may_be_shown_again() {
         let baselines = Baselines::default();
-        baselines.apply(&result("1", Some("1-5"), true));
-        baselines.apply(&ContextCompactionCompleted::default().into());
-        assert!(!baselines.was_shown("a", "1", "1-5"));
+        let [first, second, third] = ["tc_1", "tc_2", "tc_3"].map(|id| id.parse().unwrap());
+        baselines.apply(Some(&first), &result("1", Some("1-5"), true));
+        baselines.apply(Some(&second), &result("1", Some("6-9"), true));
+        let mut unchanged = result("1", Some("1-5"), true);
+        if let Payload::ToolResult(result) = &mut unchanged {
+            result.code = Code::FileUnchanged;
+        }
+        baselines.apply(Some(&third), &unchanged);
+        baselines.keep_shown(|call| *call != first);
+        assert!(
+            !baselines.was_shown("a", "1", "1-5"),
+            "the third has no text"
+        );
+        assert!(baselines.was_shown("a", "1", "6-9"));
         assert!(baselines.latest("a").is_some());
     }
 }

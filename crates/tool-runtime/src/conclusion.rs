@@ -272,7 +272,8 @@ impl Shared {
         let budget = EndFacts::content_budget(&head, limit);
         let projection = project(bodies, budget, journal, &call.scope, producer)?;
         let terminal = self.record(&mut call.scope, terminal(&projection, &mut refs), refs)?;
-        self.baselines.apply(&terminal.payload);
+        self.baselines
+            .apply(Some(&call.tool_call_id), &terminal.payload);
         let draft = end.observe(journal.ids().mint(), &head, projection, limit, journal);
         let mut refs = Refs::default().with("terminal", &terminal.event_id);
         for artifact in &draft.artifact_refs {

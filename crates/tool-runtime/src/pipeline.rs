@@ -110,7 +110,7 @@ impl Pipeline {
     /// Takes a fact of an earlier run into account. Feed it the log in order before going on with a
     /// session.
     pub fn apply(&self, payload: &Payload) {
-        self.shared.baselines.apply(payload);
+        self.shared.baselines.apply(None, payload);
         self.shared.catalogue.apply(payload);
     }
 

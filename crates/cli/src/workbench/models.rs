@@ -344,6 +344,7 @@ pub(crate) fn with_settings(
             reasoning_effort: effort,
             tool_choice_after_tool_result: after.map(Into::into),
             window: facts.context_window,
+            images: facts.images,
             ..RequestSettings::default()
         },
         price,

@@ -321,7 +321,8 @@ impl History {
         let artifact = |id: &ArtifactId| artifacts.as_ref()?.read(id, 64 << 20).ok();
         agent_session::fork::inherited(directory, &mut |event| {
             self.state.apply(event, &artifact);
-            self.baselines.apply(&event.payload);
+            self.baselines
+                .apply(event.scope.tool_call_id.as_ref(), &event.payload);
             // What is inherited was shown, and nothing of it is still allowed.
             if let Payload::ToolCatalogResolved(_) = event.payload {
                 self.held.push(event.clone());
@@ -333,7 +334,8 @@ impl History {
             tell: &mut |event| {
                 self.take(event);
                 self.state.apply(event, &artifact);
-                self.baselines.apply(&event.payload);
+                self.baselines
+                    .apply(event.scope.tool_call_id.as_ref(), &event.payload);
             },
         };
         let opened = directory.open_writer_telling(rim, listener).or_usage()?;

@@ -31,10 +31,20 @@ pub(crate) fn preamble(app: &App, config: &Config, sandbox: &str) -> Preamble {
         sandbox: sandbox.to_owned(),
     };
     let user = app.host.directories.user_config.with_file_name("AGENTS.md");
-    let user = std::fs::read_to_string(&user)
-        .ok()
-        .map(|text| instruction(user.display().to_string(), text));
-    let (found, left_out) = instructions(app, config);
+    let (found, mut left_out) = instructions(app, config);
+    let path = user.display().to_string();
+    let user = match std::fs::read_to_string(&user) {
+        Ok(text) => Some(instruction(path, text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            left_out.push(LeftOut {
+                path,
+                reason: format!("it cannot be read: {error}"),
+                is_missing: true,
+            });
+            None
+        }
+    };
     Preamble::new(&environment, found, user, left_out)
 }
 
@@ -62,6 +72,7 @@ fn instructions(app: &App, config: &Config) -> (Vec<Instruction>, Vec<LeftOut>) 
                 Err(reason) => left_out.push(LeftOut {
                     path: path.to_owned(),
                     reason,
+                    is_missing: true,
                 }),
             }
         }

@@ -12,7 +12,7 @@ use agent_protocol::payload::Usage;
 use agent_protocol::payload::conversation::{ArtifactKind, RunMetadata, RunStatus};
 use agent_protocol::payload::model::{
     ContextResolved, ModelCompleted, ModelFailed, ModelFailureKind, ModelOptions, ModelRequested,
-    RateLimitHit, ReasoningSummary,
+    RateLimitHit, ReasoningSummary, RequestPurpose,
 };
 use agent_protocol::status::Status;
 use agent_protocol::{Payload, Refs, Scope, Timestamp};
@@ -47,6 +47,10 @@ pub(crate) struct Exchange<'a> {
     pub(crate) preamble: Option<ArtifactId>,
     /// What the input holds; its hash is filled in when the bytes are known.
     pub(crate) receipt: ContextResolved,
+    /// What the answer is for, when it is no part of the conversation.
+    pub(crate) purpose: Option<RequestPurpose>,
+    /// Images were left out of the input, because the model cannot see them.
+    pub(crate) without_images: bool,
     /// How the exact bytes are kept besides their hash; they are not when this is missing.
     pub(crate) inputs: Option<&'a Mutex<ModelInputs<Bytes>>>,
 }
@@ -148,7 +152,9 @@ impl Exchange<'_> {
                 reasoning_effort: request
                     .reasoning_effort
                     .map(|effort| effort.as_str().to_owned()),
+                images: self.without_images.then_some(false),
             },
+            purpose: self.purpose,
         };
         self.append(requested, refs)
     }

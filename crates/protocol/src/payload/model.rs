@@ -1,8 +1,18 @@
 //! What was sent to a model, what it said, what it cost, and what it was shown.
 
-use crate::id::{ActionId, ArtifactId, ContextId, EvidenceId, ModelRequestId, ToolCallId, TurnId};
+use crate::id::{
+    ActionId, ArtifactId, ContextId, EvidenceId, ModelRequestId, ProcessId, ToolCallId, TurnId,
+};
 use crate::payload::Usage;
 use crate::record::{record, words};
+
+words! {
+    /// What an answer is for that is no part of the conversation.
+    RequestPurpose {
+        /// The summary that compaction puts in place of older history.
+        Summary = "summary",
+    }
+}
 
 record! {
     /// One attempt to ask a model went on the wire.
@@ -26,6 +36,8 @@ record! {
         input_bytes: u64,
         prompt_evidence: PromptEvidence,
         options: ModelOptions,
+        /// Missing when the answer becomes a part of the conversation.
+        purpose?: RequestPurpose,
     }
 }
 
@@ -51,6 +63,8 @@ record! {
         temperature?: f64,
         tool_choice?: String,
         reasoning_effort?: String,
+        /// `false` when images were left out because the model cannot see them.
+        images?: bool,
     }
 }
 
@@ -177,7 +191,9 @@ record! {
         missing*: MissingFact,
         memory_refs*: String,
         source_refs*: String,
+        /// Every file whose content is in the input, with the lines that are.
         file_refs*: FileRef,
+        /// Sessions whose history the input goes on from: the parent of a fork. A browser is not applicable.
         session_refs*: String,
         policy_facts: PolicyFacts,
         instruction_refs*: FileRef,
@@ -276,11 +292,26 @@ record! {
         dropped*: String,
         /// The event up to which history is summarised.
         up_to_sequence: u64,
+        /// The `context_id` of the next model input, the first without that history.
         continuation_ref?: String,
         tokens_before: u64,
         tokens_after: u64,
         /// Whether the prose came from the model or the fact sheet stands alone.
         summarised_by_model: bool,
+        /// Bytes at the end of the summary that a model wrote; the rest is the fact sheet.
+        prose_bytes?: u64,
+        outcome?: CompactionOutcome,
+        /// Why there is no prose, when the outcome is `degraded`.
+        error?: String,
+    }
+}
+
+words! {
+    /// How a compaction went that took place.
+    CompactionOutcome {
+        /// Without a summary: the fact sheet stands alone.
+        Degraded = "degraded",
+        Completed = "completed",
     }
 }
 
@@ -290,12 +321,28 @@ record! {
         action_ids*: ActionId,
         incidents*: String,
         evidence_ids*: EvidenceId,
+        /// Inputs of the user that the fact sheet repeats word for word, also those that joined a running turn.
         requests*: TurnId,
+        /// Inputs of the user of which it has a part, and the artifact that has all of it.
+        excerpts*: ExcerptedInput,
+        /// Commands that go on in the background.
+        process_ids*: ProcessId,
     }
 }
 
 record! {
-    /// Compaction failed; history is as before.
+    /// An input of the user that is too long to be repeated.
+    ExcerptedInput {
+        turn_id: TurnId,
+        /// The whole text, or the texts of several inputs.
+        artifact: ArtifactId,
+        bytes: u64,
+        shown_bytes: u64,
+    }
+}
+
+record! {
+    /// Compaction was given up; history is as before. It ends a compaction, as `completed` does, and never both.
     ContextCompactionFailed {
         trigger: CompactionTrigger,
         error: String,

@@ -53,6 +53,8 @@ pub struct CompactionBrief {
     pub tokens_before: u64,
     pub tokens_after: u64,
     pub summarised_by_model: bool,
+    /// Why there is no prose, if there should have been some.
+    pub error: Option<String>,
     pub sequence: u64,
 }
 
@@ -95,6 +97,7 @@ impl Fold for ContextBoundary {
                     tokens_before: completed.tokens_before,
                     tokens_after: completed.tokens_after,
                     summarised_by_model: completed.summarised_by_model,
+                    error: completed.error.as_deref().map(|error| brief(error, 300)),
                     sequence: event.sequence,
                 };
                 push_bounded(&mut self.compactions, compaction, COMPACTIONS);

@@ -158,7 +158,15 @@ impl State {
                     done.tokens_before, done.tokens_after
                 );
                 self.facts.context.used = Some(done.tokens_after);
-                self.notice(NoticeLevel::Information, text, Some(&done.summary_preview));
+                match &done.error {
+                    Some(error) => {
+                        let text = format!("{text}; there is no summary: {error}");
+                        self.notice(NoticeLevel::Warning, text, Some(&done.summary_preview));
+                    }
+                    None => {
+                        self.notice(NoticeLevel::Information, text, Some(&done.summary_preview))
+                    }
+                }
             }
             Payload::ContextCompactionFailed(failed) => {
                 self.facts.compacting = false;

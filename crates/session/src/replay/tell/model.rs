@@ -166,6 +166,10 @@ pub(super) fn tell(payload: &Payload) -> Option<Told> {
                 compaction.tokens_before, compaction.tokens_after, compaction.up_to_sequence
             ),
         )
+        .facts(Facts::default().add(
+            "no summary",
+            compaction.error.as_deref().unwrap_or_default(),
+        ))
         .block(
             BlockKind::Prose,
             "summary",
