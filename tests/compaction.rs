@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::run::{assert_audit_is_clean, assert_inputs_can_be_rebuilt, log, run, sum_project};
 
-fn completed(events: &[Event]) -> Vec<ContextCompactionCompleted> {
+pub(crate) fn completed(events: &[Event]) -> Vec<ContextCompactionCompleted> {
     let found = events.iter().filter_map(|event| match &event.payload {
         Payload::ContextCompactionCompleted(completed) => Some(completed.clone()),
         _ => None,
@@ -22,7 +22,7 @@ fn completed(events: &[Event]) -> Vec<ContextCompactionCompleted> {
     found.collect()
 }
 
-fn failed(events: &[Event]) -> Vec<ContextCompactionFailed> {
+pub(crate) fn failed(events: &[Event]) -> Vec<ContextCompactionFailed> {
     let found = events.iter().filter_map(|event| match &event.payload {
         Payload::ContextCompactionFailed(failed) => Some(failed.clone()),
         _ => None,
@@ -31,7 +31,7 @@ fn failed(events: &[Event]) -> Vec<ContextCompactionFailed> {
 }
 
 /// A project with a file of many long lines, and a model that knows how much it can take.
-fn project(server: &ModelServer, window: u64) -> TestProject {
+pub(crate) fn project(server: &ModelServer, window: u64) -> TestProject {
     project_in(server, Wire::Chat, window)
 }
 
@@ -47,17 +47,17 @@ fn project_in(server: &ModelServer, wire: Wire, window: u64) -> TestProject {
     project
 }
 
-fn go(project: &TestProject) -> Ran {
+pub(crate) fn go(project: &TestProject) -> Ran {
     go_with(project, &["Read all of it."])
 }
 
-fn go_with(project: &TestProject, arguments: &[&str]) -> Ran {
+pub(crate) fn go_with(project: &TestProject, arguments: &[&str]) -> Ran {
     let rules = project.home().join("rules.toml");
     let all = [&["run", "--rules", rules.to_str().unwrap()], arguments].concat();
     crate::agent(project, &all).finish()
 }
 
-fn reading(part: usize) -> Turn {
+pub(crate) fn reading(part: usize) -> Turn {
     let read = json!({"path": "long.txt", "offset": part * 4 + 1, "limit": 4});
     Turn::call("read", read)
 }
@@ -207,11 +207,11 @@ fn without_a_summary_the_fact_sheet_stands_alone() {
     check_without_summary(Turn::text(" "), "the summary has no words");
 }
 
-fn asks_for_summary(request: &RecordedRequest) -> bool {
+pub(crate) fn asks_for_summary(request: &RecordedRequest) -> bool {
     String::from_utf8_lossy(&request.body).contains("Summarise the conversation so far")
 }
 
-fn receipts(events: &[Event]) -> Vec<ContextResolved> {
+pub(crate) fn receipts(events: &[Event]) -> Vec<ContextResolved> {
     let found = events.iter().filter_map(|event| match &event.payload {
         Payload::ContextResolved(receipt) => Some(receipt.clone()),
         _ => None,

@@ -15,6 +15,7 @@ mod call;
 mod command_line;
 mod compaction;
 mod config;
+mod context;
 mod conversation;
 mod demo;
 mod diff;

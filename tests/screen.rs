@@ -3,6 +3,7 @@
 mod care;
 mod commands;
 mod composer;
+mod context;
 mod manual;
 mod questions;
 pub(crate) mod terminal;

@@ -1,0 +1,81 @@
+//! What goes with the user's words: inputs that join a turn stay known after `/compact`, and images
+//! go to models that can see them.
+
+use agent_protocol::Payload;
+use agent_test_support::model_server::{Script, Turn};
+
+use super::terminal::Terminal;
+use super::{READY, USUAL, bash, events, leave, project_with, with_setting};
+
+#[test]
+fn what_joined_a_turn_is_known_after_compaction() {
+    let script = Script::new()
+        .turn(bash("until [ -e stop ]; do sleep 0.01; done; echo over"))
+        .turn(Turn::text("First done."))
+        .otherwise(|number, request| {
+            let body = String::from_utf8_lossy(&request.body);
+            if body.contains("Summarise the conversation so far") {
+                return Turn::text("They wanted tests.");
+            }
+            Turn::text(&format!("Answer {number}."))
+        });
+    let (project, server) = project_with(script);
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("go\r");
+    terminal.question("until [ -e stop ]").keys("a");
+    terminal
+        .wait_for("bash is running")
+        .keys("Mind the tests.\x13");
+    terminal.wait_for("Mind the tests.");
+    terminal.wait_for("joins at the next step");
+    project.write("stop", "");
+    terminal.wait_for("First done.").wait_for(READY);
+    for number in 2..5 {
+        terminal.keys("more\r");
+        terminal
+            .wait_for(&format!("Answer {number}."))
+            .wait_for(READY);
+    }
+    terminal.keys("/compact\r").wait_for("history compacted");
+    terminal.wait_for(READY).keys("last\r");
+    terminal.wait_for("Answer 6.").wait_for(READY);
+    let body = server.bodies().pop().unwrap();
+    let messages = body["messages"].as_array().unwrap();
+    let sheet = messages[1]["content"].as_str().unwrap();
+    for words in [
+        "word for word ---\ngo\n",
+        "word for word ---\nMind the tests.\n",
+    ] {
+        assert!(sheet.contains(words), "{sheet}");
+    }
+    assert_eq!(messages.last().unwrap()["content"], "last");
+    leave(&mut terminal);
+}
+
+#[test]
+fn an_image_the_model_cannot_see_is_named_as_missing() {
+    let (project, server) = project_with(Script::new().turn(Turn::text("I cannot see it.")));
+    with_setting(
+        &project,
+        "[providers.local.models.\"test-model\"]\nimages = false",
+    );
+    project.write("pic.png", b"\x89PNG\r\n\x1a\n");
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("look at @pic.png \r");
+    terminal.wait_for("I cannot see it.").wait_for(READY);
+    let body = server.requests().pop().unwrap().body;
+    let body = String::from_utf8(body).unwrap();
+    assert!(!body.contains("base64"), "{body}");
+    assert!(body.contains("an image is here that this model cannot see"));
+    let receipt = events(&project, "")
+        .into_iter()
+        .find_map(|event| match event.payload {
+            Payload::ContextResolved(receipt) => Some(receipt),
+            _ => None,
+        });
+    let missing = receipt.unwrap().missing;
+    assert_eq!(missing.len(), 1);
+    assert_eq!(missing[0].status, "blocked");
+    leave(&mut terminal);
+    crate::run::assert_inputs_can_be_rebuilt(&project, &server);
+}
