@@ -224,11 +224,11 @@ fn applied(project: &TestProject) -> SandboxApplied {
     let events = log
         .lines()
         .map(|line| agent_protocol::Event::from_line(line.as_bytes()));
-    let applied = events.filter_map(|event| match event.unwrap().payload {
+    let mut applied = events.filter_map(|event| match event.unwrap().payload {
         Payload::SandboxApplied(applied) => Some(applied),
         _ => None,
     });
-    applied.last().unwrap()
+    applied.next_back().unwrap()
 }
 
 #[test]

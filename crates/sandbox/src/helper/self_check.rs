@@ -88,7 +88,7 @@ fn inspect_execution(plan: &Plan) -> Result<bool, Failure> {
                 return missing("a project that cannot be executed");
             }
         }
-    } else if !(plan.landlock.as_ref()).is_some_and(|landlock| landlock.executable.is_some()) {
+    } else if (plan.landlock.as_ref()).is_none_or(|landlock| landlock.executable.is_none()) {
         return missing("a project that cannot be executed");
     }
     Ok(true)
