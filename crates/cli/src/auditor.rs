@@ -113,6 +113,7 @@ fn read_claims(text: &str, runs: &[VerificationRun]) -> Vec<ReadClaim> {
     let read = judged.map(|judged| ReadClaim {
         text: judged.claim.sentence,
         verdict: judged.verdict,
+        evidence_id: judged.run.and_then(|run| run.evidence_id),
     });
     read.collect()
 }

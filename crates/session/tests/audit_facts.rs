@@ -50,6 +50,7 @@ fn audited(tell: impl FnOnce(&mut Teller<'_>), end: TurnCompleted) -> AuditRepor
         let claim = (claims && !good).then(|| ReadClaim {
             text: text.to_owned(),
             verdict: ClaimVerdict::Contradicted,
+            evidence_id: None,
         });
         claim.into_iter().collect()
     };

@@ -438,6 +438,10 @@ pub const MEANINGS: &[(&str, &str)] = &[
         "verification_differs",
         "The turn's verdict does not follow from its events.",
     ),
+    (
+        "claim_differs",
+        "The turn says something else of the model's claim than its events show, here and now.",
+    ),
     ("claim_supported", "The model said what the events show."),
     (
         "claim_contradicted",

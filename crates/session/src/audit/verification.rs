@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use agent_protocol::id::ToolCallId;
+use agent_protocol::id::{EvidenceId, ToolCallId};
 use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::conversation::{
     ClaimVerdict, EvidenceChanged, EvidenceKind, EvidenceStatus, TurnCompleted,
@@ -40,6 +40,8 @@ pub struct JudgedCheck {
 pub struct ReadClaim {
     pub text: String,
     pub verdict: ClaimVerdict,
+    /// The record of the run that decides, where there is one.
+    pub evidence_id: Option<EvidenceId>,
 }
 
 /// Runs that a claim is held against; a text speaks of the last ones.
@@ -346,12 +348,31 @@ impl VerificationCheck {
         };
         for claim in read(text, &self.runs) {
             let sentence = crate::fold::brief(&claim.text, 200);
+            let recorded = completed.claims.iter().flatten();
+            let mut recorded = recorded.filter(|recorded| recorded.text == claim.text);
+            if recorded.any(|recorded| recorded.verdict != claim.verdict) {
+                report.warn_at(
+                    event,
+                    "claim_differs",
+                    format!(
+                        "the turn records another verdict than `{}` for the claim \"{sentence}\"",
+                        claim.verdict
+                    ),
+                );
+            }
             let (code, finding) = match claim.verdict {
                 ClaimVerdict::Supported => {
                     report.note(
                         "claim_supported",
                         Some(event.sequence),
-                        format!("the events show what the final text claims: \"{sentence}\""),
+                        match &claim.evidence_id {
+                            Some(id) => {
+                                format!("{id} shows what the final text claims: \"{sentence}\"")
+                            }
+                            None => format!(
+                                "the events show what the final text claims: \"{sentence}\""
+                            ),
+                        },
                     );
                     continue;
                 }

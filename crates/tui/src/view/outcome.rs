@@ -322,6 +322,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_command_that_failed_inside_a_pipeline_is_not_shown_as_well() {
+        let said = "Exit code 0. The commands of the pipeline ended with 1, 0.";
+        let mut tool = call("t | tail", said, Some(0), "FAILED (failures=1)");
+        assert_eq!(sign_of(&tool, Theme::default()).0, "✓");
+        if let Some(outcome) = &mut tool.outcome {
+            outcome.pipeline_failed = true;
+        }
+        assert_eq!(sign_of(&tool, Theme::default()).0, "!");
+    }
+
     fn check(tool: &ToolCell, columns: usize, expected: &str) {
         let drawn = draw(tool, Fold::Folded, columns, Theme::default());
         assert_eq!(drawn[0].to_string(), expected);
