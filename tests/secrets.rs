@@ -109,6 +109,30 @@ fn a_key_is_found_in_the_images_after_its_file_changed_and_after_a_fork() {
     assert_eq!(project.read("fork.txt"), format!("{KEY}\n"));
 }
 
+/// A fork has everything it names, however often it was forked before.
+#[test]
+fn the_fork_of_a_fork_of_a_fork_goes_on() {
+    let project = TestProject::new();
+    project.write("conf.txt", format!("key = {KEY}\n"));
+    let calls = [read("conf.txt"), edit("conf.txt", "key", "k")];
+    let shown = placeholder(&observe(&project, false, &calls)[0]);
+    project.write("conf.txt", "nothing\n");
+    for _ in 0..3 {
+        agent(&project, &["fork", "last"]).finish().expect_code(0);
+    }
+    let wrote = observe(&project, true, &[write("new.txt", &format!("{shown}\n"))]);
+    assert_eq!(wrote[0]["code"], "ok", "{wrote:?}");
+    assert_eq!(project.read("new.txt"), format!("{KEY}\n"));
+    let audit = agent(&project, &["audit", "last", "--json"])
+        .finish()
+        .expect_code(0);
+    assert!(
+        !audit.stdout().contains("inherited_missing"),
+        "{}",
+        audit.stdout()
+    );
+}
+
 #[test]
 fn a_placeholder_nobody_knows_is_refused() {
     let project = TestProject::new();

@@ -92,7 +92,10 @@ pub fn fork(
     };
     let writer = store.create(created, rim)?;
     let shared = parent.artifacts()?;
-    for artifact_id in &prefix.artifacts {
+    // What the parent inherited itself comes along, too: its history names it.
+    let mut earlier = Vec::new();
+    inherited(parent, &mut |event| earlier.extend(shared_by(event)))?;
+    for artifact_id in earlier.iter().chain(&prefix.artifacts) {
         share(&shared, writer.artifacts(), artifact_id)?;
     }
     let mut lines = BufReader::new(parent.open_log()?.take(prefix.bytes));
@@ -138,12 +141,7 @@ impl Prefix {
                 });
             }
             let event = line.text().and_then(|text| Event::from_line(text).ok());
-            if let Some(Payload::ArtifactChanged(changed)) = event.map(|event| event.payload)
-                // What a model was sent follows from the rest.
-                && changed.kind != ArtifactKind::ModelInput
-            {
-                artifacts.push(changed.artifact_id);
-            }
+            artifacts.extend(event.as_ref().and_then(shared_by));
         }
         let head = chain.head();
         let last = head.next_sequence.checked_sub(1);
@@ -159,6 +157,16 @@ impl Prefix {
             last,
             artifacts,
         })
+    }
+}
+
+/// The artifact that an event records, if a fork gets it. What a model was sent follows from the rest.
+fn shared_by(event: &Event) -> Option<ArtifactId> {
+    match &event.payload {
+        Payload::ArtifactChanged(changed) if changed.kind != ArtifactKind::ModelInput => {
+            Some(changed.artifact_id.clone())
+        }
+        _ => None,
     }
 }
 

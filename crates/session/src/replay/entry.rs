@@ -138,6 +138,8 @@ pub struct Block {
     pub artifact: Option<ArtifactId>,
     /// The text is the beginning and the end of what there was.
     pub is_cut: bool,
+    /// A command printed it, so that its end tells most.
+    pub is_printed: bool,
 }
 
 /// How a block is to be read.
@@ -174,6 +176,7 @@ impl Block {
             text,
             artifact: None,
             is_cut: false,
+            is_printed: false,
         }
     }
 }

@@ -183,10 +183,10 @@ impl<W: Write> TextWriter<W> {
         };
         let columns = self.form.width.saturating_sub(MARGIN + 2).max(20);
         let rows: Vec<&str> = text.trim_end_matches('\n').split('\n').collect();
-        // Of an output the end tells most: a few lines of the beginning, and the rest from there.
-        let tail = match block.kind {
-            BlockKind::Output if rows.len() > most => most - most / 3,
-            _ => 0,
+        // Of what a command printed: a few lines of the beginning, and the rest from the end.
+        let tail = match block.is_printed && rows.len() > most {
+            true => most - most / 3,
+            false => 0,
         };
         let (head, end) = (most - tail, rows.len() - tail);
         for (at, row) in rows.iter().enumerate() {

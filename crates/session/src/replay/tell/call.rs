@@ -353,6 +353,7 @@ fn observed(observation: &ToolObservation) -> Told {
         if let Some(last) = told.blocks.last_mut() {
             last.artifact.clone_from(&block.artifact);
             last.is_cut = block.omitted_bytes.is_some();
+            last.is_printed = observation.facts.exit_code.is_some();
             if last.is_cut && kind == BlockKind::Diff {
                 let mut refs = observation.artifact_refs.iter();
                 let whole = refs.find(|artifact| artifact.kind == ArtifactKind::Diff);
@@ -374,6 +375,7 @@ fn observed(observation: &ToolObservation) -> Told {
             text: String::new(),
             artifact: Some(diff.artifact_id.clone()),
             is_cut: false,
+            is_printed: false,
         });
     }
     if told.blocks.is_empty() {
