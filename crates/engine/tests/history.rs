@@ -1,16 +1,24 @@
 //! Going on with a session passes over the classes that change nothing: what is known is the same.
+//! Logs of earlier versions give the model inputs that were sent then.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failure is the report")]
 
 use std::path::Path;
 
-use agent_engine::SessionState;
+use agent_engine::{Rebuilder, SessionState};
 use agent_protocol::Event;
+use agent_protocol::id::ArtifactId;
+use agent_provider::quirks::GENERIC;
 use agent_session::SessionDirectory;
+use sha2::{Digest as _, Sha256};
 
 /// The recorded session of the worked chain: reads, an edit, commands that fail and pass.
 fn recorded() -> SessionDirectory {
-    let sessions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.agent-example/sessions");
-    let mut found = std::fs::read_dir(sessions).unwrap();
+    only_session(".agent-example/sessions")
+}
+
+fn only_session(directory: &str) -> SessionDirectory {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut found = std::fs::read_dir(repository.join(directory)).unwrap();
     SessionDirectory::at(&found.next().unwrap().unwrap().path()).unwrap()
 }
 
@@ -50,4 +58,28 @@ fn what_is_passed_over_is_not_missed() {
     });
     assert!(some < all - all / 5, "{some} of {all} events are needed");
     assert_eq!(part, whole);
+}
+
+/// Every input of a recorded session is made again from its log, byte for byte.
+fn check_inputs(session: &SessionDirectory, expected: usize) {
+    let artifacts = session.artifacts().unwrap();
+    let mut rebuilder = Rebuilder::new(|_| &GENERIC);
+    let mut count = 0;
+    for item in session.reader().unwrap() {
+        let event = item.unwrap().event.unwrap();
+        let rebuilt = rebuilder.apply(&event, &|id| artifacts.read(id, 1 << 20).ok());
+        let Some(rebuilt) = rebuilt else { continue };
+        let digest: [u8; 32] = Sha256::digest(rebuilt.bytes.unwrap()).into();
+        let hash = ArtifactId::from_digest(&digest).to_string();
+        assert_eq!(hash, rebuilt.recorded_hash, "event {}", event.sequence);
+        count += 1;
+    }
+    assert_eq!(count, expected);
+}
+
+#[test]
+fn inputs_of_earlier_logs_are_made_again() {
+    check_inputs(&recorded(), 7);
+    // Recorded when the answer to the question for a summary was still sent on.
+    check_inputs(&only_session("fixtures/logs/v1-compacted"), 9);
 }
