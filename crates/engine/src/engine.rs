@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use agent_protocol::id::{ArtifactId, ContextId, Id, ModelRequestId, StepId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::model::{
-    CompactionTrigger, ContextOmission, CostEstimated, MissingFact, ModelChoice, PolicyFacts,
-    RequestPurpose,
+    CompactionTrigger, CostEstimated, ModelChoice, PolicyFacts, RequestPurpose,
 };
 use agent_protocol::payload::tool::{CatalogEntry, CatalogPolicy};
 use agent_protocol::payload::{ArtifactRef, Usage};
@@ -22,8 +21,8 @@ use bytes::Bytes;
 
 use crate::context::{ContextPolicy, Facts, Resolved};
 use crate::control::Control;
-use crate::conversation::{Conversation, Entry};
 use crate::exchange::{Answer, Exchange, ExchangeError};
+use crate::held::{missing, omitted};
 use crate::interrupt::Interrupt;
 use crate::limits::{Expected, Limits, Patience};
 use crate::live::Live;
@@ -579,46 +578,4 @@ fn read_artifact(journal: &dyn Journal, id: &ArtifactId) -> Option<Vec<u8>> {
         .read_to_end(&mut bytes)
         .ok()?;
     Some(bytes)
-}
-
-/// What the input leaves out of what there is.
-fn omitted(preamble: &Preamble, conversation: &Conversation) -> Vec<ContextOmission> {
-    let instructions = preamble.left_out.iter().map(|left| ContextOmission {
-        source: format!("instructions in `{}`", left.path),
-        reference: None,
-        reason: left.reason.clone(),
-    });
-    let compacted = conversation.items().first().and_then(|item| {
-        let Entry::Summary {
-            artifact, excerpts, ..
-        } = &item.entry
-        else {
-            return None;
-        };
-        let reference = Some(artifact.to_string());
-        let history = ContextOmission {
-            source: format!("the conversation up to event {}", item.sequence),
-            reference: reference.clone(),
-            reason: "compacted: a summary stands for it".to_owned(),
-        };
-        let words = (*excerpts > 0).then(|| ContextOmission {
-            source: format!("parts of {excerpts} inputs of the user"),
-            reference,
-            reason: "too long: the fact sheet says where each can be read whole".to_owned(),
-        });
-        Some(std::iter::once(history).chain(words))
-    });
-    instructions
-        .chain(compacted.into_iter().flatten())
-        .collect()
-}
-
-/// What the input should hold and cannot.
-fn missing(preamble: &Preamble, conversation: &Conversation) -> Vec<MissingFact> {
-    let unread = preamble.left_out.iter().filter(|left| left.is_missing);
-    let instructions = unread.map(|left| MissingFact {
-        fact: format!("instructions in `{}`: {}", left.path, left.reason),
-        status: "unavailable".to_owned(),
-    });
-    instructions.chain(conversation.missing()).collect()
 }

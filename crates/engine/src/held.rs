@@ -4,10 +4,11 @@
 use std::collections::{HashMap, HashSet};
 
 use agent_protocol::id::ToolCallId;
-use agent_protocol::payload::model::{FileRef, MissingFact};
+use agent_protocol::payload::model::{ContextOmission, FileRef, MissingFact};
 use agent_protocol::payload::tool::Baseline;
 
-use crate::conversation::{Call, Conversation};
+use crate::conversation::{Call, Conversation, Entry};
+use crate::prompt::Preamble;
 
 impl Conversation {
     fn calls(&self) -> impl Iterator<Item = &Call> {
@@ -55,6 +56,48 @@ impl Conversation {
         });
         gone.collect()
     }
+}
+
+/// What the input leaves out of what there is.
+pub(crate) fn omitted(preamble: &Preamble, conversation: &Conversation) -> Vec<ContextOmission> {
+    let instructions = preamble.left_out.iter().map(|left| ContextOmission {
+        source: format!("instructions in `{}`", left.path),
+        reference: None,
+        reason: left.reason.clone(),
+    });
+    let compacted = conversation.items().first().and_then(|item| {
+        let Entry::Summary {
+            artifact, excerpts, ..
+        } = &item.entry
+        else {
+            return None;
+        };
+        let reference = Some(artifact.to_string());
+        let history = ContextOmission {
+            source: format!("the conversation up to event {}", item.sequence),
+            reference: reference.clone(),
+            reason: "compacted: a summary stands for it".to_owned(),
+        };
+        let words = (*excerpts > 0).then(|| ContextOmission {
+            source: format!("parts of {excerpts} inputs of the user"),
+            reference,
+            reason: "too long: the fact sheet says where each can be read whole".to_owned(),
+        });
+        Some(std::iter::once(history).chain(words))
+    });
+    instructions
+        .chain(compacted.into_iter().flatten())
+        .collect()
+}
+
+/// What the input should hold and cannot.
+pub(crate) fn missing(preamble: &Preamble, conversation: &Conversation) -> Vec<MissingFact> {
+    let unread = preamble.left_out.iter().filter(|left| left.is_missing);
+    let instructions = unread.map(|left| MissingFact {
+        fact: format!("instructions in `{}`: {}", left.path, left.reason),
+        status: "unavailable".to_owned(),
+    });
+    instructions.chain(conversation.missing()).collect()
 }
 
 /// The first and last line of a range such as `1-20`.
