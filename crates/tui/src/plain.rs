@@ -19,6 +19,7 @@ use crate::state::cell::{CallStage, Cell, CellKind};
 use crate::terminal::usual_for_unknown;
 use crate::text::{Break, wrap};
 use crate::theme::{Background, ColorDepth, Theme};
+use crate::ui::guard::{Guard, Press};
 use crate::ui::overlay::Overlay;
 use crate::ui::prompt::Stage;
 use crate::ui::{Effect, Ui};
@@ -27,7 +28,8 @@ use crate::view::{cells, overlay, prompt, question};
 /// Lines are no wider than this, or than the terminal is.
 const COLUMNS: usize = 100;
 
-const TOO_EARLY: &str = "That came before the question could be read; please answer again.";
+const TOO_EARLY: &str =
+    "That came too early, or together with something else; please answer again.";
 
 /// Runs the plain screen on standard input and output.
 pub(crate) async fn run(
@@ -61,10 +63,23 @@ pub(crate) async fn run(
             written.map_err(|source| RunError::Terminal { source })?;
         }
         let now = |at: Instant| u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let ripens = plain.ui.guard().and_then(Guard::ends);
+        let ripens = ripens.filter(|at| *at > now(started));
+        let ripens = async {
+            match ripens {
+                Some(at) => tokio::time::sleep_until(started + Duration::from_millis(at)).await,
+                None => std::future::pending().await,
+            }
+        };
         let effects = tokio::select! {
+            biased;
             () = shutdown.cancelled() => return Ok(Exit::Ended),
             number = signals.next() => return Ok(Exit::Signal(number)),
             _ = interrupts.recv() => plain.interrupt(),
+            () = ripens => {
+                plain.ui.tick(now(started));
+                plain.ripen()
+            }
             line = lines.recv() => match line {
                 Some(line) => {
                     plain.ui.tick(now(started));
@@ -164,11 +179,9 @@ impl Plain {
                 let writing = !matches!(prompt.stage, Stage::Choose | Stage::Rule);
                 if writing {
                     self.write(line)
-                } else if prompt.guard.holds(self.ui.now) {
-                    self.out.push(TOO_EARLY.into());
-                    return Vec::new();
                 } else {
-                    self.answer(line)
+                    self.answer(line);
+                    return Vec::new();
                 }
             }
             None => {
@@ -184,39 +197,62 @@ impl Plain {
 
     /// A line while the first-run or trust question is open: its first letter counts.
     fn answer_overlay(&mut self, line: &str) -> Vec<Effect> {
-        if self.ui.is_guarded() {
-            self.out.push(TOO_EARLY.into());
-            return Vec::new();
-        }
         let code = line
             .trim()
             .chars()
             .next()
             .map_or(KeyCode::Enter, KeyCode::Char);
-        self.ui.key(KeyEvent::new(code, KeyModifiers::NONE))
+        let key = KeyEvent::new(code, KeyModifiers::NONE);
+        if let Press::Typed(_) = self.ui.start_guard.press(key, self.ui.now) {
+            self.out.push(TOO_EARLY.into());
+        }
+        Vec::new()
     }
 
-    fn answer(&mut self, line: &str) -> Vec<Effect> {
+    /// A line while a question is open. One letter answers it, if no other line follows.
+    fn answer(&mut self, line: &str) {
+        let now = self.ui.now;
+        let Some(prompt) = &mut self.ui.prompt else {
+            return;
+        };
         let mut letters = line.trim().chars();
         let (Some(letter), None) = (letters.next(), letters.next()) else {
+            prompt.guard.disturb(now);
             self.out
                 .push("Answer with one letter, as listed above.".into());
-            return Vec::new();
+            return;
         };
-        let effects = self
-            .ui
-            .key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE));
-        match self.ui.prompt.as_ref().map(|prompt| &prompt.stage) {
+        let key = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE);
+        if let Press::Typed(_) = prompt.guard.press(key, now) {
+            self.out.push(TOO_EARLY.into());
+        }
+    }
+
+    /// Takes the answer that no other line followed.
+    pub fn ripen(&mut self) -> Vec<Effect> {
+        let before = self.ui.prompt.as_ref().map(|prompt| prompt.stage.clone());
+        let effects = self.ui.ripen();
+        let stage = self.ui.prompt.as_ref().map(|prompt| prompt.stage.clone());
+        let stage = stage.filter(|stage| before.as_ref() != Some(stage));
+        let now = self.ui.now;
+        match stage {
             Some(Stage::Note(_)) => self
                 .out
                 .push("Deny, and what should the model be told?".into()),
             Some(Stage::Answer(_)) => self.out.push("Your answer:".into()),
-            Some(Stage::Rule) => self.out.push(
-                "Save the rule where? p: for you in this project, u: for you everywhere.".into(),
-            ),
+            Some(Stage::Rule) => {
+                self.out.push(
+                    "Save the rule where? p: for you in this project, u: for you everywhere."
+                        .into(),
+                );
+                if let Some(prompt) = &mut self.ui.prompt {
+                    prompt.guard.drawn(now);
+                }
+            }
             Some(Stage::Edit(_)) => self.print_part(),
             _ => {}
         }
+        self.after();
         effects
     }
 
@@ -266,7 +302,7 @@ impl Plain {
             self.print_part();
             return Vec::new();
         }
-        self.ui.key(enter)
+        self.ui.send_text()
     }
 
     /// Ctrl-C: stop the turn; again, or with nothing running: leave.
@@ -504,11 +540,18 @@ mod tests {
         plain
     }
 
+    /// Time passes, and nothing else comes.
+    fn later(plain: &mut Plain) -> Vec<Effect> {
+        plain.ui.tick(plain.ui.now + 1000);
+        plain.ripen()
+    }
+
     fn check(input: Value, lines: &[&str], expected: Value) {
         let mut plain = asking(input);
         let mut effects = Vec::new();
         for line in lines {
             effects.extend(plain.line(line));
+            effects.extend(later(&mut plain));
         }
         let edited = effects.iter().find_map(|effect| match effect {
             Effect::Command(ControlCommand::RespondAction(response)) => {
@@ -555,8 +598,20 @@ mod tests {
         let mut plain = asking(json!({"command": "ls"}));
         plain.ui.tick(0);
         assert_eq!(plain.line("a"), []);
+        assert_eq!(later(&mut plain), []);
         assert_eq!(plain.take_lines(), [TOO_EARLY]);
         plain.ui.tick(10_000);
-        assert_eq!(plain.line("a").len(), 1);
+        assert_eq!(plain.line("a"), []);
+        assert_eq!(later(&mut plain).len(), 1);
+    }
+
+    #[test]
+    fn several_lines_at_once_are_no_answer() {
+        let mut plain = asking(json!({"command": "ls"}));
+        for line in ["a", "s", "a", "a sentence", "a"] {
+            assert_eq!(plain.line(line), []);
+        }
+        assert_eq!(later(&mut plain), []);
+        assert!(plain.take_lines().contains(&TOO_EARLY.to_owned()));
     }
 }

@@ -90,9 +90,10 @@ pub async fn run_on<C: Console>(
                 Some(input) => screen.inputs(input, &mut inputs),
                 None => break Exit::Ended,
             },
+            // Keys were looked for first: nothing followed the one that waits to be an answer.
             () = sleep => {
                 screen.tick();
-                Vec::new()
+                screen.ui.ripen()
             }
         };
         if let Some(exit) = screen.perform(effects, &mut console, &outputs)? {
@@ -358,6 +359,7 @@ impl Screen {
         self.surface.resize(columns, rows);
         self.ui.columns = usize::from(columns);
         self.title.clear();
+        self.ui.renew_guard();
         self.dirty = true;
         Ok(())
     }

@@ -30,11 +30,15 @@ impl Ui {
         if !control('c') && key.code != KeyCode::Esc {
             self.disarm();
         }
+        self.typed_at = Some(self.now);
         let mut effects = if control('c') {
+            self.disturb();
             self.interrupt_or_quit()
         } else if control('z') {
+            self.disturb();
             vec![Effect::Suspend]
         } else if control('l') {
+            self.disturb();
             vec![Effect::Redraw]
         } else if self.overlay.is_some() {
             self.overlay_key(key)

@@ -15,46 +15,60 @@ impl Ui {
         let Some(mut overlay) = self.overlay.take() else {
             return Vec::new();
         };
+        // A question below hears that somebody is at the keys.
+        if let Some(prompt) = &mut self.prompt {
+            prompt.guard.disturb(self.now);
+        }
         let (stays, effects) = match &mut overlay {
             Overlay::Transcript(transcript) => self.transcript_key(transcript, key),
             Overlay::Reader(reader) => (scroll_key(&mut reader.scroll, key), Vec::new()),
             Overlay::Picker(picker) => picker_key(picker, key),
-            // What was typed before there was anything to read decides nothing.
-            Overlay::FirstRun(..) | Overlay::Trust(..) if !self.start_guard.takes_key(self.now) => {
+            Overlay::FirstRun(_, scroll) | Overlay::Trust(_, scroll) => {
+                if scrolls(key)
+                    || (key.code == KeyCode::Char(' ') && self.start_guard.is_quiet(self.now))
+                {
+                    self.start_guard.moved(self.now);
+                    scroll_key(scroll, key);
+                } else {
+                    // What was typed for something else decides nothing.
+                    self.start_guard.press(key, self.now);
+                }
                 (true, Vec::new())
             }
-            Overlay::FirstRun(_, scroll) => match key.code {
-                KeyCode::Char('d') => (true, vec![Effect::Exit(Exit::Demo)]),
-                KeyCode::Char('q') | KeyCode::Esc => (true, vec![Effect::Exit(Exit::Quit)]),
-                KeyCode::Enter => (true, vec![Effect::Exit(Exit::LookAgain)]),
-                _ => {
-                    scroll_key(scroll, key);
-                    (true, Vec::new())
-                }
-            },
-            Overlay::Trust(_, scroll) => match key.code {
-                KeyCode::Char('t') if scroll.at >= scroll.last => {
-                    // The host ends this screen; until then there is nothing else to see.
-                    (true, vec![Effect::Host(HostRequest::TrustProject)])
-                }
-                KeyCode::Char('t') => {
-                    self.hint("read it to its end first: Space or PgDn");
-                    (true, Vec::new())
-                }
-                KeyCode::Char('i') => (true, vec![Effect::Host(HostRequest::IgnoreProject)]),
-                KeyCode::Char('q') => (true, vec![Effect::Exit(Exit::Quit)]),
-                KeyCode::Esc => (true, Vec::new()),
-                _ => {
-                    scroll_key(scroll, key);
-                    (true, Vec::new())
-                }
-            },
         };
         // A handler may have opened another overlay; that one wins.
         if stays && self.overlay.is_none() {
             self.overlay = Some(overlay);
         }
         effects
+    }
+
+    /// A key that answers the question before a session.
+    pub(crate) fn start_key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        let host = |request| vec![Effect::Host(request)];
+        let exit = |exit| vec![Effect::Exit(exit)];
+        match (&mut self.overlay, key.code) {
+            (Some(Overlay::FirstRun(..)), KeyCode::Char('d')) => exit(Exit::Demo),
+            (Some(Overlay::FirstRun(..)), KeyCode::Esc) => exit(Exit::Quit),
+            (Some(Overlay::FirstRun(..)), KeyCode::Enter) => exit(Exit::LookAgain),
+            (Some(Overlay::Trust(_, scroll)), KeyCode::Char('t')) => {
+                if scroll.at >= scroll.last {
+                    // The host ends this screen; until then there is nothing else to see.
+                    return host(HostRequest::TrustProject);
+                }
+                self.hint(SCROLL_FIRST);
+                Vec::new()
+            }
+            (Some(Overlay::Trust(..)), KeyCode::Char('i')) => host(HostRequest::IgnoreProject),
+            (Some(Overlay::FirstRun(..) | Overlay::Trust(..)), KeyCode::Char('q')) => {
+                exit(Exit::Quit)
+            }
+            (Some(Overlay::FirstRun(_, scroll) | Overlay::Trust(_, scroll)), _) => {
+                scroll_key(scroll, key);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn transcript_key(
@@ -182,6 +196,22 @@ impl Transcript {
         self.selected = Some(at);
         (self.top, self.above, self.follow) = (at, 0, false);
     }
+}
+
+/// Said when what is asked has not been on the screen to its end.
+pub(super) const SCROLL_FIRST: &str = "Scroll to the end to allow (Space, PgDn, End).";
+
+/// True for keys that move a text and are never anything else; a mouse wheel sends some of them.
+pub(super) fn scrolls(key: KeyEvent) -> bool {
+    matches!(
+        key.code,
+        KeyCode::Up
+            | KeyCode::Down
+            | KeyCode::PageUp
+            | KeyCode::PageDown
+            | KeyCode::Home
+            | KeyCode::End
+    )
 }
 
 /// Moves by the usual keys; false when the key leaves.

@@ -3,9 +3,14 @@
 use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, GrantScope};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::overlay::{SCROLL_FIRST, scrolls};
 use crate::compose::editor::Editor;
+use crate::ui::guard::{CALM_MS, Press};
 use crate::ui::prompt::{Editing, Stage, respond};
 use crate::ui::{Effect, Ui};
+
+/// Said while keys go elsewhere.
+const TYPED_ON: &str = "Typing goes to your message; the question waits until you pause.";
 
 impl Ui {
     pub(super) fn prompt_key(&mut self, key: KeyEvent) -> Vec<Effect> {
@@ -13,23 +18,57 @@ impl Ui {
         let Some(prompt) = &mut self.prompt else {
             return Vec::new();
         };
-        if matches!(prompt.stage, Stage::Choose) && !prompt.guard.takes_key(now) {
-            // The user was writing something else: that is where it goes.
-            if key.code != KeyCode::Esc && key.code != KeyCode::Enter {
-                let columns = self.composer_columns();
-                self.composer.editor.key(key, columns);
-            }
-            return Vec::new();
-        }
-        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('g') {
+        let is_text = !matches!(prompt.stage, Stage::Choose | Stage::Rule);
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if control && key.code == KeyCode::Char('g') {
+            self.disturb();
             return vec![Effect::ExternalEditor];
         }
+        if is_text {
+            return self.text_key(key);
+        }
+        let pages = key.code == KeyCode::Char(' ') && prompt.guard.is_quiet(now);
+        if scrolls(key) || pages {
+            let before = prompt.guard.moved(now);
+            let chooses = matches!(prompt.stage, Stage::Choose);
+            if let Some(before) = before {
+                self.type_on(before);
+            }
+            self.hint = None;
+            return match chooses {
+                true => self.choose_key(key),
+                false => Vec::new(),
+            };
+        }
+        if let Press::Typed(before) = prompt.guard.press(key, now) {
+            for key in before.into_iter().chain([key]) {
+                self.type_on(key);
+            }
+        }
+        Vec::new()
+    }
+
+    /// A key that came while somebody was writing something else goes there, and the screen says so.
+    pub(crate) fn type_on(&mut self, key: KeyEvent) {
+        if self.settings.plain || self.overlay.is_some() {
+            return;
+        }
+        if !matches!(key.code, KeyCode::Esc | KeyCode::Enter | KeyCode::BackTab) {
+            let columns = self.composer_columns();
+            self.composer.editor.key(key, columns);
+        }
+        self.hint = Some((TYPED_ON.to_owned(), self.now + CALM_MS + 1));
+    }
+
+    /// A key that answers the question, or leads to its next step.
+    pub(crate) fn answer_key(&mut self, key: KeyEvent) -> Vec<Effect> {
         // What was said about an earlier key no longer holds.
         self.hint = None;
-        match prompt.stage {
-            Stage::Choose => self.choose_key(key),
-            Stage::Rule => self.rule_key(key),
-            Stage::Note(_) | Stage::Answer(_) | Stage::Edit(_) => self.text_key(key),
+        match self.prompt.as_ref().map(|prompt| &prompt.stage) {
+            Some(Stage::Choose) => self.choose_key(key),
+            Some(Stage::Rule) => self.rule_key(key),
+            Some(Stage::Edit(_)) => self.send_text(),
+            Some(Stage::Note(_) | Stage::Answer(_)) | None => Vec::new(),
         }
     }
 
@@ -110,7 +149,7 @@ impl Ui {
             KeyCode::Home | KeyCode::Char('g') => self.scroll_prompt(isize::MIN / 2),
             KeyCode::End | KeyCode::Char('G') => self.scroll_prompt(isize::MAX / 2),
             KeyCode::Enter => {
-                self.hint("choose with a key: nothing is allowed by Enter");
+                self.hint("Press a, s, d… (Enter does nothing here).");
                 Vec::new()
             }
             _ => Vec::new(),
@@ -121,7 +160,7 @@ impl Ui {
     fn may_allow(&mut self) -> bool {
         let seen = self.prompt.as_ref().is_some_and(|prompt| prompt.seen_end);
         if !seen {
-            self.hint("read it to its end first: Space or PgDn");
+            self.hint(SCROLL_FIRST);
         }
         seen
     }
@@ -129,6 +168,8 @@ impl Ui {
     fn stage(&mut self, stage: Stage) -> Vec<Effect> {
         if let Some(prompt) = &mut self.prompt {
             prompt.stage = stage;
+            // The next step is an answer of its own.
+            prompt.guard.renew();
         }
         Vec::new()
     }
@@ -164,6 +205,7 @@ impl Ui {
     }
 
     fn text_key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        self.hint = None;
         let columns = self.composer_columns();
         let plain_enter = key.code == KeyCode::Enter
             && !key
@@ -172,12 +214,22 @@ impl Ui {
         if key.code == KeyCode::Esc {
             return self.stage(Stage::Choose);
         }
-        if plain_enter {
-            return self.send_text();
-        }
+        let now = self.now;
         let Some(prompt) = &mut self.prompt else {
             return Vec::new();
         };
+        match &prompt.stage {
+            Stage::Edit(_) if plain_enter => {
+                // This allows something: it counts as any answer does.
+                if let Press::Typed(_) = prompt.guard.press(key, now) {
+                    self.hint("Pause, then press Enter to allow it as edited.");
+                }
+                return Vec::new();
+            }
+            _ if plain_enter => return self.send_text(),
+            // An Enter that something follows was none.
+            _ => drop(prompt.guard.disturb(now)),
+        }
         match &mut prompt.stage {
             Stage::Note(editor) | Stage::Answer(editor) => {
                 editor.key(key, columns);
@@ -197,7 +249,7 @@ impl Ui {
         Vec::new()
     }
 
-    fn send_text(&mut self) -> Vec<Effect> {
+    pub(crate) fn send_text(&mut self) -> Vec<Effect> {
         let Some(pending) = self.current().cloned() else {
             return Vec::new();
         };

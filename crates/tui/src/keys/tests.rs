@@ -110,7 +110,8 @@ fn words(effects: &[Effect]) -> String {
     words.join("; ")
 }
 
-/// Keys are separated by blanks; a word in quotes is typed letter by letter.
+/// Keys are separated by blanks, and pressed by somebody who takes their time; a word in quotes is
+/// typed quickly, letter by letter.
 fn press(ui: &mut Ui, keys: &str) -> String {
     let mut effects = Vec::new();
     for part in keys.split(' ') {
@@ -121,12 +122,18 @@ fn press(ui: &mut Ui, keys: &str) -> String {
             Some(typed) => {
                 for letter in typed.chars() {
                     let letter = if letter == '_' { ' ' } else { letter };
+                    ui.tick(ui.now + 50);
                     effects.extend(ui.key(crossterm::event::KeyEvent::from(
                         crossterm::event::KeyCode::Char(letter),
                     )));
                 }
             }
-            None => effects.extend(ui.key(parse(part))),
+            None => {
+                ui.tick(ui.now + 500);
+                effects.extend(ui.key(parse(part)));
+                ui.tick(ui.now + 300);
+                effects.extend(ui.ripen());
+            }
         }
         draw(ui);
     }
@@ -343,7 +350,7 @@ fn the_next_question_has_its_own_guard() {
     ui.input(event(10, Some("act_2"), second));
     assert_eq!(ui.waiting(), 2);
     assert_eq!(
-        press(&mut ui, "a a a"),
+        press(&mut ui, "a \"aa\""),
         "allow_once once",
         "one key answers one question"
     );
@@ -366,7 +373,7 @@ fn a_question_does_not_take_keys_meant_for_an_overlay() {
     ui.tick(10_000);
     assert_eq!(press(&mut ui, "a d q"), "");
     assert!(ui.overlay.is_none());
-    assert_eq!(press(&mut ui, "a"), "", "it was drawn only now");
+    assert_eq!(press(&mut ui, "\"a\""), "", "it was drawn only now");
     ui.tick(20_000);
     assert_eq!(press(&mut ui, "a"), "allow_once once");
 }
@@ -383,4 +390,174 @@ fn modes_go_round_without_full() {
     }
     assert!(!seen.contains(&Mode::Full));
     assert!(seen.contains(&Mode::Auto) && seen.contains(&Mode::ReadOnly));
+}
+
+/// A number from 0 to below `below`; the same ones every time.
+fn random(state: &mut u64, below: u64) -> u64 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}
+
+/// Lets time pass until `until` as the loop does: whatever is due happens before it.
+fn wait(ui: &mut Ui, until: u64) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    while let Some(due) = ui.next_wake().filter(|due| *due > ui.now && *due < until) {
+        ui.tick(due);
+        effects.extend(ui.ripen());
+        draw(ui);
+    }
+    ui.tick(until);
+    effects
+}
+
+/// Whoever types a sentence while a question appears answers nothing with it, however slowly.
+#[test]
+fn a_sentence_typed_through_a_question_is_no_answer() {
+    let words = "a allow any as you should not touch the lock file yes and run tests again sure \
+        please edit src/main.rs after that remove all dead code quick rename every user session";
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut state = 7;
+    for round in 0..1000 {
+        let mut ui = busy();
+        ui.tick(1000);
+        let count = 3 + random(&mut state, 12);
+        let sentence: Vec<&str> = (0..count)
+            .map(|_| words[usize::try_from(random(&mut state, words.len() as u64)).unwrap()])
+            .collect();
+        let sentence = sentence.join(" ");
+        // Some type evenly, some do not.
+        let slowest = 30 + random(&mut state, 371);
+        let fastest = 30 + random(&mut state, slowest - 29);
+        let appears = random(&mut state, sentence.len() as u64);
+        let mut effects = Vec::new();
+        for (at, letter) in (0u64..).zip(sentence.chars()) {
+            if at == appears {
+                let asked = ActionRequired {
+                    tool_name: Some("bash".into()),
+                    safe_args: Some(json!({ "command": "touch made" })),
+                    suggested_rule: Some("bash(touch made)".into()),
+                    ..ActionRequired::default()
+                };
+                effects.extend(ui.input(event(9, Some("act_1"), asked)));
+            }
+            let next = ui.now + fastest + random(&mut state, slowest - fastest + 1);
+            effects.extend(wait(&mut ui, next));
+            effects.extend(ui.key(crossterm::event::KeyEvent::from(
+                crossterm::event::KeyCode::Char(letter),
+            )));
+            draw(&mut ui);
+        }
+        // And at its end Enter, as one sends a message.
+        let next = ui.now + fastest;
+        effects.extend(wait(&mut ui, next));
+        effects.extend(ui.key(parse("enter")));
+        let end = ui.now + 5000;
+        effects.extend(wait(&mut ui, end));
+        let told = words_of_answers(&effects);
+        assert_eq!(
+            told, "",
+            "{round}: {sentence:?} at {fastest} to {slowest} ms a key"
+        );
+        assert_eq!(ui.composer.editor.text(), sentence, "it is in the message");
+        // Then the question can be answered.
+        assert_eq!(press(&mut ui, "a"), "allow_once once", "{round}");
+    }
+}
+
+/// The answers among effects.
+fn words_of_answers(effects: &[Effect]) -> String {
+    let is_answer =
+        |effect: &&Effect| matches!(effect, Effect::Command(ControlCommand::RespondAction(_)));
+    let answers: Vec<Effect> = effects.iter().filter(is_answer).cloned().collect();
+    words(&answers)
+}
+
+#[test]
+fn pasted_text_and_a_mouse_wheel_are_no_answers() {
+    use crossterm::event::{Event, KeyModifiers, MouseEvent, MouseEventKind};
+    let wheel = Event::Mouse(MouseEvent {
+        kind: MouseEventKind::ScrollDown,
+        column: 1,
+        row: 1,
+        modifiers: KeyModifiers::NONE,
+    });
+    let mut ui = asking(1);
+    let mut effects = ui.terminal(&Event::Paste("a".into()));
+    effects.extend(wait(&mut ui, 12_000));
+    // A terminal without marks for pastes sends letters.
+    for letter in ["a", "l", "l", "r", "p", "a"] {
+        effects.extend(ui.key(parse(letter)));
+    }
+    effects.extend(wait(&mut ui, 14_000));
+    for _ in 0..50 {
+        effects.extend(ui.terminal(&wheel));
+        effects.extend(ui.key(parse("down")));
+        effects.extend(ui.key(parse("up")));
+        let next = ui.now + 20;
+        effects.extend(wait(&mut ui, next));
+    }
+    // A key in the midst of it is none either.
+    effects.extend(wait(&mut ui, 16_000));
+    effects.extend(ui.key(parse("a")));
+    effects.extend(wait(&mut ui, 16_200));
+    effects.extend(ui.terminal(&wheel));
+    effects.extend(wait(&mut ui, 18_000));
+    assert_eq!(words_of_answers(&effects), "");
+    assert_eq!(press(&mut ui, "a"), "allow_once once");
+}
+
+#[test]
+fn the_second_step_of_an_answer_is_calm_too() {
+    // The rule's place.
+    let mut ui = asking(1);
+    assert_eq!(press(&mut ui, "r \"p\""), "");
+    assert_eq!(press(&mut ui, "\"push\""), "");
+    assert_eq!(
+        press(&mut ui, "p"),
+        "allow_session project_local [bash(true *)]"
+    );
+    // The edited version: Enter right behind the text is part of the text.
+    let mut ui = asking(1);
+    assert_eq!(press(&mut ui, "e \"_x\""), "");
+    ui.tick(ui.now + 100);
+    assert_eq!(words(&ui.key(parse("enter"))), "");
+    let end = ui.now + 5000;
+    assert_eq!(words_of_answers(&wait(&mut ui, end)), "");
+    assert_eq!(
+        press(&mut ui, "enter"),
+        "allow_once once {\"command\":\"true x\"}"
+    );
+}
+
+#[test]
+fn keys_that_go_elsewhere_are_said_to() {
+    let mut ui = asking(1);
+    press(&mut ui, "\"the_lo\"");
+    let shown = |ui: &Ui| {
+        let lines = view::frame(ui, 80, 24).lines;
+        lines
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect::<String>()
+    };
+    assert!(
+        shown(&ui).contains("Typing goes to your message"),
+        "{}",
+        shown(&ui)
+    );
+    let end = ui.now + 1000;
+    wait(&mut ui, end);
+    assert!(!shown(&ui).contains("Typing goes to your message"));
+    assert_eq!(ui.composer.editor.text(), "the lo");
+}
+
+#[test]
+fn a_paste_takes_the_first_ctrl_c_back() {
+    use crossterm::event::Event;
+    let mut ui = idle();
+    assert_eq!(words(&ui.key(parse("C-c"))), "");
+    ui.terminal(&Event::Paste("kept".into()));
+    assert_eq!(words(&ui.key(parse("C-c"))), "");
 }

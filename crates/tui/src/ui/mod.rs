@@ -68,6 +68,8 @@ pub struct Ui {
     pub columns: usize,
     requested: HashSet<HostRequestKey>,
     answered: HashSet<ActionId>,
+    /// When something was last typed or pasted.
+    pub(crate) typed_at: Option<u64>,
     armed: Option<(Armed, u64)>,
     /// Since when something goes on that the user waits for.
     works_since: Option<u64>,
@@ -171,6 +173,7 @@ impl Ui {
             columns: 80,
             requested: HashSet::new(),
             answered: HashSet::new(),
+            typed_at: None,
             armed: None,
             works_since: None,
             since_glimpse: None,
@@ -281,11 +284,18 @@ impl Ui {
                 self.focused = false;
                 Vec::new()
             }
-            _ => Vec::new(),
+            TerminalEvent::Mouse(_) => {
+                self.disturb();
+                Vec::new()
+            }
+            TerminalEvent::Resize(..) => Vec::new(),
         }
     }
 
     fn paste(&mut self, text: &str) {
+        // Whoever pastes something does not want to leave with the next key.
+        self.disarm();
+        self.disturb();
         if self.overlay.is_some() {
             return;
         }
@@ -395,7 +405,7 @@ impl Ui {
                     .as_ref()
                     .is_none_or(|prompt| prompt.action_id != action_id)
                 {
-                    self.prompt = Some(Prompt::new(action_id));
+                    self.prompt = Some(Prompt::new(action_id, self.typed_at));
                     if !self.focused && self.settings.notify {
                         // Without words of our own in front, some terminals would take a title for
                         // a command of theirs.
@@ -449,6 +459,48 @@ impl Ui {
             (Some(Overlay::FirstRun(..) | Overlay::Trust(..)), _) => Some(&self.start_guard),
             (_, prompt) => prompt.as_ref().map(|prompt| &prompt.guard),
         }
+    }
+
+    fn guard_mut(&mut self) -> Option<&mut Guard> {
+        match (&self.overlay, &mut self.prompt) {
+            (Some(Overlay::FirstRun(..) | Overlay::Trust(..)), _) => Some(&mut self.start_guard),
+            (_, prompt) => prompt.as_mut().map(|prompt| &mut prompt.guard),
+        }
+    }
+
+    /// Something came in that answers no question. A key that was to be an answer, and is none
+    /// because of this, goes on to where the rest goes.
+    pub(crate) fn disturb(&mut self) {
+        self.typed_at = Some(self.now);
+        let now = self.now;
+        let before = self.guard_mut().and_then(|guard| guard.disturb(now));
+        if let Some(key) = before {
+            self.type_on(key);
+        }
+    }
+
+    /// What is asked has to be drawn again before it is answered, because the terminal was away.
+    pub fn renew_guard(&mut self) {
+        if let Some(guard) = self.guard_mut() {
+            guard.renew();
+        }
+    }
+
+    /// Gives the question on the screen the key that nothing followed, if there is one. Whoever
+    /// calls this has looked that no key waits to be read.
+    pub fn ripen(&mut self) -> Vec<Effect> {
+        let now = self.now;
+        let Some(key) = self.guard_mut().and_then(|guard| guard.ripe(now)) else {
+            return Vec::new();
+        };
+        let mut effects = match &self.overlay {
+            Some(Overlay::FirstRun(..) | Overlay::Trust(..)) => self.start_key(key),
+            // It was meant for the question that something else covers now.
+            Some(_) => Vec::new(),
+            None => self.answer_key(key),
+        };
+        effects.extend(self.settle());
+        effects
     }
 
     /// Whether the question on the screen takes no keys yet.

@@ -45,10 +45,10 @@ pub struct Editing {
 
 impl Prompt {
     #[must_use]
-    pub fn new(action_id: ActionId) -> Self {
+    pub fn new(action_id: ActionId, typed_at: Option<u64>) -> Self {
         Self {
             action_id,
-            guard: Guard::default(),
+            guard: Guard::after(typed_at),
             scroll: 0,
             page: 10,
             seen_end: false,

@@ -52,6 +52,7 @@ pub(crate) fn press(ui: &mut Ui, keys: &[&str]) -> Vec<agent_tui::ui::Effect> {
             "<pagedown>" => Some(KeyCode::PageDown),
             _ => None,
         };
+        ui.tick(ui.now + 500);
         if let Some(code) = named {
             effects.extend(ui.key(KeyEvent::new(code, KeyModifiers::NONE)));
         } else if let Some(letter) = key.strip_prefix("C-") {
@@ -62,6 +63,9 @@ pub(crate) fn press(ui: &mut Ui, keys: &[&str]) -> Vec<agent_tui::ui::Effect> {
                 effects.extend(ui.key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE)));
             }
         }
+        // Nothing follows for a while.
+        ui.tick(ui.now + 300);
+        effects.extend(ui.ripen());
     }
     effects
 }

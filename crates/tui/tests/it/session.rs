@@ -152,10 +152,12 @@ async fn a_command_is_edited_before_it_is_allowed() {
     session.script.session().user("go");
     session.asks("cargo test");
     session.glass.wait_for("allow once").await;
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
     session.glass.key(KeyCode::Char('e'));
+    session.glass.wait_for("Edit the command").await;
     session.glass.type_text(" --lib");
     session.glass.wait_for("cargo test --lib").await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
     session.glass.key(KeyCode::Enter);
     let ControlCommand::RespondAction(response) = session.command().await else {
         panic!("an answer was expected")
