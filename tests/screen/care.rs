@@ -102,6 +102,32 @@ fn signals_give_the_terminal_back() {
     }
 }
 
+/// Ctrl-Z gives the terminal to the shell and `fg` takes it back, every time.
+#[test]
+fn a_screen_brought_back_takes_keys_one_by_one() {
+    let (project, _server) = project_with(Script::new().turn(Turn::text("Still here.")));
+    let mut terminal = Terminal::shell(&project, USUAL);
+    let agent = env!("CARGO_BIN_EXE_agent");
+    terminal.wait_for("shell>").keys(&format!("'{agent}'\r"));
+    terminal.wait_for(READY);
+    let taken = |raw: &[u8]| String::from_utf8_lossy(raw).matches("\x1b[?2004h").count();
+    for round in 1..=20 {
+        let before = taken(&terminal.raw());
+        terminal.keys("\x1a").wait_until_raw("the shell again", |raw| {
+            String::from_utf8_lossy(raw).matches("Stopped").count() >= round
+        });
+        assert!(!terminal.is_raw(), "{round}: the shell has its terminal");
+        terminal.keys("fg\r");
+        terminal.wait_until_raw("the screen again", |raw| taken(raw) > before);
+        terminal.wait_for(READY);
+        assert!(terminal.is_raw(), "{round}: keys are echoed");
+    }
+    terminal.keys("go\r").wait_for("Still here.").wait_for(READY);
+    terminal.keys("/quit\r").wait_gone(READY);
+    terminal.keys("exit\r");
+    assert_eq!(terminal.exit_code(), 0);
+}
+
 /// What a hostile command or model can say to a terminal, all at once.
 const ATTACK: &[&str] = &[
     "\x1b]0;owned-title\x07",

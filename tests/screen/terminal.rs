@@ -62,6 +62,24 @@ impl Terminal {
     pub(crate) fn start_with(
         project: &TestProject,
         arguments: &[&str],
+        size: (u16, u16),
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let mut agent = Command::new(env!("CARGO_BIN_EXE_agent"));
+        agent.args(arguments);
+        Self::run(project, agent, size, variables)
+    }
+
+    /// A shell with job control, whose terminal this is.
+    pub(crate) fn shell(project: &TestProject, size: (u16, u16)) -> Self {
+        let mut shell = Command::new("setsid");
+        shell.args(["--ctty", "--wait", "bash", "--norc", "--noediting", "-i"]);
+        Self::run(project, shell, size, &[("PS1", "shell> ")])
+    }
+
+    fn run(
+        project: &TestProject,
+        mut program: Command,
         (columns, rows): (u16, u16),
         variables: &[(&str, &str)],
     ) -> Self {
@@ -78,8 +96,7 @@ impl Terminal {
             fcntl(fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
         }
         let far = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
-        let child = Command::new(env!("CARGO_BIN_EXE_agent"))
-            .args(arguments)
+        let child = program
             .current_dir(project.root())
             .env_clear()
             .env("AGENT_HOME", project.home())

@@ -138,8 +138,9 @@ impl Console for RealConsole {
     }
 
     fn suspend(&mut self) {
-        let _ =
-            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TSTP);
+        // To this thread, and not to the process: a signal to the process may stop another thread
+        // first, and this one would take the terminal back before the shell has it.
+        let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGTSTP);
     }
 }
 
