@@ -50,9 +50,11 @@ fn broken_settings_are_a_finding_not_a_crash() {
 #[test]
 fn a_program_that_should_give_the_key_is_looked_for_and_not_run() {
     let project = TestProject::new();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
     let settings = |program: &str| {
         format!(
-            "model = \"mine/m\"\n[providers.mine]\nbase_url = \"http://127.0.0.1:9\"\napi_key_cmd = [\"{program}\", \"made\"]\n"
+            "model = \"mine/m\"\n[providers.mine]\nbase_url = \"http://127.0.0.1:{port}\"\napi_key_cmd = [\"{program}\", \"made\"]\n"
         )
     };
     project.write_home("config.toml", settings("no-such-program"));
@@ -103,7 +105,37 @@ fn a_missing_key_is_named_by_its_variable() {
     let run = agent(&project, &["doctor", "--json"]).env("ANTHROPIC_API_KEY", "very-secret");
     let run = run.finish().expect_code(0);
     assert_eq!(check(&run.json(), "model")["status"], "ok");
+    // Nobody outside this machine was asked, and it says so.
+    let server = &run.json()["checks"];
+    let server = server
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|check| check["name"] == "server");
+    assert_eq!(server.unwrap()["status"], "warning");
     assert!(!run.stdout().contains("very-secret"));
+}
+
+/// A server on this machine that is not there is found without `--online`.
+#[test]
+fn a_dead_local_server_is_a_finding() {
+    let project = TestProject::new();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = free.local_addr().unwrap();
+    let settings =
+        format!("model = \"mine/m\"\n[providers.mine]\nbase_url = \"http://{place}/v1\"\n");
+    project.write_home("config.toml", settings);
+    let report = agent(&project, &["doctor", "--json"])
+        .finish()
+        .expect_code(0)
+        .json();
+    assert_eq!(check(&report, "server")["status"], "ok");
+    drop(free);
+    let report = agent(&project, &["doctor", "--json"])
+        .finish()
+        .expect_code(1)
+        .json();
+    assert_eq!(check(&report, "server")["status"], "failed");
 }
 
 #[test]

@@ -488,6 +488,36 @@ fn input_from_a_pipe_file_or_socket_is_context() {
     }
 }
 
+/// A prompt may come through a pipe; emoji in it are told whole; and git sees nothing of all this.
+#[test]
+fn a_prompt_from_a_pipe_is_one() {
+    let project = sum_project();
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.args(arguments).current_dir(project.root());
+        let done = git.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    };
+    git(&["init", "-q"]);
+    let before = git(&["status", "--porcelain"]);
+    let answer = "Careful \u{26a0}\u{fe0f}, says \u{1f469}\u{200d}\u{1f4bb}.";
+    let server = ModelServer::start(Script::new().turn(Turn::text(answer)));
+    let ran = run(&project, &server, Wire::Chat, &[]).stdin("What \u{26a0}\u{fe0f} is this?\n");
+    ran.finish().expect_code(0);
+    let said = &server.bodies()[0]["messages"];
+    let said = said.as_array().unwrap().last().unwrap()["content"]
+        .as_str()
+        .unwrap();
+    assert!(said.contains("What \u{26a0}\u{fe0f} is this?"), "{said}");
+    for form in ["text", "html"] {
+        let told = agent(&project, &["replay", "last", "--format", form]).finish();
+        let told = told.expect_code(0).stdout();
+        assert!(told.contains(answer), "{form}: {told}");
+    }
+    assert_eq!(git(&["status", "--porcelain"]), before);
+    assert!(project.root().join(".agent/sessions").exists());
+}
+
 #[test]
 fn looking_around_without_a_word_is_no_success() {
     let project = sum_project();

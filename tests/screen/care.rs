@@ -19,7 +19,7 @@ fn esc_interrupts_a_command() {
     let mut terminal = Terminal::start(&project, &[], USUAL);
     terminal.wait_for(READY).keys("go\r");
     terminal.wait_for("│ begun").keys("\x1b");
-    terminal.wait_for("interrupted").wait_for(READY);
+    terminal.wait_for("⊘ Interrupted.").wait_for(READY);
     leave(&mut terminal);
     let events = events(&project, ".");
     let failed = events.iter().find_map(|event| match &event.payload {
@@ -113,16 +113,21 @@ fn a_screen_brought_back_takes_keys_one_by_one() {
     let taken = |raw: &[u8]| String::from_utf8_lossy(raw).matches("\x1b[?2004h").count();
     for round in 1..=20 {
         let before = taken(&terminal.raw());
-        terminal.keys("\x1a").wait_until_raw("the shell again", |raw| {
-            String::from_utf8_lossy(raw).matches("Stopped").count() >= round
-        });
+        terminal
+            .keys("\x1a")
+            .wait_until_raw("the shell again", |raw| {
+                String::from_utf8_lossy(raw).matches("Stopped").count() >= round
+            });
         assert!(!terminal.is_raw(), "{round}: the shell has its terminal");
         terminal.keys("fg\r");
         terminal.wait_until_raw("the screen again", |raw| taken(raw) > before);
         terminal.wait_for(READY);
         assert!(terminal.is_raw(), "{round}: keys are echoed");
     }
-    terminal.keys("go\r").wait_for("Still here.").wait_for(READY);
+    terminal
+        .keys("go\r")
+        .wait_for("Still here.")
+        .wait_for(READY);
     terminal.keys("/quit\r").wait_gone(READY);
     terminal.keys("exit\r");
     assert_eq!(terminal.exit_code(), 0);
@@ -192,8 +197,53 @@ fn a_failing_model_is_told_and_the_screen_stays() {
     );
     let mut terminal = Terminal::start(&project, &[], USUAL);
     terminal.wait_for(READY).keys("go\r");
-    terminal.wait_for("this key is not known").wait_for(READY);
-    terminal.keys("again\r").wait_for("Better now.");
+    // What was asked in vain is there to be sent again.
+    terminal.wait_until("the message again", |screen| {
+        let shown = screen.contents();
+        shown.contains("this key is not known") && shown.matches("› go").count() == 2
+    });
+    terminal
+        .keys(" again\r")
+        .wait_for("› go again")
+        .wait_for("Better now.");
+    leave(&mut terminal);
+}
+
+/// Esc while the model answers leaves one calm line and no error.
+#[test]
+fn esc_interrupts_an_answer_without_an_error() {
+    let (project, _server) = project_with(
+        Script::new().turn(Turn::text("A long answer.").fault(Fault::StallAfterEvents(2))),
+    );
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("go\r");
+    terminal.wait_for("Esc interrupts").keys("\x1b");
+    terminal.wait_for("⊘ Interrupted.").wait_for(READY);
+    let shown = terminal.everything().join("\n");
+    assert!(
+        !shown.contains("error") && !shown.contains("cancelled"),
+        "{shown}"
+    );
+    leave(&mut terminal);
+}
+
+/// However often the model is asked again, one line says so.
+#[test]
+fn retries_are_one_line() {
+    let limited = || Turn::error(429, "slow down").header("retry-after", "1");
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(limited())
+            .turn(limited())
+            .turn(Turn::text("At last.")),
+    );
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("go\r");
+    terminal.wait_for("! warning: Rate limited by local; retrying in ");
+    terminal.wait_for("(2 of 5)").wait_for("(3 of 5)");
+    terminal.wait_for("At last.").wait_for(READY);
+    let shown = terminal.everything().join("\n");
+    assert_eq!(shown.matches("Rate limited").count(), 1, "{shown}");
     leave(&mut terminal);
 }
 
@@ -286,7 +336,7 @@ fn plain_mode_is_lines_of_words() {
     terminal.wait_for("Type a message").keys("go\r");
     terminal.wait_for("Question: Run this command?");
     terminal.wait_for("Answer with one letter");
-    // What comes within a third of a second is not taken; it says so, and one answers again.
+    // What comes too early is not taken; it says so, and one answers again.
     while !terminal.screen().contains("All is well.") {
         let again = |raw: &[u8]| {
             String::from_utf8_lossy(raw)
@@ -294,7 +344,7 @@ fn plain_mode_is_lines_of_words() {
                 .count()
         };
         let asked = again(&terminal.raw());
-        terminal.keys("d\r");
+        terminal.type_slowly("d", 500).keys("\r");
         terminal.wait_until_raw("an answer that was taken", |raw| {
             again(raw) > asked || String::from_utf8_lossy(raw).contains("All is well.")
         });

@@ -104,7 +104,8 @@ fn only_what_changed_since_it_was_trusted_is_shown() {
     leave(&mut terminal);
 }
 
-/// The forms of `/export` are those of `agent export` and `agent replay`, written beside the project.
+/// The forms of `/export` are those of `agent export` and `agent replay`, written where git does not
+/// look.
 #[test]
 fn a_session_is_exported_in_every_form() {
     let (project, _server) = project_with(Script::new().turn(Turn::text("The answer.")));
@@ -117,16 +118,17 @@ fn a_session_is_exported_in_every_form() {
         .wait_for("the replay as one page");
     terminal.keys("review\r");
     let session = session_id(&project);
-    let written = |form: &str| project.root().join(format!("{session}.{form}"));
+    let exports = project.root().join(".agent/exports");
+    let written = |form: &str| exports.join(format!("{session}.{form}"));
     terminal.wait_for(".review.md");
     for (form, ending) in [
         ("jsonl", "jsonl"),
         ("portable", "portable.jsonl"),
-        ("html", "html"),
+        ("page", "html"),
         ("evidence", "evidence.tar.zst"),
     ] {
         terminal.wait_for(READY).keys(&format!("/export {form}\r"));
-        terminal.wait_for(&format!("{session}.{ending}"));
+        terminal.wait_for(&format!(".agent/exports/{session}.{ending}"));
     }
     terminal.wait_for(READY).keys("/export pdf\r");
     terminal.wait_for("/export writes one of: jsonl, portable, html, review, evidence");
@@ -172,7 +174,20 @@ fn commands_lead_where_they_say() {
     terminal.keys("/compact\r").wait_for("nothing to compact");
     terminal.keys("/model nowhere/none\r").wait_for("nowhere");
     terminal.keys("/replay\r").wait_for("replay, nothing runs");
-    terminal.keys("q");
+    // It begins at the beginning, and plays to the end and from there again.
+    terminal
+        .wait_for("› find me again")
+        .wait_gone("The first answer.");
+    terminal.keys("++++++ ").wait_for("(100%)");
+    terminal
+        .wait_for("⏸ event")
+        .keys("\x1b[C")
+        .wait_for("This is the end");
+    terminal
+        .keys(" ")
+        .wait_for("▶")
+        .wait_for("(100%)")
+        .keys("q");
     opened(&mut terminal, 3);
     // The mode is still the one that was chosen.
     terminal.wait_for("· read-only").keys("/clear\r");

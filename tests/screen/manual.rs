@@ -243,8 +243,15 @@ out, in changed lines tabs and blanks at the end too. Below stand the reason for
 about the risk, how far `s` would reach, and the rule that would stop the asking, with what else it
 would allow. Some things are asked about every time; they offer neither.
 
-- A key is no answer until 300 ms after the question was drawn, and not while you go on typing
-  something else: what you type before that goes to the composer.
+For an edit, `s` means all edits in this project until the session ends; protected files still ask. For
+anything else it means exactly this call again. `w` runs a command with the network, this once, and is offered
+where one is known to need it; a command that will have the network says so. Shift-Tab changes the mode, and the open question is judged again: in
+mode accept-edits an edit goes through, in read-only it is denied.
+
+- Keys typed for something else are never an answer. A key counts only when nothing was typed for 400 ms
+  before it, and nothing else comes within 250 ms after it. As long as you go on typing, the question
+  waits, the keys go to your message, and the last line says so. Pasted text and the mouse wheel answer
+  nothing. The second step of an answer (where a rule is saved, Enter after editing) counts the same way.
 - Enter never allows anything. There is no selected answer.
 - A question longer than the screen takes all of it and scrolls; allowing and editing work once its
   end was shown, and the keys look like it. Denying always works. A diff that is still being fetched
@@ -262,13 +269,16 @@ would allow. Some things are asked about every time; they offer neither.
 What you send while a turn runs is queued and begins when that turn is completed; with Ctrl-S it joins
 the running turn at its next step instead. After an interrupt, a failure or a restart nothing begins by itself: the messages
 are shown as not sent yet, Enter on an empty composer sends the first, Alt-Up takes the last back.
-A `!` command is yours: it is judged by rules and sandbox without a question; what it printed is shown, and goes
+A `!` command is yours: having typed it is the answer, and rules and sandbox still hold. It asks only where
+they do, or where it needs the network, which `w` gives it. What it printed is shown, and goes
 to the model with your next message, marked as untrusted.
+After a failure before anything was answered, your message is back in the composer.
 
 ## Cells
 
 A call is one title line and one line of outcome: how it went (of a command, its exit code and the last
-line it printed), what was cut, the sandbox it ran in, who let it through. `⊘` is a refusal or an interrupt, not a failure. `Ctrl-T` folds out the rest: output or diff,
+line it printed), what was cut, the sandbox it ran in, who let it through. `⊘` is a refusal or an interrupt, not a failure. An edit leaves the first lines of its
+diff below that, a command its last lines, with how many more there are. `Ctrl-T` folds out the rest: output or diff,
 changed files, sandbox violations, artifacts and each decision on the way; `w` there or `/why` tells
 the decisions alone. The last line of a turn says whether the work was verified, from the log and not
 from what the model claims: passed, failed, stale (files changed since) or unverified.
@@ -289,7 +299,8 @@ shown as marks such as `␈` or `⟨U+202E⟩`. The last step before the termina
 
 ## Replay
 
-`agent replay` plays a past session with the same cells. Space plays and pauses, `←` `→` go by one
+`agent replay` opens a past session at its beginning, with the same cells. Space plays and pauses, and at the
+end plays from the start; `←` `→` go by one
 event, `[` `]` by one entry, `g` `G` to the ends, `+` `-` change the speed, Tab and Enter fold out.
 `c` `t` `e` `d` `f` `p` go to the next call, turn, change to a file, denial, failure or question, their
 capitals back; `/` searches. `i` opens the audit card of the call in view (`↑` `↓` PgUp PgDn scroll it),

@@ -61,8 +61,11 @@ fn type_ahead_and_enter_are_no_answers() {
     terminal.wait_for(READY).keys("go\raaaaaaaa");
     terminal.question("$ touch made");
     assert!(!project.root().join("made").exists());
-    terminal.keys("\r").wait_for("nothing is allowed by Enter");
-    terminal.keys("d").wait_for("Well.");
+    terminal.keys("\r").wait_for("Enter does nothing here");
+    terminal
+        .question("$ touch made")
+        .keys("d")
+        .wait_for("Well.");
     assert!(!project.root().join("made").exists());
     terminal.wait_for("aaaaaaaa").keys("\x03\x03");
     assert_eq!(terminal.exit_code(), 0);
@@ -81,8 +84,8 @@ fn an_edited_command_is_checked_and_recorded_as_the_users() {
     terminal.question("$ echo one > out.txt").keys("e");
     terminal
         .wait_for("Edit the command")
-        .keys("\x01\x0becho two > out.txt\r");
-    terminal.wait_for("Well.");
+        .keys("\x01\x0becho two > out.txt");
+    terminal.enter_until("Well.");
     assert_eq!(project.read("out.txt"), "two\n");
     leave(&mut terminal);
     let events = events(&project, ".");
@@ -119,8 +122,8 @@ fn an_edited_file_keeps_its_tabs_and_line_ends() {
     // There is no earlier file to keep a copy of.
     assert!(!terminal.screen().contains("a copy of the file"));
     terminal.keys("e");
-    terminal.wait_for("Edit the content").keys("# mine\x0a\r");
-    terminal.wait_for("Well.");
+    terminal.wait_for("Edit the content").keys("# mine\x0a");
+    terminal.enter_until("Well.");
     assert_eq!(project.read("Makefile"), format!("{content}# mine\r\n"));
     leave(&mut terminal);
 }
@@ -164,12 +167,14 @@ fn a_long_command_is_read_to_its_end_first() {
     terminal.question("$ echo 1 > made");
     assert!(terminal.with_screen(vt100::Screen::alternate_screen));
     for key in ["a", "s", "e"] {
-        terminal.keys(key).wait_for("read it to its end first");
+        terminal.question("$ echo 1 > made").keys(key);
+        terminal.wait_for("Scroll to the end to allow");
         // Another key takes the hint away again.
-        terminal.keys("z").wait_gone("read it to its end first");
+        terminal.question("$ echo 1 > made").keys("z");
+        terminal.wait_gone("Scroll to the end to allow");
     }
     terminal
-        .keys("G")
+        .keys("\x1b[F")
         .wait_for_key("── end of", "[a]")
         .keys("a");
     terminal.wait_for("Well.").wait_for(READY);
@@ -190,4 +195,150 @@ fn an_edit_that_does_not_hold_up_changes_nothing() {
     assert_eq!(project.read("a.txt"), "one\none more\n");
     leave(&mut terminal);
     assert!(decisions(&events(&project, ".")).is_empty());
+}
+
+/// Whoever types the next message while a question appears answers nothing, however long it takes;
+/// a single key pressed in a calm is an answer soon.
+#[test]
+fn sentences_typed_through_a_question_approve_nothing() {
+    for (sentence, pause) in [
+        ("you should not touch the lock file", 35),
+        ("allow all and save a rule please", 130),
+        ("a s a r p e a", 390),
+    ] {
+        let (project, _server) = project_with(
+            Script::new()
+                .turn(bash("touch made"))
+                .turn(Turn::text("Well.")),
+        );
+        let mut terminal = Terminal::start(&project, &[], USUAL);
+        terminal.wait_for(READY).keys("go\r");
+        terminal.wait_for("bash").type_slowly(sentence, pause);
+        terminal.wait_for("Run this command?");
+        terminal.type_slowly(sentence, pause).keys("\r");
+        terminal.question("$ touch made");
+        assert!(decisions(&events(&project, ".")).is_empty(), "{sentence}");
+        assert!(!project.root().join("made").exists(), "{sentence}");
+        terminal.paste("a\na\n");
+        terminal
+            .question("$ touch made")
+            .keys("d")
+            .wait_for("Well.");
+        assert_eq!(decisions(&events(&project, "."))[0].0, ActionDecision::Deny);
+        terminal.keys("\x03\x03");
+        assert_eq!(terminal.exit_code(), 0);
+    }
+}
+
+/// The model changes three files, one after the other.
+fn three_edits() -> (TestProject, agent_test_support::model_server::ModelServer) {
+    let change = |path: &str| {
+        let input = json!({"path": path, "old_string": "one", "new_string": "two"});
+        Turn::call("edit", input)
+    };
+    let read = |path: &str| Turn::call("read", json!({"path": path}));
+    let (project, server) = project_with(
+        Script::new()
+            .turn(read("a.txt").and_call("read", json!({"path": "b.txt"})))
+            .turn(read(".vscode/settings.json"))
+            .turn(change("a.txt"))
+            .turn(change("b.txt"))
+            .turn(change(".vscode/settings.json"))
+            .turn(Turn::text("Changed.")),
+    );
+    for path in ["a.txt", "b.txt", ".vscode/settings.json"] {
+        project.write(path, "one\n");
+    }
+    (project, server)
+}
+
+/// `s` on an edit is a yes to edits: the next one does not ask, a protected file does, and the log
+/// says so.
+#[test]
+fn a_yes_to_edits_holds_for_the_session() {
+    let (project, _server) = three_edits();
+    let mut terminal = Terminal::start(&project, &[], (100, 30));
+    terminal.wait_for(READY).keys("go\r");
+    terminal.question("Change a.txt?");
+    terminal.wait_for("don't ask again for edits in this project");
+    terminal.keys("s");
+    terminal.question("Change .vscode/settings.json?").keys("d");
+    terminal.wait_for("Changed.").wait_for(READY);
+    assert_eq!(project.read("b.txt"), "two\n");
+    assert_eq!(project.read(".vscode/settings.json"), "one\n");
+    let shown = terminal.everything().join("\n");
+    assert!(
+        shown.contains("Edits in this project no longer ask"),
+        "{shown}"
+    );
+    // The change itself stays on the screen.
+    assert_eq!(shown.matches("1 - one").count(), 2, "{shown}");
+    leave(&mut terminal);
+    let recorded = events(&project, ".")
+        .iter()
+        .any(|event| match &event.payload {
+            Payload::PolicyChanged(policy) => policy.changed.rules_added == ["allow edit(**)"],
+            _ => false,
+        });
+    assert!(recorded);
+    agent(&project, &["audit", "last"]).finish().expect_code(0);
+}
+
+/// Shift-Tab changes the mode while a question is open, and the question with it.
+#[test]
+fn a_mode_chosen_in_a_question_answers_it() {
+    let (project, _server) = three_edits();
+    let mut terminal = Terminal::start(&project, &[], (100, 30));
+    terminal.wait_for(READY).keys("go\r");
+    terminal.question("Change a.txt?").keys("\x1b[Z");
+    terminal.question("Change .vscode/settings.json?").keys("d");
+    terminal.wait_for("Changed.").wait_for("· accept-edits");
+    assert_eq!(project.read("a.txt"), "two\n");
+    assert_eq!(project.read("b.txt"), "two\n");
+    leave(&mut terminal);
+    let decided = decisions(&events(&project, "."));
+    assert_eq!(decided[0], (ActionDecision::AllowOnce, DecidedBy::User));
+    assert_eq!(decided.len(), 2);
+}
+
+/// A command that needs the network can be given it from the question, also the user's own; one
+/// that will have it says so.
+#[test]
+fn a_question_can_give_the_network() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            use std::io::Write as _;
+            let mut stream = stream;
+            let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nreached\n");
+        }
+    });
+    let command = format!("curl -s http://{place}/ > got.txt");
+    let asks =
+        json!({"command": "curl -V > version.txt", "description": "a step", "network": true});
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(bash(&command))
+            .turn(Turn::call("bash", asks))
+            .turn(Turn::text("Well.")),
+    );
+    let mut terminal = Terminal::start(&project, &[], (100, 30));
+    terminal.wait_for(READY).keys("go\r");
+    terminal
+        .question("[w] allow once, with network access")
+        .keys("w");
+    terminal.question("will have network access").keys("d");
+    terminal.wait_for("Well.").wait_for(READY);
+    assert_eq!(project.read("got.txt"), "reached\n");
+    let shown = terminal.everything().join("\n");
+    assert!(
+        shown.contains("allowed by you once, with network"),
+        "{shown}"
+    );
+    terminal.keys(&format!("!curl -s http://{place}/ > own.txt\r"));
+    terminal.question("it needs the network").keys("w");
+    terminal.wait_for("exit 0").wait_for(READY);
+    assert_eq!(project.read("own.txt"), "reached\n");
+    leave(&mut terminal);
 }

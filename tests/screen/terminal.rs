@@ -150,6 +150,33 @@ impl Terminal {
         self
     }
 
+    /// Types as a person does, with a pause before each key. This is the one place that lets time
+    /// pass: how keys follow one another is what is tested.
+    pub(crate) fn type_slowly(&mut self, text: &str, pause_ms: u64) -> &mut Self {
+        for letter in text.chars() {
+            thread::sleep(Duration::from_millis(pause_ms));
+            self.keys(letter.encode_utf8(&mut [0; 4]));
+        }
+        self
+    }
+
+    /// Presses Enter until it counts, which it does in a calm, and `text` is on the screen.
+    #[track_caller]
+    pub(crate) fn enter_until(&mut self, text: &str) -> &mut Self {
+        let hint = "Pause, then press Enter";
+        self.keys("\r");
+        loop {
+            self.wait_until(text, |screen| {
+                let shown = screen.contents();
+                shown.contains(text) || shown.contains(hint)
+            });
+            if self.screen().contains(text) {
+                return self;
+            }
+            self.wait_gone(hint).keys("\r");
+        }
+    }
+
     /// Pastes text the way terminals do that say so.
     pub(crate) fn paste(&mut self, text: &str) -> &mut Self {
         self.keys(&format!("\x1b[200~{text}\x1b[201~"))

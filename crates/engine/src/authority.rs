@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use agent_protocol::id::ActionId;
 use agent_protocol::payload::permission::{
-    ActionDecision, DecisionSource, Effect, GrantScope, PermissionEvaluated,
+    ActionDecision, DecidedBy, DecisionSource, Effect, GrantScope, Layer, PermissionEvaluated,
+    RuleOrigin, SESSION_EDITS,
 };
 use agent_protocol::payload::tool::CatalogPolicy;
 use agent_protocol::status::Mode;
 use agent_protocol::{Clock, Event, Payload};
 use agent_tool_runtime::gate::{
-    ApprovalKey, Denial, DiskFacts, Gate, GateRequest, Rule, SandboxLevel, Setting, canonical_tool,
-    semantics_of,
+    ApprovalKey, Bases, Denial, DiskFacts, Gate, GateRequest, Rule, RuleProblem, SandboxLevel,
+    Setting, canonical_tool, semantics_of, uses_network,
 };
 use agent_tool_runtime::{
     Answer, Authority, Cancel, Decision, PermissionRequest, Question, ToolDefinition, Workspace,
@@ -29,6 +30,8 @@ pub type TreeIsDirty = Box<dyn Fn() -> Option<bool> + Send + Sync>;
 /// What does not change while a session runs.
 pub struct Place {
     pub home: PathBuf,
+    /// The project's root, which rules are relative to.
+    pub project: PathBuf,
     pub sandbox: SandboxLevel,
     pub tree_is_dirty: TreeIsDirty,
     /// How long a question stays open.
@@ -120,6 +123,16 @@ impl SessionAuthority {
                 if let Some(mode) = changed.changed.mode {
                     *lock(&self.mode) = mode;
                 }
+                let added = &changed.changed.rules_added;
+                if changed.scope == GrantScope::Session
+                    && changed.by == DecidedBy::User
+                    && added
+                        .iter()
+                        .any(|rule| *rule == format!("allow {SESSION_EDITS}"))
+                    && let Ok(rule) = self.session_edits()
+                {
+                    lock(&self.gate).rules.push(rule);
+                }
             }
             _ => {}
         }
@@ -170,14 +183,33 @@ impl SessionAuthority {
         *lock(&self.typed) = typed;
     }
 
-    /// Changes the ceiling; the caller records it.
+    /// Changes the ceiling, and has open questions judged again; the caller records it.
     pub fn set_mode(&self, mode: Mode) {
         *lock(&self.mode) = mode;
+        self.desk.reconsider();
     }
 
-    /// Adds a rule the user saved; the caller records it and writes it to its file.
+    /// The rule for all edits in this project until the session ends.
+    ///
+    /// # Errors
+    /// When the project's place cannot stand in a rule.
+    pub fn session_edits(&self) -> Result<Rule, RuleProblem> {
+        let origin = RuleOrigin {
+            layer: Layer::Session,
+            ..RuleOrigin::default()
+        };
+        let bases = Bases {
+            project: self.place.project.clone(),
+            home: self.place.home.clone(),
+        };
+        Rule::parse(Effect::Allow, SESSION_EDITS, origin, &bases)
+    }
+
+    /// Adds a rule the user saved, and has open questions judged again; the caller records it and
+    /// writes it to its file.
     pub fn add_rule(&self, rule: Rule) {
         lock(&self.gate).rules.push(rule);
+        self.desk.reconsider();
     }
 
     fn remember(
@@ -229,6 +261,17 @@ impl Authority for SessionAuthority {
             evaluated.decision = Effect::Allow;
             evaluated.decision_source = DecisionSource::Human;
             evaluated.reason = "the user typed this command".to_owned();
+        }
+        // It would only fail: the question has a key that gives it the network.
+        if *lock(&self.typed)
+            && evaluated.decision == Effect::Allow
+            && !request.semantics.network
+            && self.place.sandbox != SandboxLevel::Off
+            && uses_network(&evaluated.risk)
+        {
+            evaluated.decision = Effect::Ask;
+            evaluated.decision_source = DecisionSource::Sandbox;
+            evaluated.reason = "it needs the network, which the sandbox does not give".to_owned();
         }
         Decision {
             evaluated: judgement.evaluated,

@@ -111,7 +111,7 @@ impl Desk {
         let mut open = self.open();
         let Some(entry) = open
             .get_mut(&response.action_id)
-            .filter(|entry| entry.answer.is_none())
+            .filter(|entry| matches!(entry.answer, None | Some(Answer::Reconsider)))
         else {
             return ControlAnswer {
                 acknowledgement: Acknowledgement::NoOp,
@@ -132,6 +132,16 @@ impl Desk {
         ControlAnswer {
             acknowledgement: Acknowledgement::Accepted,
             ..ControlAnswer::default()
+        }
+    }
+
+    /// Has every open question judged again: what decides has changed.
+    pub fn reconsider(&self) {
+        for entry in self.open().values_mut() {
+            if entry.answer.is_none() {
+                entry.answer = Some(Answer::Reconsider);
+                entry.wake.raise(CancelReason::Interrupted);
+            }
         }
     }
 

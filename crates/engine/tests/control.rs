@@ -140,6 +140,7 @@ fn session(lines: &str) -> Session {
     let place = AuthorityPlace {
         home: root.clone(),
         sandbox: SandboxLevel::Full,
+        project: root.clone(),
         tree_is_dirty: Box::new(|| None),
         ask_timeout: None,
         command_timeout_ms: None,

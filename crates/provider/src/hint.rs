@@ -24,11 +24,11 @@ pub fn hint(error: &ModelError, endpoint: &Endpoint, model: &str) -> Option<Stri
             "the account at {name} has nothing left: add credit there, or set another `model`"
         ),
         ErrorKind::RateLimit => format!(
-            "{name} limits how much may be sent: wait{}, or list a second model under `fallbacks`",
+            "rate limited by {name}: wait{}, or list a second model under `fallbacks`",
             waiting(error.retry_after)
         ),
         ErrorKind::Overloaded | ErrorKind::ServerError => format!(
-            "{name} is in trouble itself: try again later, or list a second model under `fallbacks`"
+            "{name} has a problem of its own: try again later, or list a second model under `fallbacks`"
         ),
         ErrorKind::ContextLength => format!(
             "the conversation is larger than the window of `{model}`: start a new session, or set `context_window` under [providers.{name}.models.\"{model}\"] if the built-in value is wrong"
@@ -55,7 +55,7 @@ pub fn hint(error: &ModelError, endpoint: &Endpoint, model: &str) -> Option<Stri
             "`{model}` at {name} cannot do what was asked: set a `model` that can call tools"
         ),
         ErrorKind::StreamInterrupted => format!(
-            "the connection to {url} does not hold: check the network and what is between, or raise `max_attempts` under {section}"
+            "the connection to {url} keeps dropping: check your network or proxy, or raise `max_attempts` under {section}"
         ),
         ErrorKind::MalformedToolCall => format!(
             "`{model}` does not write tool calls as {name} wants them: set another `model` if it happens often"

@@ -71,6 +71,8 @@ pub enum Signal {
         error: ModelError,
         /// When it will be tried again.
         retry_in: Option<Duration>,
+        /// How often is tried at the most.
+        max_attempts: u32,
     },
 }
 

@@ -155,6 +155,7 @@ impl HttpProvider {
                 attempt,
                 error: error.clone(),
                 retry_in,
+                max_attempts: self.endpoint.retry.max_attempts,
             });
             let Some(pause) = retry_in else {
                 return Err(error);

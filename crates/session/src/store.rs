@@ -26,6 +26,14 @@ const GITIGNORE: &str = ".gitignore";
 const GITIGNORE_TEXT: &str = "\
 # Sessions and personal settings stay on this machine; config.toml may be shared.
 /sessions/
+/exports/
+/config.local.toml
+/.gitignore
+";
+/// As earlier versions wrote it.
+const GITIGNORE_BEFORE: &str = "\
+# Sessions and personal settings stay on this machine; config.toml may be shared.
+/sessions/
 /config.local.toml
 ";
 
@@ -206,7 +214,7 @@ impl SessionStore {
 
     /// Makes what is missing of the layout.
     fn prepare(&self) -> Result<Place, PlaceError> {
-        use std::io::Write as _;
+        use std::io::{Read as _, Write as _};
         let agent = Place::open_or_create(&self.directory)?;
         match agent.create_new(GITIGNORE) {
             Ok(mut file) => {
@@ -217,9 +225,19 @@ impl SessionStore {
                         source,
                     })?;
             }
-            // The user's own file stays as it is.
+            // The user's own file stays as it is; one of ours is brought up to date.
             Err(PlaceError::Io { source, .. })
-                if source.kind() == std::io::ErrorKind::AlreadyExists => {}
+                if source.kind() == std::io::ErrorKind::AlreadyExists =>
+            {
+                let mut text = String::new();
+                let read = agent.read(GITIGNORE).ok().and_then(|file| {
+                    let mut file = file.take(GITIGNORE_TEXT.len() as u64 + 1);
+                    file.read_to_string(&mut text).ok()
+                });
+                if read.is_some() && text == GITIGNORE_BEFORE {
+                    agent.replace_unsynced(GITIGNORE, GITIGNORE_TEXT.as_bytes())?;
+                }
+            }
             Err(error) => return Err(error),
         }
         agent.child_or_create(SESSIONS)

@@ -175,6 +175,8 @@ pub enum Answer {
         edited_input: Option<Value>,
         saved_rule: Option<String>,
     },
+    /// The mode or a rule has changed: the call is judged again, and asked about again if need be.
+    Reconsider,
     /// Nobody can be asked (`--on-ask deny`).
     Unavailable,
     /// Nobody answered in time.

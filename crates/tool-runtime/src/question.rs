@@ -122,10 +122,38 @@ impl Shared {
             expires_at,
             required,
         };
-        let answer = self.authority.ask(&question, cancel);
+        let answer = loop {
+            match self.authority.ask(&question, cancel) {
+                Answer::Reconsider => {
+                    if let Some(answer) = self.reconsider(call, tool, prepared) {
+                        break answer;
+                    }
+                }
+                answer => break answer,
+            }
+        };
         let asked = self.resolve(call, &action_id, asked_at, answer)?;
         call.scope.action_id = None;
         Ok(asked)
+    }
+
+    /// The answer that a change of mode or rules gives to an open question; none when it still asks.
+    fn reconsider(&self, call: &Call, tool: &Registered, prepared: &Prepared) -> Option<Answer> {
+        let evaluated = self.decide(call, tool, prepared).evaluated;
+        let decision = match evaluated.decision {
+            Effect::Ask => return None,
+            Effect::Allow => ActionDecision::AllowOnce,
+            Effect::Deny => ActionDecision::Deny,
+        };
+        // Whoever changed the mode while the question was open has answered it.
+        Some(Answer::Decided {
+            decision,
+            decided_by: DecidedBy::User,
+            scope: GrantScope::Once,
+            note: Some(evaluated.reason),
+            edited_input: None,
+            saved_rule: None,
+        })
     }
 
     /// Records an answer, and what follows from it.
@@ -294,7 +322,7 @@ impl Resolution {
                 Code::ApprovalExpired,
                 "nobody answered the question in time",
             ),
-            Answer::Cancelled | Answer::LeftOpen => no(
+            Answer::Cancelled | Answer::LeftOpen | Answer::Reconsider => no(
                 DecidedBy::Cancel,
                 Code::Cancelled,
                 "the turn was cancelled while the question was open",

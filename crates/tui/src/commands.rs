@@ -115,7 +115,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "export",
         "[form]",
-        "write the session to a file: log, page, review, evidence",
+        "write the session to a file: jsonl, portable, html, review, evidence",
         Does::Export,
     ),
     command("theme", "[dark|light|none]", "colours", Does::Theme),

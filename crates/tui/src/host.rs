@@ -119,6 +119,17 @@ impl ExportForm {
         }
     }
 
+    /// The form of this name, or of the word for what it makes.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        let word = match word {
+            "log" => "jsonl",
+            "page" => "html",
+            other => other,
+        };
+        Self::ALL.into_iter().find(|form| form.name() == word)
+    }
+
     #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {

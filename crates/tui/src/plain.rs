@@ -427,8 +427,13 @@ impl Plain {
         if !pending.is_permission() {
             answers = "Answer with one letter and Enter. d: no. n: no, with a note. q: abort the turn. a: yes. e: answer in words.".into();
         } else {
-            if !pending.every_time {
-                answers.push_str(" s: allow this session.");
+            if pending.misses_network() {
+                answers.push_str(" w: allow once, with network.");
+            }
+            match &pending.session_rule {
+                _ if pending.every_time => {}
+                Some(_) => answers.push_str(" s: allow all edits this session."),
+                None => answers.push_str(" s: allow this session."),
             }
             if pending.suggested_rule.is_some() {
                 answers.push_str(" r: allow by a rule.");

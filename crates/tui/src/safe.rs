@@ -5,6 +5,8 @@
 //! hide text or reorder it is shown as a mark. [`exact`] is for questions: every byte that matters
 //! is visible, because somebody is about to agree to it.
 
+use agent_session::replay::is_part_of_emoji;
+
 /// A piece of a line of [`exact`] text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
@@ -59,7 +61,7 @@ pub fn content(text: &str) -> String {
                 out.push('␛');
             }
             // Emoji are joined by these; after anything else they only hide.
-            '\u{200d}' | '\u{fe0f}' if is_pictograph(previous) => out.push(character),
+            _ if is_part_of_emoji(previous, character, rest.peek().copied()) => out.push(character),
             _ => push_visible(&mut out, character),
         }
         previous = character;
@@ -234,11 +236,6 @@ fn is_unseen(character: char) -> bool {
         | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
         | '\u{fe00}'..='\u{fe0e}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
         | '\u{e0000}'..='\u{e0fff}')
-}
-
-fn is_pictograph(character: char) -> bool {
-    matches!(character,
-        '\u{2190}'..='\u{2bff}' | '\u{fe0f}' | '\u{200d}' | '\u{1f000}'..='\u{1faff}')
 }
 
 #[derive(PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! `agent doctor`: looks at everything a session needs and says what is missing and how to get it.
-//! It changes nothing, and contacts nobody unless it is asked to.
+//! It changes nothing, and contacts nobody outside this machine unless it is asked to.
 
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use agent_provider::config::{key_is_optional, key_variables};
 use agent_provider::{Found, Message, ModelRef, ModelRequest, Signal, UserPart, resolve_endpoint};
@@ -24,12 +25,15 @@ use crate::keys;
 use crate::output::{Tone, counted, human_bytes, visible};
 use crate::workbench::models;
 
+/// How long a server on this machine may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(2);
+
 /// The least that every dialect accepts as a limit of the answer.
 const ONLINE_TOKENS: u32 = 16;
 
 /// Check what a session needs on this machine
 ///
-/// Changes nothing, and contacts nobody without --online. Exit code 1 means that something has to be
+/// Changes nothing, and contacts nobody outside this machine without --online. Exit code 1 means that something has to be
 /// repaired.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
@@ -110,9 +114,13 @@ pub(crate) fn run(arguments: &DoctorArgs, app: &App) -> Result<Exit, Failure> {
     match config::load(&app.host, &app.project, &SettingArgs::default()) {
         Ok(config) => {
             checks.push(settings(&config));
-            checks.push(model(app, &config));
+            let named = model(app, &config);
+            let usable = named.status == CheckStatus::Ok;
+            checks.push(named);
             if arguments.online {
                 checks.push(online(app, &config));
+            } else if usable {
+                checks.extend(server(&config));
             }
         }
         Err(failure) => {
@@ -329,6 +337,51 @@ fn model(app: &App, config: &Config) -> Check {
             ),
         },
     }
+}
+
+/// The server of the model, as far as it is known without asking the model: one on this machine can
+/// be connected to, any other is left alone and said to be.
+fn server(config: &Config) -> Option<Check> {
+    const NAME: &str = "server";
+    let asked = ModelRef::parse(&config.model.default.as_ref()?.value).ok()?;
+    let own = config.providers.get(&asked.provider);
+    let own = own.map(|settings| settings.config());
+    let endpoint = resolve_endpoint(&asked.provider, own.as_ref(), Found::default()).ok()?;
+    let (scheme, after) = endpoint.base_url.split_once("://")?;
+    let authority = after.split(['/', '?', '#']).next().unwrap_or_default();
+    let authority = authority.rsplit('@').next().unwrap_or_default();
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+        _ if scheme == "http" => (authority, 80),
+        _ => (authority, 443),
+    };
+    let address = match host.trim_matches(['[', ']']) {
+        "localhost" => Some(IpAddr::from(Ipv4Addr::LOCALHOST)),
+        host => host.parse().ok().filter(IpAddr::is_loopback),
+    };
+    let Some(address) = address else {
+        return Some(Check::warning(
+            NAME,
+            format!("{} was not contacted", endpoint.shown_url()),
+            "`agent doctor --online` sends it one tiny request",
+        ));
+    };
+    Some(
+        match TcpStream::connect_timeout(&(address, port).into(), CONNECT) {
+            Ok(_) => Check::ok(
+                NAME,
+                format!("something listens at {}", endpoint.shown_url()),
+            ),
+            Err(error) => Check::failed(
+                NAME,
+                format!("nothing answers at {}: {error}", endpoint.shown_url()),
+                format!(
+                    "start the server, or correct `base_url` under [providers.{}]",
+                    asked.provider
+                ),
+            ),
+        },
+    )
 }
 
 /// Asks the model for a word. One attempt: a finding now is worth more than a success later.

@@ -100,6 +100,9 @@ pub(crate) fn run(arguments: &ExportArgs, app: &App) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// The folder in `.agent` that exports from the screen go to.
+const EXPORTS: &str = "exports";
+
 /// What [`beside`] wrote.
 pub(crate) struct Beside {
     pub(crate) file: PathBuf,
@@ -107,7 +110,7 @@ pub(crate) struct Beside {
     pub(crate) notes: Vec<String>,
 }
 
-/// Writes the session to a file in the working directory that is named after it.
+/// Writes the session to a file that is named after it, in the project's folder for exports.
 pub(crate) fn beside(
     app: &App,
     session: &SessionDirectory,
@@ -120,7 +123,17 @@ pub(crate) fn beside(
         ExportForm::Evidence => (Some(Format::Evidence), "evidence.tar.zst"),
         ExportForm::Html => (None, "html"),
     };
-    let file = app.host.cwd.join(format!("{}.{ending}", session.id()));
+    let folder = app.project.agent_dir().join(EXPORTS);
+    // A repository may bring a link of this name.
+    if folder.is_symlink() {
+        return Err(Failure::usage(format!(
+            "`{}` is a link; nothing was written",
+            folder.display()
+        )));
+    }
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make `{}`", folder.display()))?;
+    let file = folder.join(format!("{}.{ending}", session.id()));
     let notes = match format {
         Some(format) => {
             let export = Export {

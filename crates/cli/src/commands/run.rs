@@ -31,11 +31,12 @@ const PIPE_PATIENCE: Timespec = Timespec {
 Examples:
   agent run \"why does the parser test fail?\"
   agent run --mode accept-edits --require-verified \"fix the failing test\"
-  git diff | agent run \"review this\" -
+  git diff | agent run \"review this\"
+  echo \"list the public types\" | agent run
   agent run --output json \"list the public types\" | jq .final_text
   agent run --session last \"now the same for the other module\"")]
 pub(crate) struct RunArgs {
-    /// What to do; `-` reads standard input, alone as the prompt, after a prompt as context
+    /// What to do; standard input is the prompt if there is none, and context after one (`-` waits for it)
     #[arg(value_name = "PROMPT")]
     prompt: Vec<String>,
     /// What to print
@@ -82,7 +83,7 @@ pub(crate) fn run(arguments: &RunArgs, app: &App) -> Result<Exit, Failure> {
     let prompt = prompt(arguments, app)?;
     if prompt.is_none() && arguments.session.session.is_none() {
         return Err(Failure::usage(
-            "there is nothing to do: give a prompt, or `-` to read one from standard input",
+            "there is nothing to do: give a prompt, or pipe one in",
         ));
     }
     let config = config::load(&app.host, &app.project, &arguments.settings)?;
@@ -123,7 +124,8 @@ fn prompt(arguments: &RunArgs, app: &App) -> Result<Option<String>, Failure> {
     let input = input.filter(|input| !input.trim().is_empty());
     Ok(match (text.is_empty(), input) {
         (true, None) => None,
-        (true, Some(input)) => asked.then_some(input),
+        // Going on with a session needs no prompt: what is offered by chance is not taken for one.
+        (true, Some(input)) => (asked || arguments.session.session.is_none()).then_some(input),
         (false, None) => Some(text),
         (false, Some(input)) => Some(format!("{text}\n\nFrom standard input:\n\n{input}")),
     })

@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use agent_protocol::payload::Usage;
+use agent_protocol::payload::model::ModelFailureKind;
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::payload::process::pipeline_failed;
 use agent_protocol::{Event, Payload};
@@ -72,7 +73,12 @@ fn line(event: &Event) -> Option<String> {
             let mark = if is_well { '+' } else { '!' };
             Some(format!("{mark} {} — {}", seen.title, seen.summary))
         }
-        Payload::ModelFailed(failed) => Some(format!("! model: {}", failed.message)),
+        // The end of the turn says who stopped it.
+        Payload::ModelFailed(failed) if failed.kind == ModelFailureKind::Cancelled => None,
+        Payload::ModelFailed(failed) => Some(match failed.retry_in_words() {
+            Some(words) => format!("! {words}"),
+            None => format!("! model: {}", failed.message),
+        }),
         Payload::ContextCompactionStarted(_) => {
             Some("… making room in the conversation".to_owned())
         }

@@ -12,8 +12,11 @@ use agent_protocol::id::ThreadId;
 use agent_protocol::payload::conversation::{
     ArtifactKind, InputPartKind, SessionChanges, SessionUpdated, TurnSource,
 };
-use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
+use agent_protocol::payload::permission::{
+    ActionDecision, DecidedBy, GrantScope, PolicyChanged, PolicyChanges, SESSION_EDITS,
+};
 use agent_protocol::{Payload, Refs, Scope};
+use agent_tool_runtime::gate::Rule;
 use agent_tool_runtime::{Journal, JournalError};
 use agent_tui::{HostMessage, HostRequest, Input, Output};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -215,20 +218,35 @@ impl Courier {
             .answer
             .as_ref()
             .and_then(|answer| answer.saved_rule.clone());
-        if let Some(rule) = asked
-            && let Err(problem) = self.save_rule(&rule, response.scope)
-        {
-            self.say(HostMessage::Problem(problem));
-            response.scope = GrantScope::Once;
-            if let Some(answer) = &mut response.answer {
-                answer.saved_rule = None;
+        let mut added = None;
+        match asked.map(|rule| self.save_rule(&rule, response.scope)) {
+            Some(Ok(rule)) => added = Some(rule),
+            Some(Err(problem)) => {
+                self.say(HostMessage::Problem(problem));
+                response.decision = ActionDecision::AllowOnce;
+                response.scope = GrantScope::Once;
+                if let Some(answer) = &mut response.answer {
+                    answer.saved_rule = None;
+                }
             }
+            None => {}
         }
-        self.control.respond(response)
+        let answer = self.control.respond(response);
+        // Other open questions are judged by it too; this one has its answer.
+        if let Some(rule) = added {
+            self.authority.add_rule(rule);
+        }
+        answer
     }
 
-    fn save_rule(&self, rule: &str, scope: GrantScope) -> Result<(), String> {
-        let saved = self.rules.save(rule, scope)?;
+    fn save_rule(&self, rule: &str, scope: GrantScope) -> Result<Rule, String> {
+        let saved = match scope {
+            GrantScope::Session if rule == SESSION_EDITS => self
+                .authority
+                .session_edits()
+                .map_err(|problem| problem.message)?,
+            _ => self.rules.save(rule, scope)?,
+        };
         let changed = PolicyChanged {
             scope,
             changed: PolicyChanges {
@@ -240,8 +258,7 @@ impl Courier {
         };
         self.record(changed).map_err(|error| error.to_string())?;
         self.host.rule_added(&saved.to_string());
-        self.authority.add_rule(saved);
-        Ok(())
+        Ok(saved)
     }
 
     /// The next turn asks this model. One that cannot be used is refused with what is missing.

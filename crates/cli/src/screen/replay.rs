@@ -17,7 +17,7 @@ use crate::failure::{Failure, OrFail as _};
 /// The most bytes of an artifact that the player gets.
 const IMAGE_LIMIT: u64 = 16 << 20;
 
-/// Opens the player at the event `at`, or at the end.
+/// Opens the player at the event `at`, or at the beginning.
 pub(crate) fn replay(
     app: &App,
     session: &SessionDirectory,

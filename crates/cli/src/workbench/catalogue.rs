@@ -21,6 +21,7 @@ pub(crate) fn catalogue(app: &App, config: &Config) -> Result<Vec<CatalogEntry>,
     let place = AuthorityPlace {
         home: app.home(),
         sandbox: commands::level(&settings),
+        project: app.project.root().to_path_buf(),
         tree_is_dirty: Box::new(|| None),
         ask_timeout: None,
         command_timeout_ms: None,

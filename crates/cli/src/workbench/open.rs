@@ -126,6 +126,7 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
     let place = AuthorityPlace {
         home: app.home(),
         sandbox,
+        project: app.project.root().to_path_buf(),
         tree_is_dirty: Box::new(move || work_tree.is_dirty()),
         ask_timeout: Some(config.permissions.ask_timeout.value.duration()),
         command_timeout_ms: u64::try_from(

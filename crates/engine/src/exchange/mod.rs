@@ -181,11 +181,10 @@ impl Exchange<'_> {
     fn attempt_failed(
         &self,
         provider: &dyn Provider,
-        attempt: u32,
         error: &ModelError,
-        retry_in_ms: Option<u64>,
-        partial: &str,
+        failed: ModelFailed,
     ) -> Result<(), JournalError> {
+        let (attempt, retry_in_ms) = (failed.attempt, failed.retry_in_ms);
         let kind = failure_kind(error.kind);
         if kind == ModelFailureKind::RateLimit {
             let hit = RateLimitHit {
@@ -200,15 +199,14 @@ impl Exchange<'_> {
         }
         let failed = ModelFailed {
             model_request_id: self.model_request_id.clone(),
-            attempt: u64::from(attempt),
             kind,
             http_status: error.http_status,
             retryable: error.retryable,
             request_id: error.request_id.clone(),
             message: error.message.clone(),
             hint: error.hint.clone(),
-            retry_in_ms,
-            partial_text: (!partial.is_empty()).then(|| partial.to_owned()),
+            provider: Some(provider.name().to_owned()),
+            ..failed
         };
         self.append(failed, Refs::default())?;
         if let Some(retry_in_ms) = retry_in_ms {
@@ -217,7 +215,7 @@ impl Exchange<'_> {
                 title: format!("{}; trying again", error.kind.as_str()),
                 detail: Some(error.message.clone()),
                 metadata: RunMetadata {
-                    attempt: Some(u64::from(attempt) + 1),
+                    attempt: Some(attempt + 1),
                     retry_in_ms: Some(retry_in_ms),
                     ..RunMetadata::default()
                 },

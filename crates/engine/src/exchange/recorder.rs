@@ -1,6 +1,6 @@
 //! Signals of a provider, written down as they come.
 
-use agent_protocol::payload::model::{ModelDelta, ReasoningDelta};
+use agent_protocol::payload::model::{ModelDelta, ModelFailed, ReasoningDelta};
 use agent_protocol::{Refs, Timestamp};
 use agent_provider::conversation::ModelRequest;
 use agent_provider::event::ModelEvent;
@@ -79,6 +79,7 @@ impl<'a> Recorder<'a> {
                 attempt,
                 error,
                 retry_in,
+                max_attempts,
             } => {
                 self.write_text(true)?;
                 let partial = std::mem::take(&mut self.text.whole);
@@ -87,8 +88,14 @@ impl<'a> Recorder<'a> {
                 let retry_in_ms =
                     retry_in.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
                 let partial: String = partial.chars().take(4_000).collect();
-                self.exchange
-                    .attempt_failed(self.provider, attempt, &error, retry_in_ms, &partial)
+                let failed = ModelFailed {
+                    attempt: u64::from(attempt),
+                    retry_in_ms,
+                    max_attempts: Some(u64::from(max_attempts)),
+                    partial_text: (!partial.is_empty()).then_some(partial),
+                    ..ModelFailed::default()
+                };
+                self.exchange.attempt_failed(self.provider, &error, failed)
             }
         }
     }

@@ -133,6 +133,39 @@ record! {
         retry_in_ms?: u64,
         /// Text that had arrived before the failure.
         partial_text?: String,
+        /// Who was asked.
+        provider?: String,
+        /// How often is tried at the most.
+        max_attempts?: u64,
+    }
+}
+
+impl ModelFailed {
+    /// What went wrong and when it is tried again, in one line; nothing when it is not.
+    #[must_use]
+    pub fn retry_in_words(&self) -> Option<String> {
+        let wait = self.retry_in_ms?;
+        let who = self.provider.as_deref().unwrap_or("the model");
+        let what = match (self.kind, self.http_status) {
+            (ModelFailureKind::RateLimit, _) => format!("Rate limited by {who}"),
+            (ModelFailureKind::Overloaded, _) => format!("{who} is overloaded"),
+            (ModelFailureKind::ServerError, Some(status)) => {
+                format!("{who} returned a server error ({status})")
+            }
+            (ModelFailureKind::ServerError, None) => format!("{who} returned a server error"),
+            (ModelFailureKind::Timeout, _) => format!("{who} did not answer in time"),
+            (ModelFailureKind::Network, _) => format!("{who} cannot be reached"),
+            (ModelFailureKind::StreamInterrupted, _) => {
+                format!("The connection to {who} dropped")
+            }
+            _ => format!("{who}: {}", self.message),
+        };
+        let tries = match self.max_attempts {
+            Some(most) => format!(" ({} of {most})", self.attempt + 1),
+            None => String::new(),
+        };
+        let seconds = (wait.saturating_add(500) / 1000).max(1);
+        Some(format!("{what}; retrying in {seconds} s{tries}"))
     }
 }
 

@@ -153,6 +153,9 @@ record! {
     }
 }
 
+/// The rule that an answer for all edits of a session adds: files of the project, protected ones not.
+pub const SESSION_EDITS: &str = "edit(**)";
+
 words! {
     /// How long an answer holds.
     GrantScope {

@@ -232,6 +232,7 @@ impl Provider for ScriptedProvider {
                     attempt: 1,
                     error: error.clone(),
                     retry_in: None,
+                    max_attempts: 1,
                 });
             }
             outcome

@@ -23,6 +23,7 @@ mod timeline;
 pub use card::{Answer, Card, CardError, Cards};
 pub use entry::{Block, BlockKind, Entry, Kind, Level, Tone};
 pub use lineage::{Lineage, parent_of, tell_inherited};
+pub use plain::is_part_of_emoji;
 pub(crate) use plain::line as plain_line;
 pub use read::{Anchored, Inherited, Integrity, Range, ReplayError, Replayed, replay, replay_each};
 pub(crate) use summary::status_word;

@@ -21,10 +21,38 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
-    for character in text.chars() {
-        push(&mut shown, character);
+    let mut previous = ' ';
+    for (character, next) in with_next(text) {
+        push(&mut shown, previous, character, next);
+        previous = character;
     }
     Cow::Owned(shown)
+}
+
+/// Each character with the one after it.
+fn with_next(text: &str) -> impl Iterator<Item = (char, Option<char>)> {
+    let after = text.chars().skip(1).map(Some).chain([None]);
+    text.chars().zip(after)
+}
+
+/// True if `character`, which joins or colours emoji and is unseen elsewhere, stands with one.
+#[must_use]
+pub fn is_part_of_emoji(previous: char, character: char, next: Option<char>) -> bool {
+    let is_pictograph = |character: char| {
+        matches!(character,
+            '\u{A9}' | '\u{AE}' | '\u{203C}' | '\u{2049}' | '\u{2122}' | '\u{2139}'
+            | '\u{2190}'..='\u{2BFF}' | '\u{3030}' | '\u{303D}' | '\u{3297}' | '\u{3299}'
+            | '\u{FE0F}' | '\u{1F000}'..='\u{1FAFF}')
+    };
+    match character {
+        '\u{FE0F}' => {
+            // Keycaps are digits with a frame.
+            let is_key = matches!(previous, '0'..='9' | '#' | '*') && next == Some('\u{20E3}');
+            previous != character && (is_pictograph(previous) || is_key)
+        }
+        '\u{200D}' => is_pictograph(previous) && next.is_some_and(is_pictograph),
+        _ => false,
+    }
 }
 
 /// Several lines: breaks stay, tabs become spaces.
@@ -36,23 +64,25 @@ pub(crate) fn lines(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
+    let mut previous = ' ';
+    for (character, next) in with_next(text) {
         match character {
             '\n' => shown.push('\n'),
-            '\r' if characters.peek() == Some(&'\n') => {}
+            '\r' if next == Some('\n') => {}
             '\t' => shown.push_str("    "),
-            other => push(&mut shown, other),
+            other => push(&mut shown, previous, other, next),
         }
+        previous = character;
     }
     Cow::Owned(shown)
 }
 
-fn push(shown: &mut String, character: char) {
+fn push(shown: &mut String, previous: char, character: char, next: Option<char>) {
     match character {
         '\n' => shown.push_str("\\n"),
         '\r' => shown.push_str("\\r"),
         '\t' => shown.push(' '),
+        joiner if is_part_of_emoji(previous, joiner, next) => shown.push(joiner),
         hidden if is_hidden(hidden) => {
             let code = u32::from(hidden);
             // Writing into a string has no way to fail.
@@ -115,6 +145,23 @@ mod tests {
         assert_eq!(lines("a\r\n\tb\u{7f}\n"), "a\n    b\\x7f\n");
         assert_eq!(lines("a\rb"), "a\\rb");
         assert_eq!(line("grün 漢字"), "grün 漢字");
+    }
+
+    #[test]
+    fn emoji_stay_whole_and_nothing_hides_behind_them() {
+        for whole in [
+            "⚠\u{fe0f} careful",
+            "👩\u{200d}💻",
+            "❤\u{fe0f}\u{200d}🔥",
+            "1\u{fe0f}\u{20e3}",
+            "👨🏽\u{200d}🚀",
+        ] {
+            assert_eq!(line(whole), whole);
+            assert_eq!(lines(whole), whole);
+        }
+        assert_eq!(line("a\u{200d}b\u{fe0f}"), "a\\u{200d}b\\u{fe0f}");
+        assert_eq!(line("⚠\u{fe0f}\u{fe0f}"), "⚠\u{fe0f}\\u{fe0f}");
+        assert_eq!(line("💻\u{200d}x 1\u{fe0f}x"), "💻\\u{200d}x 1\\u{fe0f}x");
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub use facts::{Below, DiskFacts, Facts, NamesOnly};
 pub use grants::{ApprovalKey, Denial, SessionGrants};
 pub use protected::{is_protected, is_secret};
 pub use protected_names::{PROTECTED_NAMES, Where};
+pub use risk::uses_network;
 pub use rule::{Bases, PathPattern, Pattern, Rule, RuleProblem, canonical_tool, tool_names};
 pub use rule_file::{RuleFileError, RuleFileProblem, RuleSource, example_matches, read_rules};
 pub use semantics::semantics_of;

@@ -109,6 +109,14 @@ const USES_NETWORK: &[&str] = &[
     "podman",
 ];
 
+/// How the fact about a program that connects ends.
+const CONNECTS: &str = " uses the network";
+
+/// True if these facts say that a program needs the network.
+pub fn uses_network(facts: &[String]) -> bool {
+    facts.iter().any(|fact| fact.ends_with(CONNECTS))
+}
+
 /// Facts about one call, most telling first.
 pub(super) fn facts(judging: &Judging<'_>, command: Option<&CommandJudgement>) -> Vec<String> {
     let mut facts = Vec::new();
@@ -206,7 +214,7 @@ fn command_facts(analysis: &Analysis, judged: &CommandJudgement, facts: &mut Vec
             || (name == "git"
                 && matches!(second, "push" | "pull" | "fetch" | "clone" | "ls-remote"))
         {
-            add(format!("`{name}` uses the network"));
+            add(format!("`{name}`{CONNECTS}"));
         }
         if matches!(name, "sudo" | "doas" | "su") {
             add(format!("`{name}` asks for another user's rights"));

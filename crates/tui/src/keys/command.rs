@@ -70,17 +70,14 @@ impl Ui {
                 let picker = Picker::new("write this session to a file", Choices::Exports);
                 self.overlay = Some(Overlay::Picker(picker));
             }
-            Does::Export => {
-                let mut forms = ExportForm::ALL.into_iter();
-                match forms.find(|form| form.name() == arguments) {
-                    Some(form) => return host(HostRequest::Export { form }),
-                    None => {
-                        let forms = ExportForm::ALL.map(ExportForm::name).join(", ");
-                        let text = format!("/export writes one of: {forms}");
-                        self.state.say(NoticeLevel::Error, text);
-                    }
+            Does::Export => match ExportForm::named(arguments) {
+                Some(form) => return host(HostRequest::Export { form }),
+                None => {
+                    let forms = ExportForm::ALL.map(ExportForm::name).join(", ");
+                    let text = format!("/export writes one of: {forms}");
+                    self.state.say(NoticeLevel::Error, text);
                 }
-            }
+            },
             Does::Theme => self.change_theme(arguments),
             Does::Transcript => self.overlay = Some(Overlay::Transcript(Transcript::at_end())),
             Does::Clear => return vec![Effect::Exit(Exit::NewSession)],

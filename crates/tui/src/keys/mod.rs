@@ -253,7 +253,7 @@ impl Ui {
         }
     }
 
-    fn next_mode(&self) -> Mode {
+    pub(crate) fn next_mode(&self) -> Mode {
         match self.state.facts.mode.unwrap_or(Mode::Ask) {
             Mode::ReadOnly => Mode::Ask,
             Mode::Ask => Mode::AcceptEdits,

@@ -1,5 +1,6 @@
 //! Keys while a question is open.
 
+use agent_protocol::command::ControlCommand;
 use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, GrantScope};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -94,22 +95,43 @@ impl Ui {
                 None,
             )),
             KeyCode::Char('s') if !question && pending.every_time => {
-                self.hint("this is asked about every time; a allows it once");
+                self.hint("This asks every time; press a to allow it once.");
                 Vec::new()
             }
-            KeyCode::Char('s') if !question && self.may_allow() => self.answer(respond(
-                &pending,
-                ActionDecision::AllowSession,
-                GrantScope::Session,
-                None,
-            )),
+            KeyCode::Char('s') if !question && self.may_allow() => {
+                let answer = pending.session_rule.clone().map(|rule| ActionAnswer {
+                    saved_rule: Some(rule),
+                    ..ActionAnswer::default()
+                });
+                self.answer(respond(
+                    &pending,
+                    ActionDecision::AllowSession,
+                    GrantScope::Session,
+                    answer,
+                ))
+            }
+            KeyCode::Char('w') if pending.lacks_network() && self.may_allow() => {
+                let answer = ActionAnswer {
+                    edited_input: pending.with_network(),
+                    ..ActionAnswer::default()
+                };
+                self.answer(respond(
+                    &pending,
+                    ActionDecision::AllowOnce,
+                    GrantScope::Once,
+                    Some(answer),
+                ))
+            }
+            KeyCode::BackTab if self.may_allow() => {
+                vec![Effect::Command(ControlCommand::SetMode(self.next_mode()))]
+            }
             KeyCode::Char('r')
                 if !question && pending.suggested_rule.is_some() && self.may_allow() =>
             {
                 self.stage(Stage::Rule)
             }
             KeyCode::Char('r') if !question && pending.suggested_rule.is_none() => {
-                self.hint("no rule is offered for this: none would fit only this");
+                self.hint("Can't be saved as a rule (too broad).");
                 Vec::new()
             }
             KeyCode::Char('d') => self.answer(respond(
@@ -126,7 +148,7 @@ impl Ui {
                 let (names, texts): (Vec<String>, Vec<String>) =
                     pending.editable().into_iter().unzip();
                 if names.is_empty() {
-                    self.hint("there is nothing to edit");
+                    self.hint("Nothing to edit here.");
                     return Vec::new();
                 }
                 self.stage(Stage::Edit(Box::new(Editing {

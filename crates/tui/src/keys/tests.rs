@@ -228,6 +228,7 @@ fn slash_commands() {
     );
     check("\"/replay\" enter", "exit Replay");
     check("\"/export_jsonl\" enter", "Export { form: Jsonl }");
+    check("\"/export_page\" enter", "Export { form: Html }");
     check("\"/clear\" enter", "exit NewSession");
     for shown in ["help", "context", "cost", "status", "transcript"] {
         let mut ui = idle();
@@ -280,6 +281,27 @@ fn answers() {
     check("enter", "");
     check("enter enter space tab y 1", "");
     check("C-a C-s", "");
+    check("backtab", "mode ask");
+}
+
+#[test]
+fn a_command_is_given_the_network() {
+    let asking = |facts: &[&str]| {
+        let mut ui = busy();
+        let asked = ActionRequired {
+            tool_name: Some("bash".into()),
+            safe_args: Some(json!({ "command": "curl x" })),
+            risk_facts: facts.iter().map(ToString::to_string).collect(),
+            ..ActionRequired::default()
+        };
+        ui.input(event(9, Some("act_1"), asked));
+        draw(&mut ui);
+        ui.tick(10_000);
+        ui
+    };
+    let expected = "allow_once once {\"command\":\"curl x\",\"network\":true}";
+    assert_eq!(press(&mut asking(&["has no network"]), "w"), expected);
+    assert_eq!(press(&mut asking(&[]), "w"), "", "it has it already");
 }
 
 #[test]

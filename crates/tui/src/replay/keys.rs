@@ -19,7 +19,7 @@ const SHOWN_BYTES: usize = 1 << 20;
 /// What the keys do.
 const KEYS: &str = "\
 Playing
-  Space        play, pause
+  Space        play, pause; at the end: play from the start
   + -          faster, slower
   ← →  h l     one event
   [ ]          one entry of the transcript
@@ -73,7 +73,16 @@ impl Player {
                 self.panel = Panel::None;
             }
             KeyCode::Char('q') | KeyCode::Esc => return true,
-            KeyCode::Char(' ') => self.playing = !self.playing,
+            KeyCode::Char(' ') => {
+                // At the end there is nothing left to play: it begins again.
+                if !self.playing && self.is_at_end() {
+                    self.seek(0);
+                }
+                self.playing = !self.playing;
+            }
+            KeyCode::Right | KeyCode::Char('l') if self.is_at_end() => {
+                self.notice = Some("This is the end; g goes to the start.".to_owned());
+            }
             KeyCode::Right | KeyCode::Char('l') => self.seek(self.position + 1),
             KeyCode::Left | KeyCode::Char('h') => self.seek(self.position.saturating_sub(1)),
             KeyCode::Char(']') => self.step_cell(true),

@@ -149,6 +149,21 @@ impl Player {
         self.position != self.target && self.problem.is_none()
     }
 
+    /// True if the last event is in view.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        !self.is_moving() && self.position >= self.source.count()
+    }
+
+    /// Goes to the first event that there is something to see of.
+    pub fn begin(&mut self) {
+        self.seek(0);
+        self.advance();
+        if self.state.cells.is_empty() {
+            self.step_cell(true);
+        }
+    }
+
     /// The files that changed up to here, as they were here.
     #[must_use]
     pub fn files(&self) -> Vec<PathAt> {

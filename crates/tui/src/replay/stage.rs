@@ -53,10 +53,19 @@ pub async fn replay_on<C: Console>(
     let (columns, rows) = console.size().map_err(terminal)?;
     console.enter().map_err(terminal)?;
     let mut surface = Surface::new(columns, rows, settings.terminal_reflows);
-    let mut player = Player::new(source, at);
+    let mut player = Player::new(source, at.or(Some(0)));
     let mut bytes = Vec::new();
-    player.advance();
+    match at {
+        Some(_) => player.advance(),
+        None => player.begin(),
+    }
     let exit = loop {
+        // Whether it goes on playing is part of the picture.
+        let wake = if player.is_moving() {
+            Some(Instant::now())
+        } else {
+            player.pause().map(|pause| Instant::now() + pause)
+        };
         let (columns, rows) = surface.size();
         let frame = player.frame(usize::from(columns), usize::from(rows), theme);
         if let Some((top, above)) = frame.shown.transcript {
@@ -65,11 +74,6 @@ pub async fn replay_on<C: Console>(
         bytes.clear();
         surface.draw(&mut bytes, &[], &frame);
         console.write(&bytes).map_err(terminal)?;
-        let wake = if player.is_moving() {
-            Some(Instant::now())
-        } else {
-            player.pause().map(|pause| Instant::now() + pause)
-        };
         let sleep = async {
             match wake {
                 Some(at) => tokio::time::sleep_until(at).await,

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use agent_protocol::id::ToolCallId;
 use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::permission::{
-    ActionDecision, ActionRequired, ActionResolved, DecidedBy, DecisionSource, Effect, GrantScope,
-    PermissionEvaluated,
+    ActionClass, ActionDecision, ActionRequired, ActionResolved, DecidedBy, DecisionSource, Effect,
+    GrantScope, PermissionEvaluated, SESSION_EDITS,
 };
 use agent_protocol::payload::process::pipeline_failed;
 use agent_protocol::payload::tool::{
@@ -145,6 +145,10 @@ impl State {
             why: why.clone(),
             every_time: evaluated.decision_source == DecisionSource::CircuitBreaker,
             rule: evaluated.suggested_rule.clone(),
+            // Only what the mode alone asks about is covered by an answer for all edits.
+            session_rule: (evaluated.decision_source == DecisionSource::Default
+                && evaluated.action_class == ActionClass::Modify)
+                .then(|| SESSION_EDITS.to_owned()),
             ..Evaluated::default()
         };
         if let Some(parse) = &evaluated.parse {
@@ -211,6 +215,7 @@ impl State {
             pending.unproven = found.unproven;
             pending.every_time = found.every_time;
             pending.suggested_rule = pending.suggested_rule.or(found.rule);
+            pending.session_rule = found.session_rule.filter(|_| pending.path().is_some());
         }
         self.pending.push(pending);
     }
@@ -250,7 +255,8 @@ fn action_resolved(tool: &mut ToolCell, resolved: &ActionResolved) {
     let edited = resolved
         .payload
         .as_ref()
-        .is_some_and(|payload| payload.edited_input.is_some());
+        .and_then(|payload| payload.edited_input.as_ref());
+    let with_network = edited.is_some_and(|input| input.get("network") == Some(&Value::Bool(true)));
     let scope = match resolved.scope {
         GrantScope::Once => "once",
         GrantScope::Session => "for this session",
@@ -267,8 +273,13 @@ fn action_resolved(tool: &mut ToolCell, resolved: &ActionResolved) {
         ActionDecision::AllowOnce | ActionDecision::AllowSession | ActionDecision::Answer => {
             tool.stage = CallStage::Waiting;
             let mut text = format!("allowed by {who} {scope}");
-            if edited {
+            if with_network {
+                text.push_str(", with network");
+            } else if edited.is_some() {
                 text.push_str(", as edited by you");
+            }
+            if let Some(note) = note {
+                text.push_str(&format!(": {}", one_line(note)));
             }
             (text.clone(), Permission::AllowedByYou(text))
         }

@@ -6,7 +6,7 @@ use agent_protocol::payload::conversation::{
     HistoryStatus, QueueChanged, QueueOperation, QueuePolicy, TurnCompleted, TurnFailed,
     TurnOutcome, TurnSubmitted,
 };
-use agent_protocol::payload::permission::GrantScope;
+use agent_protocol::payload::permission::{GrantScope, SESSION_EDITS};
 use agent_protocol::status::Status;
 use agent_protocol::{Event, Payload};
 
@@ -247,6 +247,11 @@ impl State {
                     GrantScope::User => "for you everywhere",
                 };
                 for rule in &changed.rules_added {
+                    if policy.scope == GrantScope::Session && rule.ends_with(SESSION_EDITS) {
+                        let text = "Edits in this project no longer ask, for this session.";
+                        self.notice(NoticeLevel::Information, text.to_owned(), None);
+                        continue;
+                    }
                     let text = format!("rule added {holds}: {rule}");
                     self.notice(NoticeLevel::Information, text, None);
                 }
@@ -435,8 +440,25 @@ impl State {
         self.facts.turn = None;
     }
 
+    /// What was asked in this turn, if nothing came of it.
+    fn unanswered(&self, event: &Event) -> Option<String> {
+        for cell in self.cells.iter().rev() {
+            match &cell.kind {
+                CellKind::User(user) if user.turn_id == event.scope.turn_id => {
+                    return Some(user.text.clone());
+                }
+                CellKind::Notice(_) | CellKind::Reasoning(_) => {}
+                _ => return None,
+            }
+        }
+        None
+    }
+
     fn turn_failed(&mut self, event: &Event, failed: &TurnFailed) {
         self.close_open_cells(true);
+        if failed.status != Status::Cancelled && !self.own_turn {
+            self.unanswered = self.unanswered(event);
+        }
         // After a crash an open question stays open; after an interrupt there is nothing to allow.
         if failed.status == Status::Cancelled {
             self.pending.clear();
@@ -448,7 +470,9 @@ impl State {
             .map(|turn| event.timestamp.millis_since(turn.started_at));
         // What the user did needs no code to look up, and what was just said is not said again.
         let said = std::mem::take(&mut self.last_failure);
-        let problem = if failed.status == Status::Cancelled {
+        let problem = if failed.code == "interrupted" {
+            "Interrupted.".to_owned()
+        } else if failed.status == Status::Cancelled {
             one_line(&failed.message)
         } else if said.is_some_and(|said| failed.message.starts_with(&said)) {
             String::new()
@@ -484,6 +508,7 @@ impl State {
                 cell.done = true;
             });
         }
+        self.retry_cell = None;
         self.streams.clear();
         self.open_calls.clear();
         self.evaluated.clear();

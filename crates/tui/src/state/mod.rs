@@ -27,6 +27,8 @@ pub struct State {
     /// Questions in the order they were asked.
     pub pending: Vec<Pending>,
     pub facts: Facts,
+    /// What the user asked in a turn that failed before anything came of it.
+    pub(crate) unanswered: Option<String>,
     /// The call, by its id, whose cell is still open.
     open_calls: HashMap<ToolCallId, usize>,
     /// The answer, by its request, that is still arriving.
@@ -40,6 +42,8 @@ pub struct State {
     steering: HashSet<TurnId>,
     /// What the last failed model request of the running turn said.
     last_failure: Option<String>,
+    /// The line that says that the model is asked again, while it is.
+    retry_cell: Option<usize>,
     /// Where the taking back of files that is going on began.
     rollback_from: Option<u64>,
     /// The running turn is a call of the user's own.
@@ -58,6 +62,7 @@ struct Evaluated {
     understood: bool,
     every_time: bool,
     rule: Option<String>,
+    session_rule: Option<String>,
 }
 
 /// Where the cells of a model request are.

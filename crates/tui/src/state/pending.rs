@@ -4,6 +4,11 @@ use agent_protocol::id::{ActionId, ArtifactId, ToolCallId};
 use agent_protocol::payload::permission::{ActionDecision, ActionRequired, ActionType};
 use serde_json::Value;
 
+/// The gate's fact about a command without the network.
+const NO_NETWORK: &str = "has no network";
+/// How its fact about a program that connects ends.
+const CONNECTS: &str = " uses the network";
+
 /// An open question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pending {
@@ -31,6 +36,8 @@ pub struct Pending {
     /// The question expires after this long.
     pub timeout_ms: Option<u64>,
     pub suggested_rule: Option<String>,
+    /// The rule that an answer for the session adds, where that is more than this one call.
+    pub session_rule: Option<String>,
     pub cwd: Option<String>,
     pub decisions: Vec<ActionDecision>,
 }
@@ -79,6 +86,7 @@ impl Pending {
             every_time: false,
             timeout_ms: asked.timeout_ms,
             suggested_rule: asked.suggested_rule.clone(),
+            session_rule: None,
             cwd: asked.cwd.clone(),
             decisions: asked.decisions.clone(),
         }
@@ -101,6 +109,29 @@ impl Pending {
     pub fn wants_network(&self) -> bool {
         let input = self.input.as_ref();
         input.and_then(|input| input.get("network")) == Some(&Value::Bool(true))
+    }
+
+    /// True for a command that would run without the network, and could be given it.
+    #[must_use]
+    pub fn lacks_network(&self) -> bool {
+        let is_command = matches!(self.subject(), Subject::Command(_));
+        is_command && !self.wants_network() && self.risk_facts.iter().any(|fact| fact == NO_NETWORK)
+    }
+
+    /// True for one of which it is known that it will miss it.
+    #[must_use]
+    pub fn misses_network(&self) -> bool {
+        self.lacks_network() && self.risk_facts.iter().any(|fact| fact.ends_with(CONNECTS))
+    }
+
+    /// The input, with the network.
+    #[must_use]
+    pub fn with_network(&self) -> Option<Value> {
+        let mut input = self.input.clone()?;
+        input
+            .as_object_mut()?
+            .insert("network".to_owned(), Value::Bool(true));
+        Some(input)
     }
 
     /// What the model says a command is for.

@@ -1,10 +1,13 @@
 //! What a model says and thinks, as it arrives.
 
 use agent_protocol::id::ModelRequestId;
-use agent_protocol::payload::model::{ModelCompleted, ModelDelta, ModelFailed, ReasoningDelta};
+use agent_protocol::payload::model::{
+    ModelCompleted, ModelDelta, ModelFailed, ModelFailureKind, ReasoningDelta,
+};
 
-use super::cell::{AssistantCell, CellKind, KEPT_DIFF, NoticeLevel, ReasoningCell, clip};
+use super::cell::{AssistantCell, CellKind, KEPT_DIFF, Notice, NoticeLevel, ReasoningCell, clip};
 use super::{State, Stream};
+use crate::safe::one_line;
 
 impl State {
     pub(super) fn change_text(&mut self, index: usize, change: impl FnOnce(&mut AssistantCell)) {
@@ -24,6 +27,7 @@ impl State {
             return index;
         }
         self.close_reasoning(request);
+        self.end_retry();
         let index = self.push(CellKind::Assistant(AssistantCell::default()));
         self.streams.entry(request.clone()).or_default().text_cell = Some(index);
         index
@@ -57,6 +61,7 @@ impl State {
     }
 
     pub(super) fn model_completed(&mut self, completed: &ModelCompleted) {
+        self.end_retry();
         let request = &completed.model_request_id;
         let usage = &completed.usage;
         self.facts.input_tokens += usage.input.unwrap_or(0);
@@ -110,23 +115,53 @@ impl State {
                 cell.done = true;
             });
         }
+        if failed.kind == ModelFailureKind::Cancelled {
+            // The end of the turn says who stopped it.
+            self.end_retry();
+            return;
+        }
+        if let Some(text) = failed.retry_in_words() {
+            self.say_retry(one_line(&text));
+            return;
+        }
+        self.end_retry();
         self.last_failure = Some(failed.message.clone());
-        let mut text = format!(
+        let text = format!(
             "the model request failed ({}): {}",
             failed.kind, failed.message
         );
-        if let Some(millis) = failed.retry_in_ms {
-            text.push_str(&format!(
-                "; trying again in {}",
-                crate::text::duration(millis)
-            ));
-        }
         let level = if failed.retryable {
             NoticeLevel::Warning
         } else {
             NoticeLevel::Error
         };
         self.notice(level, text, failed.hint.as_deref());
+    }
+
+    /// One line says that the model is asked again, however often that is.
+    fn say_retry(&mut self, text: String) {
+        match self.retry_cell {
+            Some(index) => self.change(index, |cell| {
+                if let CellKind::Notice(notice) = &mut cell.kind {
+                    notice.text = text;
+                }
+            }),
+            None => {
+                let notice = Notice {
+                    level: NoticeLevel::Warning,
+                    text,
+                    detail: None,
+                };
+                self.retry_cell = Some(self.push(CellKind::Notice(notice)));
+            }
+        }
+    }
+
+    /// The model answers, or is asked no more.
+    pub(super) fn end_retry(&mut self) {
+        if let Some(index) = self.retry_cell.take() {
+            self.change(index, |cell| cell.done = true);
+        }
     }
 
     pub(super) fn reasoning_cell(&mut self, request: &ModelRequestId) -> usize {
@@ -137,6 +172,7 @@ impl State {
         {
             return index;
         }
+        self.end_retry();
         let index = self.push(CellKind::Reasoning(ReasoningCell::default()));
         self.streams
             .entry(request.clone())

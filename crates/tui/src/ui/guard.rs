@@ -3,6 +3,9 @@
 
 use crossterm::event::KeyEvent;
 
+use super::overlay::Overlay;
+use super::{Effect, Ui};
+
 /// Nothing may have come for longer than this before a key that answers.
 pub const CALM_MS: u64 = 400;
 /// And nothing may come for this long after it.
@@ -124,6 +127,65 @@ impl Guard {
 /// The later of the two, once the first is there.
 fn later(drawn_at: Option<u64>, typed_at: Option<u64>) -> Option<u64> {
     drawn_at.map(|drawn| drawn.max(typed_at.unwrap_or(0)))
+}
+
+impl Ui {
+    /// The guard of the question on the screen, if there is one.
+    #[must_use]
+    pub fn guard(&self) -> Option<&Guard> {
+        match (&self.overlay, &self.prompt) {
+            (Some(Overlay::FirstRun(..) | Overlay::Trust(..)), _) => Some(&self.start_guard),
+            (_, prompt) => prompt.as_ref().map(|prompt| &prompt.guard),
+        }
+    }
+
+    fn guard_mut(&mut self) -> Option<&mut Guard> {
+        match (&self.overlay, &mut self.prompt) {
+            (Some(Overlay::FirstRun(..) | Overlay::Trust(..)), _) => Some(&mut self.start_guard),
+            (_, prompt) => prompt.as_mut().map(|prompt| &mut prompt.guard),
+        }
+    }
+
+    /// Something came in that answers no question. A key that was to be an answer, and is none
+    /// because of this, goes on to where the rest goes.
+    pub(crate) fn disturb(&mut self) {
+        self.typed_at = Some(self.now);
+        let now = self.now;
+        let before = self.guard_mut().and_then(|guard| guard.disturb(now));
+        if let Some(key) = before {
+            self.type_on(key);
+        }
+    }
+
+    /// What is asked has to be drawn again before it is answered, because the terminal was away.
+    pub fn renew_guard(&mut self) {
+        if let Some(guard) = self.guard_mut() {
+            guard.renew();
+        }
+    }
+
+    /// Gives the question on the screen the key that nothing followed, if there is one. Whoever
+    /// calls this has looked that no key waits to be read.
+    pub fn ripen(&mut self) -> Vec<Effect> {
+        let now = self.now;
+        let Some(key) = self.guard_mut().and_then(|guard| guard.ripe(now)) else {
+            return Vec::new();
+        };
+        let mut effects = match &self.overlay {
+            Some(Overlay::FirstRun(..) | Overlay::Trust(..)) => self.start_key(key),
+            // It was meant for the question that something else covers now.
+            Some(_) => Vec::new(),
+            None => self.answer_key(key),
+        };
+        effects.extend(self.settle());
+        effects
+    }
+
+    /// Whether the question on the screen takes no keys yet.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.guard().is_some_and(|guard| guard.holds(self.now))
+    }
 }
 
 #[cfg(test)]

@@ -177,7 +177,7 @@ fn draw_tool(tool: &ToolCell, fold: Fold, columns: usize, theme: Theme) -> Vec<L
     lines.extend(outcome::draw(tool, fold, columns, theme));
     match fold {
         Fold::Folded if tool.own => own_output(tool, &mut lines, columns, theme),
-        Fold::Folded => {}
+        Fold::Folded => excerpt(tool, &mut lines, columns, theme),
         Fold::Unfolded => tool_detail(tool, &mut lines, columns, theme),
         Fold::Live(_) => {
             for line in tool.live.lines.iter() {
@@ -196,6 +196,53 @@ fn draw_tool(tool: &ToolCell, fold: Fold, columns: usize, theme: Theme) -> Vec<L
         }
     }
     lines
+}
+
+/// Lines of a diff that stay on the screen when it was applied.
+const DIFF_LINES: usize = 24;
+/// Lines of a command's output that stay: its last ones, where the outcome tends to be.
+const OUTPUT_LINES: usize = 5;
+
+/// What remains of a call that changed a file or ran a command; all of it is in the transcript.
+fn excerpt(tool: &ToolCell, lines: &mut Vec<Line<'static>>, columns: usize, theme: Theme) {
+    let Some(outcome) = &tool.outcome else {
+        return;
+    };
+    let more = |count: usize| {
+        let text = format!("… +{count} lines (Ctrl-T)");
+        Line::styled(cut(&text, columns.saturating_sub(2)), theme.dim())
+    };
+    let margin = Span::raw("  ");
+    if outcome.ok && !tool.detail.diff.is_empty() {
+        let path = Some(tool.target.as_str());
+        let mut drawn =
+            diff::render_under(path, &tool.detail.diff, columns.saturating_sub(2), theme);
+        if drawn.len() > DIFF_LINES + 1 {
+            let left_out = drawn.len() - DIFF_LINES;
+            drawn.truncate(DIFF_LINES);
+            drawn.push(more(left_out));
+        }
+        lines.extend(indent(drawn, &margin, &margin));
+        return;
+    }
+    if outcome.exit_code.is_none() {
+        return;
+    }
+    let output: Vec<&str> = tool.detail.output.lines().collect();
+    // One line is the outcome's.
+    if output.len() < 2 {
+        return;
+    }
+    let total =
+        usize::try_from(tool.live.line_count).map_or(output.len(), |all| all.max(output.len()));
+    let shown = &output[output.len().saturating_sub(OUTPUT_LINES)..];
+    if total > shown.len() {
+        lines.extend(indent(vec![more(total - shown.len())], &margin, &margin));
+    }
+    for line in shown {
+        let text = cut(&format!("  │ {line}"), columns);
+        lines.push(Line::styled(text, theme.dim()));
+    }
 }
 
 /// Lines of the user's own command that are shown; it was run to be read.
@@ -280,7 +327,7 @@ fn draw_turn_end(end: &TurnEnd, columns: usize, theme: Theme) -> Vec<Line<'stati
     let mut parts: Vec<(String, Style)> = Vec::new();
     if let Some(problem) = &end.problem {
         let (text, style) = match (end.cancelled, problem.is_empty()) {
-            (true, _) => (format!("⊘ {problem}"), theme.warn()),
+            (true, _) => (format!("⊘ {problem}"), theme.dim()),
             (false, true) => ("✗ the turn failed".to_owned(), theme.bad()),
             (false, false) => (format!("✗ the turn failed: {problem}"), theme.bad()),
         };

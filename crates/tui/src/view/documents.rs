@@ -35,7 +35,10 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("Esc", "interrupt the turn"),
             ("Esc Esc", "edit an earlier message in a branch"),
-            ("Shift-Tab", "next mode, never full"),
+            (
+                "Shift-Tab",
+                "cycle modes (skips full); an open question is judged again",
+            ),
             ("Ctrl-T, PgUp", "transcript with details"),
             ("Ctrl-C", "clear, interrupt; twice: leave"),
             ("Ctrl-Z", "suspend"),
@@ -46,15 +49,19 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
         "A question",
         &[
             ("a", "allow once"),
-            ("s", "allow for this session"),
+            (
+                "s",
+                "don't ask again this session: this call; for an edit, all edits",
+            ),
+            ("w", "allow once, with network access"),
             ("r", "allow and save a rule (p project, u user)"),
             ("d", "deny"),
             ("n", "deny with a note to the model"),
             ("e", "edit first, then Enter allows the edited version"),
             ("q, Esc", "abort the turn"),
             (
-                "Space, PgDn, PgUp",
-                "read on; allowing works once the end was shown",
+                "Space, PgDn, PgUp, End",
+                "scroll; scroll to the end to allow",
             ),
         ],
     ),

@@ -76,10 +76,10 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Option<DrawnPrompt
             _ if !choosing => format!("── {more} more lines ──"),
             (0, _) => format!("── end of {} lines · PgUp goes back ──", body.len()),
             (more, _) if columns < 50 => format!("── {more} more: Space"),
-            (more, true) => format!("── {more} more lines: Space · then it can be allowed ──"),
-            (more, false) => format!(
-                "── {more} more lines: Space or PgDn · it can be allowed once its end was shown ──"
-            ),
+            (more, true) => format!("── {more} more lines: Space · scroll to the end to allow ──"),
+            (more, false) => {
+                format!("── {more} more lines: Space, PgDn or End · scroll to the end to allow ──")
+            }
         };
         lines.push(Line::styled(cut(&text, columns), theme.warn()));
     }
@@ -214,7 +214,15 @@ fn footer(
                     true => ("this session", "by a rule", "edit"),
                     false => ("allow this session", "allow by a rule", "edit first"),
                 };
+                let session = match (&pending.session_rule, columns < 76) {
+                    (None, _) => session,
+                    (Some(_), true) => "all edits",
+                    (Some(_), false) => "allow all edits",
+                };
                 let mut allow = vec![answer("a", "allow once", taken && seen)];
+                if pending.misses_network() {
+                    allow.push(answer("w", "with network", taken && seen));
+                }
                 if !pending.every_time {
                     allow.push(answer("s", session, taken && seen));
                 }
@@ -259,9 +267,9 @@ fn footer(
             ]);
             lines.extend(wrap(&line, columns, 2, Break::Words));
             let group = vec![
-                answer("p", "for you in this project", true),
-                answer("u", "for you everywhere", true),
-                answer("Esc", "back", true),
+                answer("p", "for you in this project", taken),
+                answer("u", "for you everywhere", taken),
+                answer("Esc", "back", taken),
             ];
             lines.extend(answers::rows(&[group], columns, theme));
             (lines, None)

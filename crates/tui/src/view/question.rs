@@ -18,9 +18,7 @@ const LISTED_PARTS: usize = 8;
 
 /// How the gate's fact about the full sandbox begins, and what that one leaves to whoever is asked.
 const SANDBOXED: &str = "runs in the sandbox: ";
-const TO_JUDGE: &str = "; what it does to the project's files is yours to judge";
-const TO_JUDGE_WITH_NETWORK: &str =
-    "; what it does to the project's files, sends and fetches is yours to judge";
+const TO_JUDGE: &str = "; review its changes afterwards with /diff";
 
 /// Facts of at most this length share a line.
 const SHORT: usize = 24;
@@ -92,14 +90,28 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
     for risk in risks(pending, why) {
         say("•", &risk);
     }
+    if pending.wants_network() {
+        say("•", "will have network access");
+    }
     // A long time needs no mention.
     if let Some(wait) = pending.timeout_ms.filter(|wait| *wait <= LONG_MS) {
         let text = format!("is denied when there is no answer for {}", duration(wait));
         say("•", &text);
     }
     if pending.is_permission() {
-        if !pending.every_time {
-            say("[s]", "allows exactly this again, in this session");
+        if pending.misses_network() {
+            say("[w]", "allow once, with network access");
+        }
+        match &pending.session_rule {
+            _ if pending.every_time => {}
+            Some(_) => {
+                say(
+                    "[s]",
+                    "don't ask again for edits in this project this session (protected files still ask)",
+                );
+                say("[Shift-Tab]", &format!("switch to mode {}", ui.next_mode()));
+            }
+            None => say("[s]", "don't ask again for this exact call this session"),
         }
         match &pending.suggested_rule {
             Some(rule) => say(
@@ -109,8 +121,8 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
                     explain_rule(rule)
                 ),
             ),
-            None if pending.every_time => say("no rule", "stops this question"),
-            None => say("no rule", "is offered: none would fit only this"),
+            None if pending.every_time => say("•", "asks every time; no rule changes that"),
+            None => say("•", "can't be saved as a rule (too broad)"),
         }
     }
     lines
@@ -134,10 +146,7 @@ fn risks(pending: &Pending, why: &str) -> Vec<String> {
         if risk.starts_with(SANDBOXED)
             && let Some(last) = risks.last_mut()
         {
-            last.push_str(match pending.wants_network() {
-                true => TO_JUDGE_WITH_NETWORK,
-                false => TO_JUDGE,
-            });
+            last.push_str(TO_JUDGE);
         }
     }
     risks
@@ -292,19 +301,16 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_not_covered() {
-        let asked = |network: bool| {
-            let asked = agent_protocol::payload::permission::ActionRequired {
-                safe_args: Some(serde_json::json!({"command": "curl x", "network": network})),
-                risk_facts: vec![format!("{SANDBOXED}it can write the project")],
-                ..Default::default()
-            };
-            let pending = Pending::new("act_1".parse().unwrap(), None, &asked);
-            risks(&pending, "it asks for the network").join("\n")
+    fn what_the_sandbox_leaves_open_is_said_once() {
+        let asked = agent_protocol::payload::permission::ActionRequired {
+            safe_args: Some(serde_json::json!({"command": "curl x"})),
+            risk_facts: vec![format!("{SANDBOXED}it can write the project")],
+            ..Default::default()
         };
-        assert!(asked(true).ends_with("files, sends and fetches is yours to judge"));
-        assert!(asked(false).ends_with("the project's files is yours to judge"));
-        assert_eq!(asked(false).lines().count(), 1, "it is said once");
+        let pending = Pending::new("act_1".parse().unwrap(), None, &asked);
+        let said = risks(&pending, "it asks for the network");
+        assert_eq!(said.len(), 1);
+        assert!(said[0].ends_with("review its changes afterwards with /diff"));
     }
 
     #[test]
