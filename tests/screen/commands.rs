@@ -227,7 +227,10 @@ fn undo_and_diff_work_on_the_sessions_changes() {
     terminal
         .keys("/diff\r")
         .wait_for("all changes of this session");
-    terminal.wait_for("two").keys("q");
+    terminal.wait_until("the document", |screen| {
+        screen.alternate_screen() && screen.contents().contains("two")
+    });
+    terminal.keys("q");
     terminal.wait_for(READY).keys("/undo\r");
     terminal.wait_for("put back as before: a.txt");
     assert_eq!(project.read("a.txt"), "one\n");
