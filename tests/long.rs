@@ -29,7 +29,7 @@ fn long_session(project: &TestProject, bytes: u64) -> SessionId {
     let id = writer.session_id().clone();
     let log = writer.log_path().to_owned();
     drop(writer);
-    lengthen(&log, bytes);
+    lengthen(&log, bytes, 4_000);
     let directory = agent_session::SessionDirectory::at(log.parent().unwrap()).unwrap();
     let writer = directory
         .open_writer(sample::rim(project, 2))
@@ -40,8 +40,8 @@ fn long_session(project: &TestProject, bytes: u64) -> SessionId {
     id
 }
 
-/// Adds lines that follow from those before, as a writer would.
-fn lengthen(log: &Path, bytes: u64) {
+/// Adds lines that follow from those before, as a writer would; each shows `words` words.
+fn lengthen(log: &Path, bytes: u64, words: usize) {
     let text = std::fs::read_to_string(log).unwrap();
     let mut last = text.lines().last().unwrap().as_bytes().to_vec();
     let mut event = Event::from_line(&last).unwrap();
@@ -54,7 +54,7 @@ fn lengthen(log: &Path, bytes: u64) {
             process_id: mint.mint(),
             offset: added,
             bytes: 32_000,
-            preview: Some(format!("{added} ").repeat(4_000)),
+            preview: Some(format!("{added} ").repeat(words)),
             ..ProcessOutput::default()
         };
         event = Event {
@@ -190,4 +190,55 @@ fn a_long_session_goes_on_with_all_it_knew() {
     let sent = String::from_utf8(server.requests()[0].body.clone()).unwrap();
     assert_eq!(sent.matches("what is in the file?").count(), 2, "{sent}");
     agent(&project, &["audit", "last"]).finish().expect_code(0);
+}
+
+/// The most memory that `agent` with these arguments took to print everything, and the bytes it printed.
+fn printing(project: &TestProject, arguments: &[&str]) -> (u64, u64) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_agent"))
+        .args(arguments)
+        .current_dir(project.root())
+        .env_clear()
+        .env("AGENT_HOME", project.home())
+        .env("HOME", project.home())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let (mut most, mut printed) = (None, 0);
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        let count = out.read(&mut piece).unwrap();
+        if count == 0 {
+            break;
+        }
+        most = most.max(peak(child.id()));
+        printed += count as u64;
+    }
+    assert!(child.wait().unwrap().success());
+    (most.unwrap(), printed)
+}
+
+/// Both forms are read again while they are written: what they take does not grow with the log.
+#[test]
+fn fifty_thousand_events_are_told_piece_by_piece() {
+    let project = TestProject::new();
+    let writer = sample::begin(&project, 1, "long");
+    (0..300).for_each(|_| sample::turn(&writer));
+    writer.sync().unwrap();
+    let log = writer.log_path().to_owned();
+    drop(writer);
+    lengthen(&log, 50 * MEGABYTE, 80);
+    let lines = std::fs::read(&log).unwrap();
+    let lines = lines.iter().filter(|byte| **byte == b'\n').count();
+    assert!(lines >= 50_000, "{lines}");
+    for form in ["json", "html"] {
+        let (most, printed) = printing(&project, &["replay", "last", "--format", form]);
+        assert!(printed > 40 * MEGABYTE, "{form}: {printed}");
+        assert!(most <= 64 * MEGABYTE, "{form}: {} MiB", most / MEGABYTE);
+        eprintln!(
+            "{form}: {} MiB for {} MB",
+            most / MEGABYTE,
+            printed / 1_000_000
+        );
+    }
 }

@@ -50,6 +50,7 @@ mod sandbox;
 mod screen;
 mod secrets;
 mod sessions;
+mod told;
 mod traces;
 mod transport;
 mod undo;

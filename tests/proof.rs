@@ -321,12 +321,12 @@ fn what_only_looks_empty_is_said_to() {
         .finish()
         .expect_code(0);
     assert!(
-        ran.stdout().contains("looked empty to it"),
+        ran.stdout().contains("looks empty to this command"),
         "{}",
         ran.stdout()
     );
     let ran = call(&project, "ask", "ls -l").finish().expect_code(0);
-    assert!(!ran.stdout().contains("looked empty"), "{}", ran.stdout());
+    assert!(!ran.stdout().contains("looks empty"), "{}", ran.stdout());
 }
 
 #[test]

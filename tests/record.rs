@@ -235,7 +235,13 @@ fn of_a_run_that_was_killed_and_went_on() {
         .filter(lost)
         .map(|event| event["type"].as_str().unwrap())
         .collect();
-    assert_eq!(classes, ["tool.failed", "tool.observation", "turn.failed"]);
+    let closed = [
+        "process.failed",
+        "tool.failed",
+        "tool.observation",
+        "turn.failed",
+    ];
+    assert_eq!(classes, closed);
 }
 
 /// The commands that tell of a session say the same of work that has not ended.

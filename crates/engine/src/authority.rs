@@ -284,6 +284,10 @@ impl Authority for SessionAuthority {
         }
     }
 
+    fn expect_answer(&self, action: &ActionId, cancel: &Cancel) {
+        self.desk.expect(action, cancel);
+    }
+
     fn ask(&self, question: &Question, cancel: &Cancel) -> Answer {
         let answer = self.desk.ask(question, self.clock.now(), cancel);
         if let (

@@ -341,7 +341,7 @@ impl Control {
             ArtifactKind::UserInput,
             "text/plain",
             text.as_bytes(),
-            "control",
+            "",
         )?;
         Ok((None, Some(kept.artifact_id)))
     }

@@ -65,6 +65,23 @@ impl Desk {
         self.on_ask
     }
 
+    /// Takes answers to `action` from now on; [`Desk::ask`] waits for one. A question that is asked
+    /// without this takes answers from the moment it is asked.
+    pub fn expect(&self, action: &ActionId, cancel: &Cancel) {
+        if self.on_ask == OnAsk::Interactive {
+            self.register(action, cancel);
+        }
+    }
+
+    fn register(&self, action: &ActionId, cancel: &Cancel) -> Cancel {
+        let mut open = self.open();
+        let entry = open.entry(action.clone()).or_insert_with(|| Open {
+            wake: cancel.child(),
+            answer: None,
+        });
+        entry.wake.clone()
+    }
+
     /// Waits for an answer to `question`, without waking up in between.
     pub fn ask(&self, question: &Question, now: Timestamp, cancel: &Cancel) -> Answer {
         match self.on_ask {
@@ -82,15 +99,8 @@ impl Desk {
             }
             OnAsk::Interactive => {}
         }
-        let wake = cancel.child();
-        let id = question.action_id.clone();
-        self.open().insert(
-            id.clone(),
-            Open {
-                wake: wake.clone(),
-                answer: None,
-            },
-        );
+        let id = &question.action_id;
+        let wake = self.register(id, cancel);
         // A year stands for "no limit": the wait ends by an answer or by cancelling.
         let left = question
             .expires_at
@@ -98,7 +108,7 @@ impl Desk {
                 Duration::from_millis(end.millis_since(now))
             });
         let woken = wake.wait(left);
-        let answer = self.open().remove(&id).and_then(|open| open.answer);
+        let answer = self.open().remove(id).and_then(|open| open.answer);
         match answer {
             Some(answer) => answer,
             None if woken || cancel.is_raised() => Answer::Cancelled,

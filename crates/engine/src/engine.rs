@@ -3,7 +3,9 @@
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
-use agent_protocol::id::{ArtifactId, ContextId, Id, ModelRequestId, StepId, ThreadId, TurnId};
+use agent_protocol::id::{
+    ArtifactId, ContextId, EventId, Id, ModelRequestId, StepId, ThreadId, TurnId,
+};
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::model::{
     CompactionTrigger, CostEstimated, ModelChoice, PolicyFacts, RequestPurpose,
@@ -80,6 +82,10 @@ pub struct Engine {
     preamble: Option<ArtifactId>,
     last_request: Option<ModelRequestId>,
     last_sequence: u64,
+    /// The `model.failed` event that was written last.
+    pub(crate) last_failure: Option<EventId>,
+    /// How the models were chosen, to be recorded in the next turn.
+    routing: Vec<Payload>,
     turn_started: Timestamp,
     inputs: Mutex<ModelInputs<Bytes>>,
 }
@@ -131,6 +137,8 @@ impl Engine {
             preamble: None,
             last_request: None,
             last_sequence: 0,
+            last_failure: None,
+            routing: Vec::new(),
             turn_started,
             inputs: Mutex::default(),
             parts,
@@ -187,11 +195,28 @@ impl Engine {
     }
 
     /// Uses these models, in order of preference, from the next turn on; none leaves it as it is.
-    pub fn set_models(&mut self, models: Vec<Model>) {
+    /// `routing` is how they were chosen; the turn that they serve first records it.
+    pub fn set_models(&mut self, models: Vec<Model>, routing: Vec<Payload>) {
         if !models.is_empty() {
             self.parts.models = models;
             self.model = 0;
+            self.routing = routing;
         }
+    }
+
+    /// Records in the first turn how the models were chosen.
+    #[must_use]
+    pub fn with_routing(mut self, routing: Vec<Payload>) -> Self {
+        self.routing = routing;
+        self
+    }
+
+    /// Records how the models of this turn were chosen, if no turn has yet.
+    pub(crate) fn record_routing(&mut self) -> Result<(), EngineError> {
+        for fact in std::mem::take(&mut self.routing) {
+            self.append(fact, Refs::default())?;
+        }
+        Ok(())
     }
 
     /// Shortens the history now, between turns, because the user wants it; says whether there was
@@ -322,6 +347,9 @@ impl Engine {
         let read = move |id: &ArtifactId| read_artifact(journal.as_ref(), id);
         while let Ok(appended) = self.parts.events.try_recv() {
             self.last_sequence = appended.event.sequence;
+            if let Payload::ModelFailed(_) = appended.event.payload {
+                self.last_failure = Some(appended.event.event_id.clone());
+            }
             self.parts.state.apply(&appended.event, &read);
         }
     }
@@ -335,7 +363,7 @@ impl Engine {
         Ok(self
             .parts
             .journal
-            .put_artifact(&self.scope, kind, media_type, bytes, "engine")?)
+            .put_artifact(&self.scope, kind, media_type, bytes, "")?)
     }
 
     pub(crate) fn text_or_artifact(
@@ -374,7 +402,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the user asked for room to be made since the last time.
+    /// Whether the user asked for room since the last time.
     pub(crate) fn was_asked_to_compact(&self) -> bool {
         self.parts.control.take_compact()
     }

@@ -19,11 +19,12 @@ impl Engine {
             return Ok(false);
         }
         let to = self.model().choice();
+        self.catch_up();
         let applied = RoutingFallbackApplied {
             from: from.choice(),
             to: to.clone(),
             reason: format!("{}: {}", error.kind.as_str(), error.message),
-            error_ref: error.request_id.clone(),
+            error_ref: self.last_failure.as_ref().map(ToString::to_string),
         };
         self.append(applied, Refs::default())?;
         let limited = matches!(error.kind, ErrorKind::RateLimit | ErrorKind::Quota);

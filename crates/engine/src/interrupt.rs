@@ -38,7 +38,8 @@ impl Interrupt {
         self.token.cancel();
         self.cancel.raise(match reason {
             InterruptReason::Timeout => CancelReason::Timeout,
-            InterruptReason::User | InterruptReason::Terminated => CancelReason::Interrupted,
+            InterruptReason::User => CancelReason::Interrupted,
+            InterruptReason::Terminated => CancelReason::Terminated,
         });
     }
 

@@ -207,7 +207,13 @@ impl Journal for SessionJournal {
         };
         let bytes = masked.as_deref().map_or(bytes, str::as_bytes);
         self.writer
-            .put_artifact(scope, kind, media_type, bytes, Some(producer.to_owned()))
+            .put_artifact(
+                scope,
+                kind,
+                media_type,
+                bytes,
+                (!producer.is_empty()).then(|| producer.to_owned()),
+            )
             .map_err(|error| JournalError::new(format!("keep a {kind} artifact"), error))
     }
 

@@ -78,6 +78,7 @@ impl Engine {
         };
         let _timer = Timer::start(&budget, interrupt);
         self.append(started, Refs::default())?;
+        self.record_routing()?;
         self.thread_status(Status::Running, None)?;
         self.status(Status::Preparing, "preparing", None)?;
         self.go_on(budget, interrupt).await
@@ -97,6 +98,7 @@ impl Engine {
     ) -> Result<TurnEnd, EngineError> {
         self.begin(&turn_id, interrupt);
         let _timer = Timer::start(&budget, interrupt);
+        self.record_routing()?;
         self.thread_status(Status::Running, Some("going on where the turn was left"))?;
         let waiting = self.state().open_calls.waiting();
         // A call the user made themselves has no model that wants to know.

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use agent_engine::context::RequestSettings;
 use agent_engine::limits::Patience;
@@ -26,21 +27,28 @@ use agent_protocol::id::{IdMint, ProcessId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::{
     Budget, QueuePolicy, SessionCreated, ThreadStarted, TurnSource,
 };
-use agent_protocol::status::Mode;
-use agent_protocol::{Clock, Event, Payload, Refs, Scope, Timestamp};
+use agent_protocol::payload::permission::{Access, ActionClass, ActionDecision};
+use agent_protocol::payload::tool::{
+    CallFlags, Capability, Concurrency, InterruptBehavior, Risk, RuntimeOwner,
+};
+use agent_protocol::status::{Mode, Status};
+use agent_protocol::{ActionHappened, Clock, Event, Payload, Refs, Scope, Timestamp};
 use agent_provider::conversation::{Message, ModelRequest, UserPart};
 use agent_provider::dialect::Dialect;
 use agent_provider::error::ModelError;
 use agent_provider::provider::{Provider, Signal};
 use agent_provider::response::Response;
 use agent_provider::{ScriptedProvider, Transcript};
-use agent_session::{Holder, Redactor, Rim, SessionStore};
+use agent_session::{Holder, Redactor, Rim, SessionStore, SessionWriter};
 use agent_tool_runtime::gate::SandboxLevel;
 use agent_tool_runtime::{
-    Baselines, Journal, Pipeline, PipelineParts, Registry, Settings as PipelineSettings, Workspace,
+    Baselines, ExecutionContext, ExecutionFailure, Journal, NormalizeContext, Normalized,
+    PermissionSemantics, Pipeline, PipelineParts, Plan, Prepared, RawResult, Registry,
+    ResourceAccess, RuntimeContext, Settings as PipelineSettings, Tool, ToolDefinition,
+    ToolInvocation, ValidationFailure, Workspace,
 };
 use futures_util::future::BoxFuture;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 struct Now;
@@ -109,10 +117,15 @@ struct Session {
     model: Arc<Watched>,
     plane: ControlPlane,
     store: SessionStore,
+    writer: SessionWriter,
 }
 
 /// A session whose model plays `lines`. The tools it names do not exist, which ends no turn.
 fn session(lines: &str) -> Session {
+    session_with(lines, Registry::default(), OnAsk::Deny)
+}
+
+fn session_with(lines: &str, registry: Registry, on_ask: OnAsk) -> Session {
     let directory = tempfile::tempdir().unwrap();
     let root = std::fs::canonicalize(directory.path()).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(Now);
@@ -128,7 +141,7 @@ fn session(lines: &str) -> Session {
     };
     let writer = store.create(SessionCreated::default(), rim).unwrap();
     let events = writer.listen();
-    let journal: Arc<dyn Journal> = Arc::new(SessionJournal::new(writer, mint));
+    let journal: Arc<dyn Journal> = Arc::new(SessionJournal::new(writer.clone(), mint));
     let thread_id: ThreadId = journal.ids().mint();
     let scope = Scope {
         thread_id: Some(thread_id.clone()),
@@ -136,13 +149,14 @@ fn session(lines: &str) -> Session {
     };
     let started: Payload = ThreadStarted::default().into();
     journal.append(&scope, started, Refs::default()).unwrap();
-    let desk = Arc::new(Desk::new(OnAsk::Deny));
+    let desk = Arc::new(Desk::new(on_ask));
     let place = AuthorityPlace {
         home: root.clone(),
         sandbox: SandboxLevel::Full,
         project: root.clone(),
         tree_is_dirty: Box::new(|| None),
-        ask_timeout: None,
+        // An answer that is lost shows as a question that expires.
+        ask_timeout: Some(Duration::from_secs(5)),
         command_timeout_ms: None,
         output_limit: None,
     };
@@ -154,7 +168,7 @@ fn session(lines: &str) -> Session {
         clock,
     ));
     let pipeline = Pipeline::new(PipelineParts {
-        registry: Arc::new(Registry::default()),
+        registry: Arc::new(registry),
         journal: Arc::clone(&journal),
         authority: Arc::clone(&authority) as Arc<_>,
         workspace: Workspace {
@@ -214,6 +228,7 @@ fn session(lines: &str) -> Session {
         model,
         plane,
         store,
+        writer,
     }
 }
 
@@ -273,6 +288,22 @@ async fn an_input_that_steers_joins_the_running_turn_between_two_requests() {
     assert_eq!(asked[0], ["Do it."]);
     assert_eq!(asked[1], ["Do it.", "Mind the tests."]);
     assert!(session.control.queue().is_empty());
+    // The input waits no more: it became a part of the turn and ended with it.
+    let directory = session.store.resolve("last").unwrap();
+    let models = agent_session::load_read_models(&directory).unwrap().models;
+    let turns = models.threads.turns();
+    assert_eq!(turns[1].joined_into.as_ref(), Some(&turns[0].turn_id));
+    assert_eq!(turns[1].status, Status::Completed);
+    assert_eq!(turns[1].outcome, turns[0].outcome);
+    let audited = agent_session::audit::audit(&directory, None).unwrap();
+    assert!(
+        !audited
+            .findings
+            .iter()
+            .any(|finding| finding.code == "open_turn"),
+        "{:?}",
+        audited.findings
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -460,4 +491,108 @@ async fn every_command_has_a_typed_answer() {
         };
         assert_eq!(answer.acknowledgement, Acknowledgement::Accepted);
     }
+}
+
+/// A tool that writes nothing, and asks first like one that would.
+struct Pretended(ToolDefinition);
+
+impl Pretended {
+    fn new() -> Self {
+        Self(ToolDefinition {
+            name: "write".into(),
+            aliases: Vec::new(),
+            version: "1".into(),
+            description: "Pretends to write.".into(),
+            input_schema: json!({"type": "object", "additionalProperties": false}),
+            output: "Nothing.".into(),
+            capabilities: vec![Capability::Write],
+            risk: vec![Risk::Write],
+            is_read_only: false,
+            is_destructive: false,
+            concurrency: Concurrency::Exclusive,
+            interrupt_behavior: InterruptBehavior::Block,
+            max_result_chars: 1_000,
+            needs_sandbox: false,
+            owner: RuntimeOwner::Local,
+            default_timeout: None,
+            cancellable: false,
+            streams_progress: false,
+        })
+    }
+}
+
+impl Tool for Pretended {
+    fn definition(&self) -> &ToolDefinition {
+        &self.0
+    }
+
+    fn validate(
+        &self,
+        _: &Value,
+        context: &RuntimeContext<'_>,
+    ) -> Result<Prepared, ValidationFailure> {
+        let semantics = PermissionSemantics {
+            action_class: ActionClass::Modify,
+            resources: vec![ResourceAccess {
+                access: Access::Write,
+                given: "a.txt".into(),
+                resolved: Some(context.workspace.root.join("a.txt")),
+            }],
+            ..PermissionSemantics::default()
+        };
+        Ok(Prepared {
+            input: Box::new(()),
+            normalised_paths: vec!["a.txt".into()],
+            semantics,
+            plan: Plan::default(),
+            flags: CallFlags::default(),
+            baselines: Vec::new(),
+            preview: None,
+        })
+    }
+
+    fn execute(
+        &self,
+        _: ToolInvocation,
+        _: &ExecutionContext,
+    ) -> Result<RawResult, ExecutionFailure> {
+        Ok(RawResult::ok(ActionHappened::No))
+    }
+
+    fn normalize(&self, _: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
+        Normalized::default()
+    }
+}
+
+/// Whoever answers as soon as the question can be seen is heard.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_comes_with_the_question_is_not_lost() {
+    let mut registry = Registry::default();
+    registry.register(Arc::new(Pretended::new())).unwrap();
+    let script = TWO_STEPS.replace("look", "write");
+    let mut session = session_with(&script, registry, OnAsk::Interactive);
+    let control = Arc::clone(&session.control);
+    let answers: Arc<Mutex<Vec<Acknowledgement>>> = Arc::default();
+    let noted = Arc::clone(&answers);
+    // Called before the append of the question returns.
+    session.writer.subscribe(move |appended| {
+        let action = appended.event.scope.action_id.clone();
+        if let (Payload::ActionRequired(_), Some(action_id)) = (&appended.event.payload, action) {
+            let response = RespondAction {
+                action_id,
+                decision: ActionDecision::AllowOnce,
+                ..RespondAction::default()
+            };
+            let answer = control.respond(response);
+            noted.lock().unwrap().push(answer.acknowledgement);
+        }
+        true
+    });
+    let turn = session.submit("Do it.");
+    assert!(matches!(session.run(turn).await, TurnEnd::Completed(_)));
+    assert_eq!(*answers.lock().unwrap(), [Acknowledgement::Accepted]);
+    let directory = session.store.resolve("last").unwrap();
+    let events = directory.reader().unwrap();
+    let mut events = events.filter_map(|item| item.unwrap().event);
+    assert!(events.any(|event| event.payload.type_name() == "tool.started"));
 }

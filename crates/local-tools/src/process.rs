@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::permission::ActionClass;
+use agent_protocol::payload::process::TerminatedBy;
 use agent_protocol::payload::tool::{Capability, Concurrency, Risk, ToolData};
 use agent_protocol::{ActionHappened, Code};
 use agent_tool_runtime::{
@@ -16,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bash::{Background, Ended, Processes};
+use crate::bash::{Background, Ended, Processes, Stopped};
 use crate::support::{count, flags, parse, prepared, reading_definition};
 
 const DEFAULT_BYTES: usize = 16_000;
@@ -60,6 +61,12 @@ struct Wanted {
 
 fn find(processes: &Processes, process_id: &str) -> Result<Arc<Background>, ValidationFailure> {
     processes.get(process_id).ok_or_else(|| {
+        if processes.is_lost(process_id) {
+            let message = format!(
+                "`{process_id}` is lost: the program ended while it ran, and how it ended is unknown"
+            );
+            return ValidationFailure::new(Code::Lost, message.clone()).at("/process_id", message);
+        }
         let known = processes.known();
         let known = if known.is_empty() {
             "there are none".to_owned()
@@ -95,12 +102,17 @@ fn state_of(process: &Background) -> ToolData {
         exit_code: ended.as_ref().and_then(|ended| ended.exit_code),
         signal: ended.as_ref().and_then(|ended| ended.signal),
         background: Some(true),
-        note: ended
-            .as_ref()
-            .and_then(|ended| ended.output.as_ref())
-            .map(|output| format!("The whole output is artifact {}.", output.artifact_id)),
+        note: ended.as_ref().and_then(note),
         ..ToolData::default()
     }
+}
+
+/// What else there is to say of a command that ended.
+fn note(ended: &Ended) -> Option<String> {
+    let mut notes = ended.refusals.clone();
+    let output = ended.output.as_ref();
+    notes.extend(output.map(|kept| format!("The whole output is artifact {}.", kept.artifact_id)));
+    (!notes.is_empty()).then(|| notes.join(" "))
 }
 
 /// The artifact with all of it, once there is one.
@@ -118,6 +130,7 @@ fn state_words(data: &ToolData) -> String {
         exit_code: data.exit_code,
         signal: data.signal,
         output: None,
+        refusals: Vec::new(),
     };
     ended.words(id)
 }
@@ -281,7 +294,14 @@ impl Tool for ProcessKillTool {
     ) -> Result<RawResult, ExecutionFailure> {
         let wanted = prepared::<Wanted>(invocation)?;
         let process = &wanted.process;
-        process.kill();
+        let by = match context.is_of_model() {
+            true => TerminatedBy::Model,
+            false => TerminatedBy::User,
+        };
+        process.kill(Stopped {
+            cause: context.scope().causation_id.clone(),
+            ..Stopped::new(by, "process_kill ended it")
+        });
         if process.wait(wanted.wait, &|| false).is_none() {
             return Err(ExecutionFailure::new(
                 Code::Timeout,

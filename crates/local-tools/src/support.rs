@@ -48,7 +48,7 @@ pub(crate) fn reading_definition<T: JsonSchema>(
         is_read_only: true,
         is_destructive: false,
         concurrency: Concurrency::Safe,
-        interrupt_behavior: InterruptBehavior::Cancel,
+        interrupt_behavior: InterruptBehavior::Block,
         max_result_chars: MAX_RESULT_CHARACTERS,
         needs_sandbox: false,
         owner: RuntimeOwner::Local,

@@ -143,7 +143,8 @@ fn events_page(schema: &Value) -> String {
          `tool.result` or `tool.failed`; `native_type` carries the names `tool.permission`, \
          `tool.invocation.started` and `tool.invocation.completed`.\n\n\
          ## Classes\n\n\
-         A field with `?` may be missing. Everything is written to the log unless marked transient.\n\n\
+         A field with `?` may be missing. Everything is written to the log unless marked transient; a class \
+         marked *reserved* has no writer in this version.\n\n\
          | class | what it says | payload |\n| --- | --- | --- |\n",
     );
     let classes = schema["allOf"].as_array().unwrap();
@@ -180,20 +181,24 @@ fn events_page(schema: &Value) -> String {
             Persistence::Durable => "",
             Persistence::Transient => " (transient)",
         };
+        let reserved = match is_not_written(class.as_str()) {
+            true => " *reserved*",
+            false => "",
+        };
         let native = class
             .native_name()
             .map(|name| format!(" native: `{name}`."))
             .unwrap_or_default();
         writeln!(
             page,
-            "| `{}`{kept} | {said}{native} | {} |",
+            "| `{}`{kept}{reserved} | {said}{native} | {} |",
             class.as_str(),
             fields.join(" ")
         )
         .unwrap();
     }
     page.push_str(
-        "\n## Not written by this version\n\n\
+        "\n## Reserved classes\n\n\
          These classes are read, folded and exported when they stand in a log; this version writes none of them.\n\n\
          | class | why |\n| --- | --- |\n",
     );

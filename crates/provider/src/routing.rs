@@ -254,9 +254,17 @@ impl Route {
             .count()
     }
 
-    /// Whether there is no choice.
+    /// How many candidates can serve; the excluded ones are not counted.
+    pub fn usable_count(&self) -> usize {
+        let usable = self.candidates.iter();
+        usable
+            .filter(|candidate| candidate.excluded.is_none())
+            .count()
+    }
+
+    /// Whether there is no choice: all but one are excluded, or there is but one.
     pub fn is_single_candidate(&self) -> bool {
-        self.candidates.len() == 1
+        self.usable_count() == 1
     }
 
     /// Why the selected model was selected: `requested` or `fallback`.

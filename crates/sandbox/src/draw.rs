@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::carve::{Carved, carve, guards, named};
 use crate::executable;
 use crate::git_link::GitLink;
+use crate::infer::Boundary;
 use crate::launch::LaunchError;
 use crate::pipeline::{PipelineReport, READ_FIRST};
 use crate::plan::{Containment, LandlockPlan, LimitPlan, MountPlan, Plan, SeccompPlan};
@@ -36,6 +37,8 @@ pub(crate) struct Drawn {
     pub(crate) report: EnforcementReport,
     pub(crate) watch: Watch,
     pub(crate) pipeline: Option<PipelineReport>,
+    /// Nothing where nothing confines.
+    pub(crate) boundary: Option<Boundary>,
 }
 
 pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn, LaunchError> {
@@ -213,6 +216,34 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         .then(|| PipelineReport::ask(&private_tmp, &temporary))
         .flatten();
     let (prelude, pipeline) = reporting.unzip();
+    let boundary = (level != Level::None).then(|| Boundary {
+        workspace: workspace.clone(),
+        cwd: cwd.clone(),
+        workspace_writable: policy.write_access != WriteAccess::ReadOnly,
+        git_writable: policy.write_access == WriteAccess::WorkspaceWithGit,
+        hidden: [&hidden.directories, &hidden.inside, &hidden.files]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect(),
+        shown: put_back,
+        writable: [
+            writable_roots.clone(),
+            vec![temporary.clone(), "/var/tmp".into(), "/dev".into()],
+        ]
+        .concat(),
+        protected: if partial {
+            named.clone()
+        } else {
+            protected.clone()
+        },
+        by_rule: (policy.protected.iter())
+            .map(|path| workspace.join(path))
+            .collect(),
+        denied: policy.denied.clone(),
+        home: stands_for_home(policy, &environment, &temporary),
+        has_network: policy.network == Network::Host,
+    });
     let plan = Plan {
         containment: match level {
             Level::Full | Level::NoLandlock => Containment::Namespaces,
@@ -309,6 +340,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         report,
         watch,
         pipeline,
+        boundary,
     })
 }
 
@@ -456,6 +488,18 @@ fn readable_without_mounts(
     paths.extend(readable.iter().map(|(source, _)| source.clone()));
     paths.push(workspace.to_owned());
     paths
+}
+
+/// The home directory inside and the user's, where the command has one of its own.
+fn stands_for_home(
+    policy: &Policy,
+    environment: &[(OsString, OsString)],
+    temporary: &Path,
+) -> Option<(PathBuf, PathBuf)> {
+    let (_, inside) = environment.iter().find(|(name, _)| name == "HOME")?;
+    let inside = PathBuf::from(inside);
+    let outside = std::fs::canonicalize(policy.home.as_ref()?).ok()?;
+    inside.starts_with(temporary).then_some((inside, outside))
 }
 
 fn environment(policy: &Policy, temporary: &Path, level: Level) -> Vec<(OsString, OsString)> {

@@ -11,6 +11,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::control_group::ControlGroup;
 use crate::draw::{Drawn, draw};
+use crate::infer::Boundary;
 use crate::launcher::{Ends, Launcher};
 use crate::listener::Listener;
 use crate::message;
@@ -67,6 +68,7 @@ pub(crate) struct Prepared {
     report: EnforcementReport,
     watch: Watch,
     pipeline: Option<PipelineReport>,
+    boundary: Option<Boundary>,
     free_disk: Option<(PathBuf, u64)>,
     /// Below which the command gets a control group.
     groups: Option<PathBuf>,
@@ -88,6 +90,7 @@ impl Prepared {
             report,
             watch,
             pipeline,
+            boundary,
         } = draw(policy, capabilities)?;
         prepare_private_tmp(policy, &plan)?;
         let confined = plan.seccomp.is_some();
@@ -97,6 +100,7 @@ impl Prepared {
             report,
             watch,
             pipeline,
+            boundary,
             free_disk: free_disk.map(|least| (policy.workspace.clone(), least)),
             groups: capabilities.cgroup.clone().ok().filter(|_| confined),
         })
@@ -148,6 +152,7 @@ impl Prepared {
                     listener: met.listener,
                     watch: self.watch,
                     pipeline: self.pipeline,
+                    boundary: self.boundary,
                     free_disk: self.free_disk,
                     streams: born.streams,
                 }),

@@ -24,6 +24,7 @@ mod executable;
 mod git_data;
 mod git_link;
 mod guard;
+mod infer;
 mod keepsake;
 mod plan;
 mod remove;

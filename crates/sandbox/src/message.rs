@@ -16,7 +16,7 @@ pub(crate) const STARTED: u8 = 6;
 /// Agent to helper: send TERM to everything inside.
 pub(crate) const TERMINATE: u8 = 7;
 /// Helper to agent: the command ended and every other process inside is dead; 0 and its exit
-/// code, or 1 and the signal.
+/// code, or 1 and the signal; then how many packets found no way out of its network namespace.
 pub(crate) const EXITED: u8 = 8;
 /// Helper to agent: everything was killed because it used too much memory.
 pub(crate) const OUT_OF_MEMORY: u8 = 9;

@@ -10,13 +10,14 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::control_group::ControlGroup;
+use crate::infer::{Boundary, infer};
 use crate::launcher::Launcher;
 use crate::listener::Listener;
 use crate::message;
 use crate::pipeline::PipelineReport;
 use crate::report::{EnforcementReport, Level};
 use crate::streams::Streams;
-use crate::violation::{self, Quarantined, Violation};
+use crate::violation::{Detection, Kind, Permit, Quarantined, Violation};
 use crate::watch::Watch;
 use crate::wire::{Reader, Writer};
 
@@ -231,6 +232,7 @@ pub(crate) struct Parts {
     pub(crate) listener: Option<Listener>,
     pub(crate) watch: Watch,
     pub(crate) pipeline: Option<PipelineReport>,
+    pub(crate) boundary: Option<Boundary>,
     /// Kill the command when this directory's file system has less room than that.
     pub(crate) free_disk: Option<(PathBuf, u64)>,
     pub(crate) streams: Streams,
@@ -251,10 +253,12 @@ pub(crate) fn supervise(parts: Parts, sink: Sink) -> std::io::Result<Running> {
             sink,
             totals: [0; 2],
             stderr_tail: VecDeque::new(),
+            tail: VecDeque::new(),
         },
         killed_by: None,
         status: None,
         over: false,
+        without_route: 0,
         violations: Vec::new(),
         quarantined: Vec::new(),
         look_back_at: Instant::now() + LOOK_BACK,
@@ -281,6 +285,8 @@ struct Supervisor {
     status: Option<ExitStatus>,
     /// The helper has said its last word; it only takes its mounts down now.
     over: bool,
+    /// Packets that found no way out of the command's network namespace.
+    without_route: u64,
     violations: Vec<Violation>,
     /// Taken away while it ran.
     quarantined: Vec<Quarantined>,
@@ -293,16 +299,21 @@ struct Intake {
     totals: [u64; 2],
     /// The end of the error output, for guesses about refusals.
     stderr_tail: VecDeque<u8>,
+    /// The end of all output, for refusals that the policy confirms.
+    tail: VecDeque<u8>,
 }
+
+/// Bytes at the end of an output that are looked through for refusals.
+const TAIL: usize = 8192;
 
 impl Intake {
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
         self.totals[stream as usize] += bytes.len() as u64;
-        if stream == Stream::Stderr {
-            self.stderr_tail
-                .extend(&bytes[bytes.len().saturating_sub(8192)..]);
-            let surplus = self.stderr_tail.len().saturating_sub(8192);
-            self.stderr_tail.drain(..surplus);
+        let errors = (stream == Stream::Stderr).then_some(&mut self.stderr_tail);
+        for tail in errors.into_iter().chain([&mut self.tail]) {
+            tail.extend(&bytes[bytes.len().saturating_sub(TAIL)..]);
+            let surplus = tail.len().saturating_sub(TAIL);
+            tail.drain(..surplus);
         }
         (self.sink)(stream, bytes);
     }
@@ -502,6 +513,9 @@ impl Supervisor {
         };
         self.over |= matches!(frame.tag, message::EXITED | message::OUT_OF_MEMORY);
         let (how, value) = (frame.number().unwrap_or(0), frame.number().unwrap_or(0));
+        if self.over {
+            self.without_route = frame.number().unwrap_or(0);
+        }
         match frame.tag {
             message::EXITED if how == 0 => self.status = Some(ExitStatus::Code(value as i32)),
             message::EXITED => self.status = Some(ExitStatus::Signal(value as i32)),
@@ -547,9 +561,24 @@ impl Supervisor {
         violations.extend(changed);
         let mut quarantined = std::mem::take(&mut self.quarantined);
         quarantined.extend(moved);
-
-        if status != ExitStatus::Code(0) {
-            violations.extend(violation::infer(self.intake.stderr_tail.make_contiguous()));
+        if let Some(boundary) = &self.parts.boundary {
+            if self.without_route > 0 {
+                violations.push(Violation {
+                    kind: Kind::Network,
+                    target: "connections out of the sandbox".to_owned(),
+                    count: self.without_route,
+                    detection: Detection::KernelCounter,
+                    permitted_by: Permit::Network,
+                    expected: false,
+                });
+            }
+            violations.extend(infer(
+                boundary,
+                self.intake.tail.make_contiguous(),
+                self.intake.stderr_tail.make_contiguous(),
+                status != ExitStatus::Code(0),
+                self.without_route > 0,
+            ));
         }
         Finished {
             status,

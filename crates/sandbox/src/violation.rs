@@ -44,7 +44,11 @@ pub enum Detection {
     SeccompNotification,
     /// A protected path differed after the run.
     BeforeAfterComparison,
-    /// A failing command printed an error that reads like a refusal. A guess.
+    /// The kernel counted it in the command's own network namespace.
+    KernelCounter,
+    /// An error in the output names a path that the policy keeps from the command.
+    NamedPath,
+    /// The command printed an error that reads like a refusal. A guess.
     InferredFromErrnoText,
 }
 
@@ -53,6 +57,8 @@ impl Detection {
         match self {
             Self::SeccompNotification => "seccomp_notification",
             Self::BeforeAfterComparison => "before_after_comparison",
+            Self::KernelCounter => "kernel_counter",
+            Self::NamedPath => "named_path",
             Self::InferredFromErrnoText => "inferred_from_errno_text",
         }
     }
@@ -68,6 +74,8 @@ pub enum Permit {
     WritableRoot,
     /// A directory in the user's list of readable ones.
     ReadableRoot,
+    /// A call that may write the project.
+    ProjectWrite,
     /// Rules that do not deny writing it.
     NoDenyRule,
     /// Only a command outside the sandbox could do this.
@@ -81,6 +89,7 @@ impl Permit {
             Self::GitWrite => "git write access",
             Self::WritableRoot => "sandbox.writable",
             Self::ReadableRoot => "sandbox.readable",
+            Self::ProjectWrite => "write access to the project",
             Self::NoDenyRule => "no deny rule for it",
             Self::SandboxOff => "sandbox = \"off\"",
         }
@@ -94,70 +103,4 @@ pub struct Quarantined {
     pub path: PathBuf,
     /// Where it is now; `None` if it could not be moved and still is where it was.
     pub moved_to: Option<PathBuf>,
-}
-
-/// Guesses refusals from the error text of a failing command. At most eight lines.
-pub(crate) fn infer(stderr_tail: &[u8]) -> Vec<Violation> {
-    const SIGNS: [(&str, Kind, Permit); 3] = [
-        ("Read-only file system", Kind::Write, Permit::WritableRoot),
-        ("Permission denied", Kind::Read, Permit::ReadableRoot),
-        (
-            "Operation not permitted",
-            Kind::Privilege,
-            Permit::SandboxOff,
-        ),
-    ];
-    let mut found: Vec<Violation> = Vec::new();
-    for line in stderr_tail.split(|byte| *byte == b'\n') {
-        let line = String::from_utf8_lossy(line);
-        let Some((_, kind, permitted_by)) = SIGNS.iter().find(|(sign, ..)| line.contains(sign))
-        else {
-            continue;
-        };
-        // Without a path the line is as likely to be the program's own opinion.
-        if !line.contains('/') && *kind != Kind::Write {
-            continue;
-        }
-        let target: String = line.trim().chars().take(200).collect();
-        if let Some(known) = found.iter_mut().find(|known| known.target == target) {
-            known.count += 1;
-        } else if found.len() < 8 {
-            found.push(Violation {
-                kind: *kind,
-                target,
-                count: 1,
-                detection: Detection::InferredFromErrnoText,
-                permitted_by: *permitted_by,
-                expected: false,
-            });
-        }
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(output: &str, expected: &[(Kind, u64)]) {
-        let found: Vec<_> = infer(output.as_bytes())
-            .iter()
-            .map(|v| (v.kind, v.count))
-            .collect();
-        assert_eq!(found, expected, "{output}");
-    }
-
-    #[test]
-    fn error_lines_with_a_path_count_and_opinions_do_not() {
-        check(
-            "touch: cannot touch '/etc/x': Read-only file system\n",
-            &[(Kind::Write, 1)],
-        );
-        check(
-            "cat: /root/k: Permission denied\ncat: /root/k: Permission denied",
-            &[(Kind::Read, 2)],
-        );
-        check("git push: Permission denied (publickey)", &[]);
-        check("all tests passed", &[]);
-    }
 }

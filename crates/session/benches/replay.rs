@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use agent_session::SessionDirectory;
 use agent_session::audit::{AuditReport, audit};
 use agent_session::replay::text::{TextForm, TextWriter};
-use agent_session::replay::{Range, Replayed, html, json, replay, replay_each};
+use agent_session::replay::{Range, Replayed, Streamed, html, replay, replay_each};
 use agent_test_support::bench::Table;
 use support::Project;
 use support::story::{Teller, whole_story};
@@ -60,8 +60,8 @@ fn main() {
     );
     let reading = best(|| read(&session));
     let as_json = best(|| {
-        let replayed = replay(&session, None, Range::default()).unwrap();
-        assert!(json::to_json(&replayed)["events"].is_array());
+        let told = Streamed::read(&session, None, Range::default()).unwrap();
+        serde_json::to_writer(BufWriter::new(std::io::sink()), &told).unwrap();
     });
     table.compare("JSON of 10,000 events, to reading them", as_json, reading);
     table.finish();
@@ -110,11 +110,11 @@ fn text(session: &SessionDirectory) {
 }
 
 fn page(session: &SessionDirectory) -> Vec<u8> {
-    let replayed = replay(session, None, Range::default()).unwrap();
+    let told = Streamed::read(session, None, Range::default()).unwrap();
     let report = audit(session, None).unwrap();
     let mut out = Vec::new();
     let page = html::Page {
-        replayed: &replayed,
+        told: &told,
         audit: Some(&report),
         artifact: &|_| None,
     };

@@ -150,6 +150,8 @@ impl Report {
         let turns = summary.turns.iter().map(|turn| {
             json!({
                 "turn_id": turn.turn_id.as_str(),
+                "model": turn.model,
+                "joined_into": turn.joined_into,
                 "status": turn.status.as_str(),
                 "outcome": turn.outcome.map(|outcome| outcome.as_str()),
                 "stop_reason": turn.stop_reason,
@@ -178,6 +180,7 @@ impl Report {
             "artifacts": artifacts,
             "usage": {
                 "model": summary.model,
+                "models": self.timeline.models().routing_limit.by_model,
                 "providers": self.providers,
                 "request_ids": self.request_ids,
                 "input": summary.usage.input,

@@ -19,7 +19,7 @@ use agent_protocol::payload::permission::ActionDecision;
 use agent_session::SessionDirectory;
 use agent_session::fold::{Calls, Fold as _, ReadModels};
 use agent_session::replay::text::{TextForm, TextWriter};
-use agent_session::replay::{Card, Range, Timeline, html, json, replay};
+use agent_session::replay::{Card, Range, Streamed, Timeline, html, replay};
 use proptest::prelude::*;
 use support::Project;
 use support::story::{Teller, whole_story};
@@ -255,13 +255,14 @@ proptest! {
         prop_assert_eq!(&live.1, &read.1);
         prop_assert_eq!(&read.1, replayed.timeline.calls());
         // What is shown is that state: the JSON counts, the text and the page name the same calls.
-        let shown = json::to_json(&replayed);
+        let told = Streamed::read(&session, None, Range::default()).unwrap();
+        let shown = serde_json::to_value(&told).unwrap();
         prop_assert_eq!(shown["calls"].as_array().unwrap().len(), read.1.iter().count());
         prop_assert_eq!(shown["events"].as_array().unwrap().len() as u64, read.0.next_sequence());
         let text = text_of(&session, true);
         let mut page = Vec::new();
         html::write(
-            &html::Page { replayed: &replayed, audit: None, artifact: &|_| None },
+            &html::Page { told: &told, audit: None, artifact: &|_| None },
             &mut page,
         ).unwrap();
         let page = String::from_utf8(page).unwrap();

@@ -26,6 +26,12 @@ pub trait Authority: Send + Sync {
     /// The decision for one call, from semantics alone. It must not block.
     fn decide(&self, request: &PermissionRequest<'_>) -> Decision;
 
+    /// Makes ready for an answer to the question that is about to be recorded as `action`. Called
+    /// before `action.required` is written, so that no answer can come too early.
+    fn expect_answer(&self, action: &ActionId, cancel: &Cancel) {
+        let _ = (action, cancel);
+    }
+
     /// Puts the question to whoever can answer it, and blocks until there is an answer, the time
     /// is over or `cancel` is raised. `action.required` is on disk before this is called.
     fn ask(&self, question: &Question, cancel: &Cancel) -> Answer;

@@ -30,6 +30,8 @@ pub(crate) struct Call {
     pub(crate) tool_name: String,
     pub(crate) tool: Option<Arc<Registered>>,
     pub(crate) input: Value,
+    /// True if a model asked for it, and not a person or a script.
+    pub(crate) is_of_model: bool,
     pub(crate) submitted: Instant,
     /// Whether other calls had to end first.
     pub(crate) held: bool,
@@ -99,6 +101,7 @@ impl Shared {
             tool_name: tool_name.clone(),
             tool,
             input: Value::Null,
+            is_of_model: intent.model_request_id.is_some(),
             submitted: Instant::now(),
             held: false,
         };

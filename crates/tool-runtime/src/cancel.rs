@@ -12,6 +12,8 @@ pub enum CancelReason {
     Interrupted,
     /// Its time is over.
     Timeout,
+    /// The program was told to end.
+    Terminated,
 }
 
 /// Raised once, never lowered. Clones are the same handle; [`child`](Self::child) is raised with

@@ -60,6 +60,7 @@ pub struct ExecutionContext {
     scope: Scope,
     invocation_id: InvocationId,
     tool_call_id: ToolCallId,
+    is_of_model: bool,
     workspace: Arc<Workspace>,
     baselines: Arc<Baselines>,
     cancel: Cancel,
@@ -87,6 +88,7 @@ pub(crate) struct ExecutionParts {
     pub(crate) scope: Scope,
     pub(crate) invocation_id: InvocationId,
     pub(crate) tool_call_id: ToolCallId,
+    pub(crate) is_of_model: bool,
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) baselines: Arc<Baselines>,
     pub(crate) cancel: Cancel,
@@ -101,6 +103,7 @@ impl ExecutionContext {
             scope: parts.scope,
             invocation_id: parts.invocation_id,
             tool_call_id: parts.tool_call_id,
+            is_of_model: parts.is_of_model,
             workspace: parts.workspace,
             baselines: parts.baselines,
             cancel: parts.cancel,
@@ -109,6 +112,12 @@ impl ExecutionContext {
             progress: Mutex::new(None),
             given_up: parts.given_up,
         }
+    }
+
+    /// True if a model asked for the call, and not a person or a script.
+    #[must_use]
+    pub fn is_of_model(&self) -> bool {
+        self.is_of_model
     }
 
     /// Raised when the call should stop: interrupted, or out of time.

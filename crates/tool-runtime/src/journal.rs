@@ -36,6 +36,8 @@ pub trait Journal: Send + Sync {
     /// Keeps bytes under their hash, complete on disk before returning, and says so with
     /// `artifact.changed`. Text kinds are masked; before and after images are exact.
     ///
+    /// `producer` is the id of the call, request or event that it came of; empty where there is none.
+    ///
     /// # Errors
     /// When the artifact cannot be written.
     fn put_artifact(

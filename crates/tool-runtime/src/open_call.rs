@@ -185,6 +185,7 @@ impl Shared {
             tool_name: open.tool_name.clone(),
             tool: self.registry.resolve(&open.tool_name).cloned(),
             input: self.input_of(open).unwrap_or_default(),
+            is_of_model: open.model_request_id.is_some(),
             submitted: Instant::now(),
             held: false,
         }

@@ -109,6 +109,8 @@ impl Shared {
             ),
             cwd: prepared.plan.cwd.clone(),
         };
+        // Whoever reads the question in the log may answer at once.
+        self.authority.expect_answer(&action_id, cancel);
         let recorded = self.record(&mut call.scope, required.clone(), refs)?;
         journal.sync()?;
         let required = match recorded.payload {

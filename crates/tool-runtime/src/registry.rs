@@ -321,13 +321,8 @@ impl CatalogueRecord {
         {
             return Ok(known.clone());
         }
-        let artifact = journal.put_artifact(
-            scope,
-            ArtifactKind::Catalog,
-            "application/json",
-            &bytes,
-            "tool-runtime",
-        )?;
+        let artifact =
+            journal.put_artifact(scope, ArtifactKind::Catalog, "application/json", &bytes, "")?;
         let catalog_ref = artifact.artifact_id;
         // The schemas are in the artifact; a line of the log has a limit.
         let tools: Vec<_> = catalogue

@@ -91,6 +91,19 @@ pub struct ToolDefinition {
     pub streams_progress: bool,
 }
 
+impl ToolDefinition {
+    /// The class of what runs the tool: files of this machine, processes, or somebody else's code.
+    #[must_use]
+    pub fn executor_class(&self) -> &'static str {
+        let is_local = self.owner == RuntimeOwner::Local;
+        match self.needs_sandbox || self.capabilities.contains(&Capability::Shell) {
+            _ if !is_local => "external",
+            true => "process",
+            false => "fs",
+        }
+    }
+}
+
 /// What the visibility of a tool may depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VisibilityContext {

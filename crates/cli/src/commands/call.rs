@@ -523,7 +523,10 @@ pub(super) fn watch_signals(cancel: &Cancel) -> io::Result<Signals> {
                     *noted
                         .lock()
                         .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(exit);
-                    cancel.raise(CancelReason::Interrupted);
+                    cancel.raise(match exit {
+                        Exit::Terminated => CancelReason::Terminated,
+                        _ => CancelReason::Interrupted,
+                    });
                 }
             });
         })?;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use agent_protocol::id::ArtifactId;
 use agent_session::audit::AuditReport;
 use agent_session::replay::text::{self, TextForm, TextWriter};
-use agent_session::replay::{Card, CardError, Entry, Integrity, Range, Timeline, html, json};
-use agent_session::replay::{Lineage, parent_of, replay, replay_each, tell_inherited};
+use agent_session::replay::{Card, CardError, Entry, Integrity, Range, Streamed, Timeline, html};
+use agent_session::replay::{Lineage, parent_of, replay_each, tell_inherited};
 use agent_session::{AnchorStore, SessionDirectory};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -248,17 +248,17 @@ fn as_json(
     session: &SessionDirectory,
     range: Range,
 ) -> Result<(), Failure> {
-    let replayed = replay(session, Some(&anchors(app)), range)
+    let told = Streamed::read(session, Some(&anchors(app)), range)
         .with_context(doing(session))
         .or_usage()?;
-    let text = app.output.json_text(&json::to_json(&replayed)).or_fail()?;
     let file = arguments.file(app);
     to_file_or_stdout(file.as_deref(), |out| {
-        writeln!(out, "{text}")
+        app.output
+            .json_to(out, &told)
             .context("cannot print the replay")
             .or_fail()
     })?;
-    warn(&replayed.integrity, session, app);
+    warn(&told.integrity, session, app);
     Ok(())
 }
 
@@ -281,7 +281,7 @@ pub(crate) fn write_page(
     range: Range,
     file: Option<&Path>,
 ) -> Result<Integrity, Failure> {
-    let replayed = replay(session, Some(&anchors(app)), range)
+    let told = Streamed::read(session, Some(&anchors(app)), range)
         .with_context(doing(session))
         .or_usage()?;
     // The log is masked already; artifacts that are shown beside it are masked with the same eyes.
@@ -294,7 +294,7 @@ pub(crate) fn write_page(
         Some(auditor.redactor.mask(&text).into_owned())
     };
     let page = html::Page {
-        replayed: &replayed,
+        told: &told,
         audit: Some(&report),
         artifact: &artifact,
     };
@@ -303,7 +303,7 @@ pub(crate) fn write_page(
             .context("cannot write the page")
             .or_fail()
     })?;
-    Ok(replayed.integrity)
+    Ok(told.integrity)
 }
 
 fn warn(integrity: &Integrity, session: &SessionDirectory, app: &App) {

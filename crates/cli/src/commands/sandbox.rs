@@ -478,7 +478,7 @@ fn not_started(error: LaunchError, app: &App) -> Result<u8, Failure> {
 fn tell(finished: &Finished, app: &App) {
     for violation in finished.violations.iter().filter(|found| !found.expected) {
         let sure = match violation.detection {
-            Detection::InferredFromErrnoText => "may have refused",
+            Detection::NamedPath | Detection::InferredFromErrnoText => "may have refused",
             _ => "refused",
         };
         let times = match violation.count {

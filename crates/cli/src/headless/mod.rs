@@ -12,16 +12,18 @@ use agent_engine::live::NobodyWatches;
 use agent_engine::state::{CommandRun, TurnFacts};
 use agent_engine::verification::claims;
 use agent_engine::{Engine, Interrupt, Model, TurnEnd};
+use agent_protocol::Payload;
 use agent_protocol::command::SubmitTurn;
+use agent_protocol::id::ProcessId;
 use agent_protocol::payload::conversation::{Budget, TurnSource, Verification};
 use agent_protocol::payload::{SideEffect, Usage};
-use agent_protocol::{Payload, Refs, Scope};
 use clap::ValueEnum;
 
 use crate::app::App;
 use crate::config::Config;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
+use crate::output::counted;
 use crate::workbench::Workbench;
 
 pub(crate) use report::RunReport;
@@ -49,7 +51,7 @@ pub(crate) struct Task {
     pub(crate) include_transient: bool,
     pub(crate) require_verified: bool,
     pub(crate) models: Vec<Model>,
-    /// Facts to record before the first turn.
+    /// How the models were chosen, to be recorded in the first turn.
     pub(crate) facts: Vec<Payload>,
 }
 
@@ -74,7 +76,9 @@ pub(crate) fn run(
     let closer = bench.closer();
     let artifacts = bench.writer.artifacts().clone();
     let ended = runtime.block_on(turns(app, config, bench, &task));
+    let running = closer.running();
     closer.close()?;
+    tell_stopped(app, &running);
     let ended = ended?;
     // A tool that ignored its cancellation must not keep the process alive.
     runtime.shutdown_background();
@@ -86,6 +90,22 @@ pub(crate) fn run(
         OutputForm::StreamJson | OutputForm::Quiet => {}
     }
     Ok(exit)
+}
+
+/// Says which background commands ended with the run.
+fn tell_stopped(app: &App, running: &[(ProcessId, String)]) {
+    if running.is_empty() {
+        return;
+    }
+    let named: Vec<String> = running
+        .iter()
+        .map(|(id, command)| format!("`{command}` ({id})"))
+        .collect();
+    let count = counted(running.len() as u64, "background command");
+    app.output.note(&format!(
+        "the run is over; it ended {count}: {}",
+        named.join(", ")
+    ));
 }
 
 /// How the last turn ended, with the facts a report needs.
@@ -114,19 +134,11 @@ async fn turns(
     bench: Workbench,
     task: &Task,
 ) -> Result<Ended, Failure> {
-    let scope = Scope {
-        thread_id: Some(bench.thread_id.clone()),
-        ..Scope::default()
-    };
-    for fact in &task.facts {
-        bench
-            .journal
-            .append(&scope, fact.clone(), Refs::default())
-            .or_fail()?;
-    }
     let control = Arc::clone(&bench.control);
     let open_turn = bench.open_turn.clone();
-    let mut engine = bench.engine(app, config, task.models.clone(), Arc::new(NobodyWatches));
+    let mut engine = bench
+        .engine(app, config, task.models.clone(), Arc::new(NobodyWatches))
+        .with_routing(task.facts.clone());
     let mut end = None;
     let interrupt = Interrupt::new();
     signals::watch(&interrupt).or_fail()?;

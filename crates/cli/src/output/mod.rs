@@ -139,6 +139,12 @@ impl Output {
         Ok(text::json_safe(&text))
     }
 
+    /// Writes one JSON value with a newline, piece by piece, as [`Self::json_text`] would be.
+    pub(crate) fn json_to(&self, out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer_pretty(text::JsonSafe(&mut *out), value)?;
+        out.write_all(b"\n")
+    }
+
     /// Whether colours are wanted.
     pub(crate) fn has_color(&self) -> bool {
         self.color

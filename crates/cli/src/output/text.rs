@@ -1,6 +1,7 @@
 //! Text that cannot do anything to a terminal, and fits it.
 
 use std::fmt::Write as _;
+use std::io;
 
 use agent_tool_runtime::escape::{is_hidden, visible_line};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -30,6 +31,25 @@ pub(super) fn json_safe(json: &str) -> String {
         }
     }
     shown
+}
+
+/// Passes JSON on as [`json_safe`] would have it. A writer of JSON never cuts a character in two.
+pub(super) struct JsonSafe<'a>(pub(super) &'a mut dyn io::Write);
+
+impl io::Write for JsonSafe<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.is_ascii() && !bytes.iter().any(u8::is_ascii_control) {
+            self.0.write_all(bytes)?;
+        } else {
+            let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
+            self.0.write_all(json_safe(text).as_bytes())?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Breaks `text` at spaces so that no line is wider than `width`, where words allow it.

@@ -198,7 +198,7 @@ impl Courier {
                         ArtifactKind::UserInput,
                         &media_type,
                         &bytes,
-                        "screen",
+                        "",
                     )?;
                     part.artifact = Some(kept.artifact_id);
                 }
@@ -270,9 +270,6 @@ impl Courier {
                 return Ok(ControlAnswer::default());
             }
         };
-        for fact in chosen.facts {
-            self.record(fact)?;
-        }
         let updated = SessionUpdated {
             changed: SessionChanges {
                 model: chosen.models.first().map(agent_engine::Model::name),
@@ -281,7 +278,7 @@ impl Courier {
             reason: "chosen on the screen".to_owned(),
         };
         self.record(updated)?;
-        let _ = self.work.send(Work::Models(chosen.models));
+        let _ = self.work.send(Work::Models(chosen.models, chosen.facts));
         Ok(accepted())
     }
 

@@ -62,7 +62,8 @@ pub(super) enum Work {
     Next(TurnId),
     /// A command the user typed.
     Own(String),
-    Models(Vec<Model>),
+    /// Use these models from the next turn on, which records how they were chosen.
+    Models(Vec<Model>, Vec<Payload>),
     Compact,
     /// Take back the last change to files, or all after an event.
     Undo(Option<u64>),
@@ -150,7 +151,7 @@ async fn work(
         thread_id: Some(bench.thread_id.clone()),
         ..Scope::default()
     };
-    for fact in opening.facts.iter().cloned().chain(chosen.facts) {
+    for fact in opening.facts.iter().cloned() {
         bench
             .journal
             .append(&scope, fact, Refs::default())
@@ -184,7 +185,9 @@ async fn work(
     });
     let (authority, writer) = (Arc::clone(&bench.authority), bench.writer.clone());
     let live = Arc::new(ToScreen(inputs.clone()));
-    let engine = bench.engine(app, config, chosen.models, live);
+    let engine = bench
+        .engine(app, config, chosen.models, live)
+        .with_routing(chosen.facts);
     let mut worker = Worker {
         engine,
         authority,
@@ -231,8 +234,8 @@ impl Worker {
                     promoted.map(|_| ()).map_err(EngineError::from)
                 }
                 Work::Own(command) => self.own(&command).await,
-                Work::Models(models) => {
-                    self.engine.set_models(models);
+                Work::Models(models, routing) => {
+                    self.engine.set_models(models, routing);
                     Ok(())
                 }
                 Work::Compact => self.compact().await,

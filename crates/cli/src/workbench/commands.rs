@@ -83,6 +83,7 @@ pub(crate) fn settings(
             .collect(),
         readable: tools.readable,
         writable: paths(&set.writable),
+        protected: paths(&set.protected),
         limits,
         session_dir: session_dir.to_path_buf(),
         temporary,
@@ -165,7 +166,7 @@ fn in_gate_words(level: Level) -> SandboxLevel {
     }
 }
 
-fn expand(home: &Path, root: &Path, text: &str) -> PathBuf {
+pub(super) fn expand(home: &Path, root: &Path, text: &str) -> PathBuf {
     match text.strip_prefix("~/") {
         Some(rest) => home.join(rest),
         None => root.join(text),

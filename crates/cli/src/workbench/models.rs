@@ -386,7 +386,7 @@ fn facts(route: &Route) -> Vec<Payload> {
         })
         .collect();
     let mut facts: Vec<Payload> = Vec::new();
-    let count = candidates.len() as u64;
+    let count = route.usable_count() as u64;
     facts.push(RoutingCandidatesResolved { candidates, count }.into());
     if let Some(selected) = route.selected() {
         if route.is_single_candidate() {

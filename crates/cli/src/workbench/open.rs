@@ -13,14 +13,14 @@ use agent_engine::{
     SessionAuthority, SessionJournal, SessionState, Settings,
 };
 use agent_local_tools::{CommandSettings, Processes, Roots, local_tools};
-use agent_protocol::id::{ArtifactId, ThreadId, TurnId};
+use agent_protocol::id::{ArtifactId, ProcessId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::{
     QueueOperation, RuntimeWarning, SessionChanges, SessionCreated, SessionUpdated, ThreadRole,
     ThreadStarted,
 };
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
 use agent_protocol::status::{Mode, Status};
-use agent_protocol::{Event, Payload, Refs, Scope};
+use agent_protocol::{Code, Event, Payload, Refs, Scope};
 use agent_session::{
     Appended, Listener, OwnEvents, Rim, SessionDirectory, SessionStore, SessionWriter,
 };
@@ -143,6 +143,7 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
         Arc::clone(&app.host.clock),
     ));
     let (registry, processes) = registry(app, settings)?;
+    processes.remember_lost(history.lost.drain(..));
     let registry = Arc::new(registry);
     let workspace = Workspace {
         root: root.to_path_buf(),
@@ -212,6 +213,11 @@ pub(crate) struct Closer {
 }
 
 impl Closer {
+    /// Background commands that closing will end.
+    pub(crate) fn running(&self) -> Vec<(ProcessId, String)> {
+        self.processes.running()
+    }
+
     pub(crate) fn close(&self) -> Result<(), Failure> {
         self.processes.shutdown();
         self.scratch.clear();
@@ -292,6 +298,8 @@ struct History {
     /// Keys of inputs, so that the same input is not taken twice, also after a restart.
     keys: HashMap<String, TurnId>,
     open_turn: Option<TurnId>,
+    /// Commands whose end no run saw.
+    lost: Vec<ProcessId>,
     baselines: Arc<Baselines>,
     /// Decisions and catalogues, for the authority and the tools, which come after the log.
     held: Vec<Event>,
@@ -309,6 +317,7 @@ impl History {
             queue: Vec::new(),
             keys: HashMap::new(),
             open_turn: None,
+            lost: Vec::new(),
             baselines: Arc::new(Baselines::default()),
             held: Vec::new(),
             own: OwnEvents::default(),
@@ -367,6 +376,9 @@ impl History {
                 {
                     self.keys.insert(key.clone(), turn_id.clone());
                 }
+            }
+            Payload::ProcessFailed(failed) if failed.code == Some(Code::Lost) => {
+                self.lost.extend(failed.process_id.clone());
             }
             Payload::TurnStarted(_) => self.open_turn.clone_from(&event.scope.turn_id),
             Payload::TurnCompleted(_) | Payload::TurnFailed(_) => self.open_turn = None,

@@ -42,6 +42,9 @@ pub(crate) fn rules(
             })?);
         }
     }
+    for setting in &config.sandbox.protected {
+        rules.extend(protecting(app, &setting.value, &setting.origin, &bases)?);
+    }
     if let Some(path) = extra {
         let path = app.host.cwd.join(path);
         let text = std::fs::read_to_string(&path)
@@ -57,6 +60,38 @@ pub(crate) fn rules(
         rules.extend(read_rules(&text, &source, &bases).or_usage()?);
     }
     Ok(rules)
+}
+
+/// Rules that ask before a file tool changes what `sandbox.protected` keeps from commands.
+fn protecting(
+    app: &App,
+    setting: &str,
+    place: &Origin,
+    bases: &Bases,
+) -> Result<Vec<Rule>, Failure> {
+    let path = super::commands::expand(&bases.home, &bases.project, setting);
+    let pattern = literally(&path.to_string_lossy());
+    let rule = |tool: &str| {
+        let text = format!("{tool}({})", pattern.trim_end_matches('/'));
+        Rule::parse(Effect::Ask, &text, origin(app, place), bases).map_err(|problem| {
+            let problem = problem.message;
+            Failure::usage(format!("cannot protect `{setting}`: {problem}"))
+        })
+    };
+    Ok(vec![rule("write")?, rule("edit")?])
+}
+
+/// A pattern that matches `path` and no other.
+fn literally(path: &str) -> String {
+    let mut pattern = String::with_capacity(path.len());
+    for character in path.chars() {
+        if "*?[]{}".contains(character) {
+            pattern.extend(['[', character, ']']);
+        } else {
+            pattern.push(character);
+        }
+    }
+    pattern
 }
 
 /// What patterns are relative to.

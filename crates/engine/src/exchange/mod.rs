@@ -189,6 +189,7 @@ impl Exchange<'_> {
         if kind == ModelFailureKind::RateLimit {
             let hit = RateLimitHit {
                 provider: provider.name().to_owned(),
+                model_request_id: Some(self.model_request_id.clone()),
                 retry_after_ms: error
                     .retry_after
                     .map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))

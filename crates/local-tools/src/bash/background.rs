@@ -1,6 +1,6 @@
 //! Commands that go on after their call: a bounded list, each with a thread that reports its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use agent_protocol::id::{InvocationId, ProcessId};
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::payload::process::TerminatedBy;
 use agent_protocol::payload::tool::ReadMore;
 use agent_protocol::{Refs, Scope};
 use agent_sandbox::{ExitStatus, Finished, KilledBy, Running};
@@ -17,9 +18,10 @@ use agent_tool_runtime::policy::piece::{hidden_in, masked_piece};
 use agent_tool_runtime::{Body, Confinement, Journal, Omission, RawResult};
 use serde_json::json;
 
-use super::ending::{record, status};
+use super::ending::{Stopped, record, status, told};
 use super::launch::Private;
 use super::output::Output;
+use super::refusals;
 use super::scan::{Changes, Followed, Watch};
 use crate::search::denied_globs;
 
@@ -32,6 +34,8 @@ const MAX_KEPT: usize = 64;
 #[derive(Default)]
 pub struct Processes {
     all: Mutex<BTreeMap<String, Arc<Background>>>,
+    /// Those of an earlier run whose end nobody saw.
+    lost: Mutex<BTreeSet<String>>,
 }
 
 /// A part of an output.
@@ -46,6 +50,8 @@ pub(crate) struct Part {
 /// A command that runs and is to go on without its call.
 pub(super) struct Started {
     pub(super) process_id: ProcessId,
+    /// Its first words, escaped.
+    pub(super) command: String,
     pub(super) running: Running,
     pub(super) output: Output,
     /// Its own temporary directory, removed with it.
@@ -68,6 +74,8 @@ pub(crate) struct Background {
     /// Where the next reading without an offset begins.
     cursor: AtomicU64,
     watcher: Mutex<Option<JoinHandle<()>>>,
+    /// Who asked it to end, the first one.
+    stopped: Mutex<Option<Stopped>>,
 }
 
 /// How a background command ended.
@@ -77,6 +85,8 @@ pub(crate) struct Ended {
     pub(crate) signal: Option<i32>,
     /// All of its output, complete.
     pub(crate) output: Option<ArtifactRef>,
+    /// What the sandbox refused it, in sentences.
+    pub(crate) refusals: Vec<String>,
 }
 
 impl Ended {
@@ -91,6 +101,35 @@ impl Ended {
 }
 
 impl Processes {
+    /// Takes note of commands that were lost with an earlier run, as the log shows them.
+    pub fn remember_lost(&self, lost: impl IntoIterator<Item = ProcessId>) {
+        let lost = lost.into_iter().map(|id| id.as_str().to_owned());
+        self.lost
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(lost);
+    }
+
+    pub(crate) fn is_lost(&self, process_id: &str) -> bool {
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.contains(process_id)
+    }
+
+    /// The commands that run now: each with its id and its first words, the oldest first.
+    #[must_use]
+    pub fn running(&self) -> Vec<(ProcessId, String)> {
+        let all = self.all();
+        let running = all.values().filter(|process| process.ended().is_none());
+        running
+            .map(|process| {
+                (
+                    process.process_id().clone(),
+                    process.started.command.clone(),
+                )
+            })
+            .collect()
+    }
+
     /// Why no further command may be started in the background.
     pub(super) fn refusal(&self) -> Option<String> {
         let running = self
@@ -116,6 +155,7 @@ impl Processes {
             ended_changed: Condvar::new(),
             cursor: AtomicU64::new(0),
             watcher: Mutex::default(),
+            stopped: Mutex::default(),
         });
         let watched = Arc::clone(&process);
         let watcher = std::thread::Builder::new()
@@ -154,7 +194,7 @@ impl Processes {
         let Some(process) = process.filter(|process| process.ended().is_none()) else {
             return false;
         };
-        process.kill();
+        process.kill(Stopped::new(TerminatedBy::User, "the user ended it"));
         true
     }
 
@@ -204,7 +244,15 @@ impl Background {
                 self.started.cwd_after[usize::from(succeeded)].clone()
             },
             changes: self.changes(journal, &scope),
+            stopped: self
+                .stopped
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
         };
+        if let Some(cause) = (ended.stopped.as_ref()).and_then(|stopped| stopped.cause.clone()) {
+            scope.causation_id = Some(cause);
+        }
         let mut refs = Refs::default();
         for artifact in ended.changes.iter().flat_map(|changes| &changes.artifacts) {
             refs.add("artifact", &artifact.artifact_id);
@@ -222,6 +270,7 @@ impl Background {
             exit_code,
             signal,
             output,
+            refusals: told(&finished).take(8).map(refusals::words).collect(),
         });
         self.ended_changed.notify_all();
     }
@@ -268,8 +317,11 @@ impl Background {
         ended.clone()
     }
 
-    /// Asks the command to end.
-    pub(crate) fn kill(&self) {
+    /// Asks the command to end, on the word of `stopped`.
+    pub(crate) fn kill(&self, stopped: Stopped) {
+        let mut first = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(stopped);
+        drop(first);
         self.started.running.terminate(KilledBy::Cancelled);
     }
 

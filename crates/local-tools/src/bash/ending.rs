@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use agent_protocol::Payload;
-use agent_protocol::id::ProcessId;
+use agent_protocol::id::{EventId, ProcessId};
 use agent_protocol::payload::process::{
     ProcessCompleted, ProcessTerminated, SandboxSummary, TerminatedBy,
 };
 use agent_sandbox::{ExitStatus, Finished, KilledBy, Violation};
-use agent_tool_runtime::JournalError;
 use agent_tool_runtime::policy::CollectedOutput;
+use agent_tool_runtime::{Cancel, CancelReason, JournalError};
 
 use super::launch::violation;
 use super::scan::Changes;
@@ -34,6 +34,38 @@ pub(super) fn reason(killed_by: KilledBy) -> &'static str {
     }
 }
 
+/// Who stopped a command, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct Stopped {
+    pub(crate) by: TerminatedBy,
+    pub(crate) reason: String,
+    /// The event that brought it about, where there is one.
+    pub(crate) cause: Option<EventId>,
+}
+
+impl Stopped {
+    pub(crate) fn new(by: TerminatedBy, reason: &str) -> Self {
+        Self {
+            by,
+            reason: reason.to_owned(),
+            cause: None,
+        }
+    }
+
+    /// Who cancelled what `cancel` stands for.
+    pub(super) fn by_cancel(cancel: &Cancel) -> Self {
+        match cancel.reason() {
+            Some(CancelReason::Terminated) => {
+                Self::new(TerminatedBy::Runtime, "the program was told to end")
+            }
+            Some(CancelReason::Timeout) => Self::new(TerminatedBy::Policy, "its time was over"),
+            Some(CancelReason::Interrupted) | None => {
+                Self::new(TerminatedBy::User, "it was cancelled")
+            }
+        }
+    }
+}
+
 /// A command that is over, with what came of it.
 pub(super) struct Ended<'a> {
     pub(super) finished: &'a Finished,
@@ -42,10 +74,12 @@ pub(super) struct Ended<'a> {
     pub(super) cwd_after: Option<PathBuf>,
     /// What it changed, unless the result of its call tells.
     pub(super) changes: Option<Changes>,
+    /// Who stopped it, if somebody asked for that.
+    pub(super) stopped: Option<Stopped>,
 }
 
 /// The refusals worth telling: not those that every program of a kind meets and copes with.
-fn told(finished: &Finished) -> impl Iterator<Item = &Violation> {
+pub(super) fn told(finished: &Finished) -> impl Iterator<Item = &Violation> {
     finished.violations.iter().filter(|group| !group.expected)
 }
 
@@ -97,17 +131,20 @@ pub(super) fn record(
             .into(),
         );
     };
+    let stopped = match (killed_by, &ended.stopped) {
+        (KilledBy::Cancelled, Some(stopped)) => stopped.clone(),
+        (KilledBy::Cancelled, None) => Stopped::new(TerminatedBy::User, reason(killed_by)),
+        (KilledBy::SessionEnd, _) => Stopped::new(TerminatedBy::Runtime, reason(killed_by)),
+        (KilledBy::Outside, _) => Stopped::new(TerminatedBy::Shutdown, reason(killed_by)),
+        _ => Stopped::new(TerminatedBy::Policy, reason(killed_by)),
+    };
     emit(
         ProcessTerminated {
             process_id: process_id.clone(),
-            by: match killed_by {
-                KilledBy::Cancelled => TerminatedBy::User,
-                KilledBy::SessionEnd | KilledBy::Outside => TerminatedBy::Shutdown,
-                _ => TerminatedBy::Policy,
-            },
+            by: stopped.by,
             // Which signal it was that reached the first process is not told; both were sent.
             signal: signal.unwrap_or(15),
-            reason: reason(killed_by).to_owned(),
+            reason: stopped.reason,
             output_ref,
             output_index_ref,
             duration_ms: Some(duration_ms),

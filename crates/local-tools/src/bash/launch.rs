@@ -41,6 +41,8 @@ pub struct CommandSettings {
     pub readable: Vec<PathBuf>,
     /// Directories besides the project that commands may write.
     pub writable: Vec<PathBuf>,
+    /// What commands may not write, besides the names that are always protected.
+    pub protected: Vec<PathBuf>,
     /// Ceilings for one command.
     pub limits: Limits,
     /// Holds the log.
@@ -139,27 +141,6 @@ pub(super) fn hidden(look: &Look, root: &Path, confinement: &Confinement) -> Vec
         .collect()
 }
 
-/// Says that what a command names looked empty to it; otherwise it would be taken for empty.
-pub(super) fn named_and_hidden(
-    command: &str,
-    hidden: &[PathBuf],
-    confinement: &Confinement,
-) -> Option<String> {
-    let hidden = hidden.iter().filter(|_| confinement.by_proof);
-    let named = hidden.filter_map(|path| path.file_name()?.to_str());
-    let mut named: Vec<&str> = named.filter(|name| command.contains(name)).collect();
-    named.sort_unstable();
-    named.dedup();
-    let first = named.first()?;
-    let more = match named.len() {
-        1 => String::new(),
-        count => format!(" and {} more", count - 1),
-    };
-    Some(format!(
-        "`{first}`{more} looked empty to it: secrets are hidden from commands that nobody was asked about."
-    ))
-}
-
 /// More than any reader needs, for commands that run because of a proof. The bound on processes is the
 /// lowest that the kernel takes for a whole namespace.
 const PROOF_LIMITS: Limits = Limits {
@@ -241,6 +222,7 @@ pub(super) fn policy(
     policy.hidden = [settings.hidden.clone(), hidden, elsewhere.collect()].concat();
     policy.readable = [settings.readable.clone(), confinement.read_roots.clone()].concat();
     policy.writable = [settings.writable.clone(), confinement.write_roots.clone()].concat();
+    policy.protected.clone_from(&settings.protected);
     let mut searched = Vec::new();
     for pattern in &confinement.deny_write {
         match plain(pattern, workspace) {
@@ -265,12 +247,11 @@ pub(super) fn policy(
         Network::Off
     };
     policy.limits = settings.limits.clone();
-    policy.mode = if confinement.unconfined {
-        Mode::Off {
+    policy.mode = match &settings.mode {
+        Mode::Required if confinement.unconfined => Mode::Off {
             reason: "this call was allowed to leave the sandbox".to_owned(),
-        }
-    } else {
-        settings.mode.clone()
+        },
+        mode => mode.clone(),
     };
     if confinement.by_proof {
         confine_to_reading(&mut policy);
@@ -304,7 +285,8 @@ pub(super) fn applied(
         status: match report.level {
             Level::Full | Level::NoLandlock | Level::Bubblewrap => SandboxStatus::Full,
             Level::Partial => SandboxStatus::Partial,
-            Level::None => SandboxStatus::Off,
+            // Also where it was switched off: `mechanism` is `none` then, and `reason` says why.
+            Level::None => SandboxStatus::Unavailable,
         },
         layers: report
             .layers
@@ -365,7 +347,9 @@ pub(super) fn violation(violation: &Violation, process_id: &ProcessId) -> Sandbo
         detection: match violation.detection {
             agent_sandbox::Detection::SeccompNotification => Detection::SeccompNotification,
             agent_sandbox::Detection::BeforeAfterComparison => Detection::BeforeAfterComparison,
-            agent_sandbox::Detection::InferredFromErrnoText => Detection::InferredFromOutput,
+            agent_sandbox::Detection::KernelCounter => Detection::KernelCounter,
+            agent_sandbox::Detection::NamedPath
+            | agent_sandbox::Detection::InferredFromErrnoText => Detection::InferredFromOutput,
         },
         process_id: Some(process_id.clone()),
         permitted_by: Some(violation.permitted_by.name().to_owned()),

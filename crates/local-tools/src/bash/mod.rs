@@ -11,6 +11,7 @@ mod git_index;
 mod launch;
 mod narrow;
 mod output;
+mod refusals;
 mod run;
 mod scan;
 
@@ -21,7 +22,7 @@ use std::time::Duration;
 use agent_protocol::Code;
 use agent_protocol::payload::permission::ActionClass;
 use agent_protocol::payload::process::pipeline_failed;
-use agent_protocol::payload::tool::{Capability, Concurrency, InterruptBehavior, Risk};
+use agent_protocol::payload::tool::{Capability, Concurrency, Risk};
 use agent_tool_runtime::shell::{Analysis, Directories, Start, analyse, prove::prove};
 use agent_tool_runtime::{
     CommandRequest, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized,
@@ -34,6 +35,7 @@ use serde_json::Value;
 
 pub use background::Processes;
 pub(crate) use background::{Background, Ended};
+pub(crate) use ending::Stopped;
 pub use launch::CommandSettings;
 pub use scan::ScanLimits;
 pub(crate) use scan::Watch;
@@ -121,7 +123,6 @@ impl BashTool {
         definition.is_read_only = false;
         definition.is_destructive = true;
         definition.concurrency = Concurrency::Exclusive;
-        definition.interrupt_behavior = InterruptBehavior::Cancel;
         definition.needs_sandbox = true;
         definition.default_timeout = Some(settings.timeout.min(settings.max_timeout));
         definition.streams_progress = true;

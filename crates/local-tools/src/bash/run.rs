@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use agent_protocol::id::ProcessId;
 use agent_protocol::payload::conversation::{ArtifactKind, RuntimeWarning};
-use agent_protocol::payload::process::{ProcessFailed, ProcessOutput, ProcessStarted, StreamName};
+use agent_protocol::payload::process::{
+    ProcessFailed, ProcessOutput, ProcessStarted, StreamName, TerminatedBy,
+};
 use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{ActionHappened, Code, Payload, Refs};
-use agent_sandbox::{Command, Confined, Detection, ExitStatus, Finished, KilledBy, Level, Running};
+use agent_sandbox::{
+    Command, Confined, Detection, ExitStatus, Finished, KilledBy, Level, Network, Running,
+};
 use agent_tool_runtime::policy::CollectedOutput;
 use agent_tool_runtime::shell::ends_in_pipeline;
 use agent_tool_runtime::{
@@ -19,12 +23,11 @@ use agent_tool_runtime::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::background::Started;
-use super::ending::{self, Ended, reason};
+use super::ending::{self, Ended, Stopped, reason};
 use super::git_index;
-use super::launch::{
-    PROOF_OUTPUT, Private, applied, chain, failure, hidden, mechanism, named_and_hidden, policy,
-};
+use super::launch::{PROOF_OUTPUT, Private, applied, chain, failure, hidden, mechanism, policy};
 use super::output::{Output, Trouble};
+use super::refusals;
 use super::scan::{Changes, Look, Purpose};
 use super::{BashTool, PreparedCommand};
 use crate::search::denied_globs;
@@ -70,7 +73,7 @@ impl Call<'_> {
         let hidden = before
             .as_ref()
             .map_or_else(Vec::new, |look| hidden(look, root, self.confinement));
-        let empty = named_and_hidden(&self.command.command, &hidden, self.confinement);
+        let masked = refusals::masked(&self.command.command, &self.command.cwd, &hidden);
         let before = before.filter(|_| self.confinement.project_writable);
         let mut policy = policy(
             settings,
@@ -121,7 +124,15 @@ impl Call<'_> {
                 return Err(self.not_started(&process_id, &error));
             }
         };
-        self.record_start(&process_id, sandbox_ref, environment, running.pid())?;
+        // As the boundary is, not as it was asked for: a command without one has what we have.
+        let network = running.report().network == Network::Host;
+        self.record_start(
+            &process_id,
+            sandbox_ref,
+            environment,
+            network,
+            running.pid(),
+        )?;
         if self.command.background {
             return self.leave_running(process_id, running, output, private, before);
         }
@@ -129,22 +140,20 @@ impl Call<'_> {
         if let Some(before) = &before {
             self.tool.watch.foreground_begins(before);
         }
-        let finished = self.follow(&process_id, &running, &output);
+        let mut finished = self.follow(&process_id, &running, &output);
+        if let Ok(finished) = &mut finished {
+            finished.violations.extend(masked);
+        }
         if finished.is_err() {
             self.tool.watch.foreground_ends(None);
         }
-        let mut result = self.finish(
+        self.finish(
             &process_id,
             &running,
             &finished?,
             &output,
             before.as_deref(),
-        )?;
-        if let Some(empty) = empty {
-            let note = result.data.note.take();
-            result.data.note = Some(note.map_or(empty.clone(), |note| format!("{note} {empty}")));
-        }
-        Ok(result)
+        )
     }
 
     fn max_output(&self) -> u64 {
@@ -205,6 +214,7 @@ impl Call<'_> {
             ProcessFailed {
                 process_id: Some(process_id.clone()),
                 category,
+                code: Some(code),
                 message: message.clone(),
             },
             Refs::default(),
@@ -242,6 +252,7 @@ impl Call<'_> {
         process_id: &ProcessId,
         sandbox_ref: String,
         env_keys: Vec<String>,
+        network: bool,
         pid: u32,
     ) -> Result<(), JournalError> {
         let fact = ProcessStarted {
@@ -252,7 +263,7 @@ impl Call<'_> {
             sandbox_ref,
             tty: false,
             env_keys,
-            network: self.confinement.network,
+            network,
             os_pid: Some(pid),
             background: self.command.background,
         };
@@ -355,6 +366,10 @@ impl Call<'_> {
                 .command
                 .cwd_after(finished.status == ExitStatus::Code(0)),
             changes: None,
+            stopped: Some(match &trouble {
+                Some(_) => Stopped::new(TerminatedBy::Policy, "its output could not be kept"),
+                None => Stopped::by_cancel(self.context.cancel()),
+            }),
         };
         ending::record(&emit, process_id, &ended)?;
         let changes = changes?;
@@ -465,6 +480,7 @@ impl Call<'_> {
         let settler = running.settler();
         let started = Started {
             process_id: process_id.clone(),
+            command: agent_tool_runtime::escape::visible_line(&self.command.command, 60),
             running,
             output,
             _private: private,
@@ -537,29 +553,17 @@ fn held_by(running: &Running) -> String {
 
 /// Whether the refusal is known and not guessed from the output.
 fn is_certain(violation: &agent_sandbox::Violation) -> bool {
-    !violation.expected && violation.detection != Detection::InferredFromErrnoText
+    matches!(
+        violation.detection,
+        Detection::SeccompNotification | Detection::BeforeAfterComparison
+    ) && !violation.expected
 }
 
 /// What the sandbox noticed, and what is not known of the changes.
 fn note(finished: &Finished, changes: Option<String>) -> Option<String> {
-    let mut notes: Vec<String> = finished
-        .violations
-        .iter()
-        .filter(|violation| !violation.expected)
+    let mut notes: Vec<String> = ending::told(finished)
         .take(8)
-        .map(|violation| {
-            let sure = if is_certain(violation) {
-                "The sandbox refused"
-            } else {
-                "The sandbox may have refused"
-            };
-            format!(
-                "{sure}: {} {}; permitted by {}.",
-                violation.kind.name(),
-                violation.target,
-                violation.permitted_by.name()
-            )
-        })
+        .map(refusals::words)
         .collect();
     for item in &finished.quarantined {
         notes.push(format!(

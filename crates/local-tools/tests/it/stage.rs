@@ -148,6 +148,7 @@ impl Stage {
                 home: Some(home.clone()),
                 hidden: Vec::new(),
                 readable: Vec::new(),
+                protected: Vec::new(),
                 writable: Vec::new(),
                 limits: agent_sandbox::Limits::default(),
                 session_dir: writer.log_path().parent().unwrap().to_owned(),

@@ -413,9 +413,10 @@ record! {
 }
 
 record! {
-    /// The models that could serve.
+    /// The models that were thought of; one with `excluded_reason` cannot serve.
     RoutingCandidatesResolved {
         candidates*: RoutingCandidate,
+        /// Of those that can serve.
         count: u64,
     }
 }
@@ -428,6 +429,7 @@ record! {
         reason: String,
         /// Which setting decided: `flag`, `environment`, `config`, `detected`, `default`.
         source: String,
+        /// Of those that can serve.
         candidate_count: u64,
         fallback_chain*: ModelChoice,
         limit_state?: String,
@@ -440,6 +442,7 @@ record! {
         from: ModelChoice,
         to: ModelChoice,
         reason: String,
+        /// The `model.failed` event that was the reason.
         error_ref?: String,
     }
 }
@@ -486,6 +489,7 @@ record! {
     /// The provider said to slow down.
     RateLimitHit {
         provider: String,
+        model_request_id?: ModelRequestId,
         retry_after_ms?: u64,
         scope?: String,
     }

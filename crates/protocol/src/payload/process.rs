@@ -1,11 +1,13 @@
 //! Commands: the boundary that really held, and what ran inside it.
 
+use crate::code::Code;
 use crate::id::{ArtifactId, InvocationId, ProcessId};
 use crate::payload::SideEffect;
 use crate::record::{record, words};
 
 words! {
-    /// How much of the boundary holds.
+    /// How much of the boundary holds. `unavailable` is no boundary at all, `reason` says why;
+    /// `off` stands in logs of earlier versions only, where it was switched off.
     SandboxStatus {
         Unavailable = "unavailable",
         Partial = "partial",
@@ -80,6 +82,8 @@ words! {
         Errno = "errno",
         SeccompNotification = "seccomp_notification",
         BeforeAfterComparison = "before_after_comparison",
+        /// Counted by the kernel in the command's own network namespace.
+        KernelCounter = "kernel_counter",
         InferredFromOutput = "inferred_from_output",
         KernelAudit = "kernel_audit",
     }
@@ -199,6 +203,8 @@ words! {
         Spawn = "spawn",
         Sandbox = "sandbox",
         Timeout = "timeout",
+        /// The program ended while it ran; what became of it is not known.
+        Lost = "lost",
     }
 }
 
@@ -207,6 +213,8 @@ record! {
     ProcessFailed {
         process_id?: ProcessId,
         category: ProcessFailureCategory,
+        /// `lost` where its end was not seen.
+        code?: Code,
         message: String,
     }
 }
@@ -214,8 +222,15 @@ record! {
 words! {
     /// Who ended a command.
     TerminatedBy {
+        /// A limit that was set for it.
         Policy = "policy",
+        /// A person, who stopped the turn or the command.
         User = "user",
+        /// A call of the model; `causation_id` is the start of that call.
+        Model = "model",
+        /// The program, which ended or was told to end by a signal.
+        Runtime = "runtime",
+        /// Somebody outside; in logs of earlier versions also the end of the program.
         Shutdown = "shutdown",
         Parent = "parent",
     }

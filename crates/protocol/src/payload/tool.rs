@@ -83,7 +83,8 @@ words! {
 }
 
 words! {
-    /// What new input does to a running call.
+    /// What new input does to a running call. All tools of this program block: an input that steers
+    /// joins the turn after the call, and only an interrupt ends a call early.
     InterruptBehavior {
         /// The call finishes first.
         Block = "block",
@@ -195,7 +196,7 @@ record! {
         invocation_id: InvocationId,
         intent_id: IntentId,
         tool_name: String,
-        /// Which code runs it, e.g. `local:bash@1+landlock`.
+        /// Which code runs it, by class (`fs`, `process`, `external`), e.g. `process:bash@1+workspace`.
         executor: String,
         args_ref?: ArtifactId,
         args_sha256: String,
@@ -230,6 +231,8 @@ record! {
         background: bool,
         cancellable: bool,
         streams_progress: bool,
+        /// Whether the same call again would do no harm, however this one ends: it only reads.
+        retryable?: bool,
     }
 }
 

@@ -8,7 +8,7 @@ use std::ptr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 
-use super::memory;
+use super::{memory, network};
 use crate::message;
 use crate::plan::{Containment, Plan};
 use crate::wire::{Reader, Writer};
@@ -20,7 +20,13 @@ const TICK: Timespec = Timespec {
 };
 
 /// Waits for the command to end, or for the agent to be gone, and ends everything then.
-pub(super) fn watch_over(command: Pid, plan: &Plan, control: &OwnedFd) -> ! {
+/// `without_route` is the count of [`network::without_route`] before the command was started.
+pub(super) fn watch_over(
+    command: Pid,
+    plan: &Plan,
+    control: &OwnedFd,
+    without_route: Option<u64>,
+) -> ! {
     let contained = plan.containment != Containment::Subreaper;
     // Our copies of the command's output would keep its pipes open.
     let null = rustix::fs::open(
@@ -39,9 +45,14 @@ pub(super) fn watch_over(command: Pid, plan: &Plan, control: &OwnedFd) -> ! {
         end_descendants();
     }
     if let Ok(Some((tag, how, value))) = ended {
+        let refused = match (without_route, network::without_route(plan)) {
+            (Some(before), Some(now)) => now.saturating_sub(before),
+            _ => 0,
+        };
         let mut exited = Writer::with_tag(tag);
+        exited.number(how).number(value).number(refused);
         // If the agent is gone nobody needs the answer.
-        let _ = exited.number(how).number(value).send(control, &[]);
+        let _ = exited.send(control, &[]);
     }
     std::process::exit(0)
 }

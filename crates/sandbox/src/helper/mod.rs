@@ -13,6 +13,7 @@ mod launcher;
 mod memory;
 mod mounts;
 mod namespaces;
+mod network;
 mod privileges;
 mod seccomp;
 mod self_check;
@@ -163,12 +164,15 @@ fn first_process(plan: &Plan, control: &OwnedFd, before: &Membership) -> ! {
         confined.send(control, &fds).at("report", "the agent")?;
         drop(seen.listener);
         match Reader::receive(control).at("wait for the agent", "")? {
-            Some(frame) if frame.tag == message::GO => command::start(plan),
+            Some(frame) if frame.tag == message::GO => {
+                let without_route = network::without_route(plan);
+                command::start(plan).map(|command| (command, without_route))
+            }
             // The agent changed its mind or is gone: nothing was run.
             _ => std::process::exit(0),
         }
     })();
-    let command = started.unwrap_or_else(|failure: Failure| {
+    let (command, without_route) = started.unwrap_or_else(|failure: Failure| {
         tell(&failure, control);
         std::process::exit(1);
     });
@@ -177,7 +181,7 @@ fn first_process(plan: &Plan, control: &OwnedFd, before: &Membership) -> ! {
     let _ = started
         .number(command.as_raw_nonzero().get() as u64)
         .send(control, &[]);
-    init::watch_over(command, plan, control)
+    init::watch_over(command, plan, control, without_route)
 }
 
 /// The steps, in the order in which each still has what it needs.

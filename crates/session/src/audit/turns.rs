@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use agent_protocol::id::{ModelRequestId, TurnId};
+use agent_protocol::payload::conversation::{QueueOperation, QueuePolicy};
 use agent_protocol::payload::permission::DecidedBy;
 use agent_protocol::{Event, Payload};
 
@@ -37,6 +38,7 @@ impl TurnCheck {
     pub(super) fn take(&mut self, event: &Event, report: &mut AuditReport) {
         self.take_request(event, report);
         self.take_action(event, report);
+        self.take_queue(event);
         let Some(turn_id) = &event.scope.turn_id else {
             if concerns_a_turn(&event.payload) {
                 let message = format!("`{}` names no turn", event.payload.type_name());
@@ -119,6 +121,26 @@ impl TurnCheck {
         };
         if let Some((code, what)) = problem {
             report.error_at(event, code, format!("turn {turn_id} {what}"));
+        }
+    }
+
+    /// An input that joined a running turn ends with it, and one that was taken out of the queue
+    /// never begins.
+    fn take_queue(&mut self, event: &Event) {
+        let Payload::QueueChanged(changed) = &event.payload else {
+            return;
+        };
+        let joins = changed.op == QueueOperation::Started
+            && changed.policy == QueuePolicy::Steer
+            && changed.queued_turn_id != event.scope.turn_id;
+        let Some(turn_id) = &changed.queued_turn_id else {
+            return;
+        };
+        let waits = |turn: &OpenTurn| turn.is_submitted && !turn.is_started;
+        if (joins || changed.op == QueueOperation::Removed)
+            && self.open.get(turn_id).is_some_and(waits)
+        {
+            self.end(turn_id);
         }
     }
 

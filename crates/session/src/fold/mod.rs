@@ -13,6 +13,7 @@ mod execution_environment;
 mod permission_sandbox;
 mod queue;
 mod routing_limit;
+mod served;
 mod session_snapshot;
 mod thread;
 mod tool_inventory;

@@ -7,6 +7,7 @@ use agent_protocol::payload::model::{LimitKind, ModelChoice, ModelFailureKind};
 use agent_protocol::{Event, Payload};
 use serde::{Deserialize, Serialize};
 
+use super::served::Served;
 use super::{Cursor, Fact, Fold, Step, brief};
 
 /// Choice, use and limits of models.
@@ -24,6 +25,9 @@ pub struct RoutingLimitSummary {
     pub requests: u64,
     pub failures: BTreeMap<ModelFailureKind, u64>,
     pub usage: UsageTotals,
+    /// The same by the model that answered, `provider/model` as the server named it.
+    pub by_model: BTreeMap<String, UsageTotals>,
+    served: Served,
     pub cost: CostState,
     pub limits: BTreeMap<LimitKind, Option<f64>>,
     pub rate_limit_hits: u64,
@@ -63,6 +67,10 @@ impl Fold for RoutingLimitSummary {
                 self.profile.doubt();
             }
             Step::Next => {}
+        }
+        if let Some(answered) = self.served.take(event) {
+            let totals = self.by_model.entry(answered.model).or_default();
+            totals.add(answered.usage);
         }
         match &event.payload {
             Payload::TaskProfileResolved(profile) => {

@@ -8,6 +8,7 @@ use agent_protocol::status::{Mode, Status};
 use agent_protocol::{Event, Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::served::Served;
 use super::{Cursor, Fact, Fold, Step, brief};
 use crate::import::imported_from;
 
@@ -21,7 +22,9 @@ pub struct SessionSnapshot {
     pub title: Option<String>,
     pub status: Fact<Status>,
     pub mode: Fact<Mode>,
+    /// The one that answered last, as the server named it; before an answer the one that is asked.
     pub model: Fact<String>,
+    served: Served,
     pub agent_version: Option<String>,
     pub project_root_hash: Option<String>,
     pub parent: Option<SessionParent>,
@@ -75,6 +78,11 @@ impl Fold for SessionSnapshot {
                 self.recent.pop_front();
             }
             self.recent.push_back(item);
+        }
+        if let Some(answered) = self.served.take(event)
+            && !answered.is_aside
+        {
+            self.model = Fact::Known(answered.model);
         }
         match &event.payload {
             Payload::SessionCreated(created) => {

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 
 use agent_protocol::id::{ActionId, TurnId};
 use agent_protocol::payload::Usage;
-use agent_protocol::payload::conversation::{TurnOutcome, TurnSource, Verification};
+use agent_protocol::payload::conversation::{
+    QueueChanged, QueueOperation, QueuePolicy, TurnOutcome, TurnSource, Verification,
+};
 use agent_protocol::status::Status;
 use agent_protocol::{Event, Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::served::Served;
 use super::{Cursor, Fact, Fold, Step, brief, push_bounded};
 
 const INCIDENTS: usize = 50;
+const WAITING: Status = Status::WaitingPermission;
 /// The thread of events that name none.
 const MAIN: &str = "main";
 
@@ -37,6 +41,7 @@ pub struct ThreadReadModel {
     pub turns: Vec<TurnBrief>,
     /// Where each turn is in that list.
     places: BTreeMap<TurnId, usize>,
+    served: Served,
     pub last_outcome: Option<Status>,
     /// The latest warnings and errors.
     pub incidents: Vec<Incident>,
@@ -56,7 +61,10 @@ pub struct TurnBrief {
     pub ended_at: Option<Timestamp>,
     pub first_sequence: u64,
     pub last_sequence: Option<u64>,
+    /// The model that answered last, as the server named it; before an answer the one that is asked.
     pub model: Option<String>,
+    /// The turn this input became a part of, because it was to steer it. It ends with that turn.
+    pub joined_into: Option<TurnId>,
     pub outcome: Option<TurnOutcome>,
     pub stop_reason: Option<String>,
     pub final_text: Option<String>,
@@ -141,6 +149,11 @@ fn concerns_threads(payload: &Payload) -> bool {
             | Payload::ActionRequired(_)
             | Payload::ActionResolved(_)
             | Payload::QueueChanged(_)
+            | Payload::ModelRequested(_)
+            | Payload::ModelCompleted(_)
+            | Payload::ContextCompactionStarted(_)
+            | Payload::ContextCompactionCompleted(_)
+            | Payload::ContextCompactionFailed(_)
             | Payload::RuntimeWarning(_)
             | Payload::RuntimeError(_)
     )
@@ -158,6 +171,12 @@ impl ThreadReadModel {
     }
 
     fn take(&mut self, event: &Event) {
+        let answered = self.served.take(event);
+        if let Some(answered) = answered.filter(|answered| !answered.is_aside)
+            && let Some(turn) = self.turn_of(event)
+        {
+            turn.model = Some(answered.model);
+        }
         match &event.payload {
             Payload::ThreadStarted(_) => self.status = Fact::Known(Status::Idle),
             Payload::ThreadUpdated(updated) => {
@@ -175,6 +194,9 @@ impl ThreadReadModel {
                 self.pending_actions.extend(event.scope.action_id.clone());
                 self.status = Fact::Known(Status::WaitingPermission);
                 self.status_reason = Some(required.title.clone());
+                if let Some(turn) = self.turn_of(event) {
+                    turn.status = Status::WaitingPermission;
+                }
             }
             Payload::ActionResolved(_) => {
                 self.pending_actions
@@ -182,14 +204,56 @@ impl ThreadReadModel {
                 if self.pending_actions.is_empty() {
                     self.status = Fact::Known(Status::Running);
                     self.status_reason = None;
+                    let turn = self.turn_of(event);
+                    if let Some(turn) = turn.filter(|turn| turn.status == WAITING) {
+                        turn.status = Status::Running;
+                    }
                 }
             }
-            Payload::QueueChanged(queue) => self.queued.clone_from(&queue.order),
+            Payload::QueueChanged(queue) => self.take_queue(event, queue),
+            Payload::ModelRequested(_)
+            | Payload::ModelCompleted(_)
+            | Payload::ContextCompactionStarted(_)
+            | Payload::ContextCompactionCompleted(_)
+            | Payload::ContextCompactionFailed(_) => {}
             Payload::RuntimeWarning(warning) => {
                 self.note(event, &warning.code, &warning.message, false);
             }
             Payload::RuntimeError(error) => self.note(event, &error.code, &error.message, true),
             _ => self.take_turn(event),
+        }
+    }
+
+    /// The turn an event belongs to, if it is known.
+    fn turn_of(&mut self, event: &Event) -> Option<&mut TurnBrief> {
+        let index = self.places.get(event.scope.turn_id.as_ref()?)?;
+        self.turns.get_mut(*index)
+    }
+
+    /// An input that steers becomes a part of the running turn, and one that is taken out of the
+    /// queue will not be worked on: neither waits any more.
+    fn take_queue(&mut self, event: &Event, queue: &QueueChanged) {
+        self.queued.clone_from(&queue.order);
+        let place = queue.queued_turn_id.as_ref();
+        let place = place.and_then(|turn| self.places.get(turn));
+        let Some(turn) = place.and_then(|place| self.turns.get_mut(*place)) else {
+            return;
+        };
+        match (queue.op, queue.policy) {
+            (QueueOperation::Started, QueuePolicy::Steer) => {
+                let into = event.scope.turn_id.clone();
+                turn.joined_into = into.filter(|into| *into != turn.turn_id);
+                if turn.joined_into.is_some() {
+                    turn.status = Status::Running;
+                    turn.started_at = Some(event.timestamp);
+                }
+            }
+            (QueueOperation::Removed, _) => {
+                turn.status = Status::Cancelled;
+                turn.ended_at = Some(event.timestamp);
+                turn.last_sequence = Some(event.sequence);
+            }
+            _ => {}
         }
     }
 
@@ -269,6 +333,19 @@ impl ThreadReadModel {
         turn.ended_at = Some(event.timestamp);
         turn.last_sequence = Some(event.sequence);
         self.last_outcome = Some(turn.status);
+        let ended = turn.clone();
+        for joined in &mut self.turns {
+            if joined.joined_into.as_ref() == Some(&ended.turn_id) {
+                joined.status = ended.status;
+                joined.outcome = ended.outcome;
+                joined.stop_reason.clone_from(&ended.stop_reason);
+                joined.code.clone_from(&ended.code);
+                joined.message.clone_from(&ended.message);
+                joined.ended_at = ended.ended_at;
+                joined.last_sequence = ended.last_sequence;
+            }
+        }
+        let turn = &self.turns[index];
         if self.active_turn_id.as_ref() == Some(&turn.turn_id) {
             self.active_turn_id = None;
         }

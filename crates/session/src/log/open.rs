@@ -322,6 +322,19 @@ fn record_repairs(
     }
     let closing = checked.open_work.closing_events(|| writer.mint());
     repairs.closing_events = closing.len();
+    if repairs.cut_bytes == 0 && !closing.is_empty() {
+        let reconstructed = HistoryReconstructed {
+            from: "log".into(),
+            status: HistoryStatus::Complete,
+            gaps: Vec::new(),
+            cut_bytes: None,
+            reason: Some(
+                "the program ended in the middle of its work; the events that follow close what was open"
+                    .into(),
+            ),
+        };
+        writer.append(&Scope::default(), reconstructed, Refs::default())?;
+    }
     for (scope, payload) in closing {
         writer.append(&scope, payload, Refs::default())?;
     }

@@ -32,6 +32,13 @@ pub struct Damage {
     pub kind: DamageKind,
 }
 
+impl Damage {
+    /// Whether the line says again what an earlier one said.
+    pub(crate) fn is_copy(&self) -> bool {
+        matches!(self.kind, DamageKind::RepeatedSequence { .. })
+    }
+}
+
 /// What is wrong at a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DamageKind {

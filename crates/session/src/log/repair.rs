@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 
 use agent_protocol::id::{
-    ActionId, IntentId, InvocationId, ModelRequestId, ObservationId, ToolCallId, TurnId,
+    ActionId, IntentId, InvocationId, ModelRequestId, ObservationId, ProcessId, ToolCallId, TurnId,
 };
 use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::conversation::TurnFailed;
 use agent_protocol::payload::model::{ModelFailed, ModelFailureKind};
+use agent_protocol::payload::process::{ProcessFailed, ProcessFailureCategory};
 use agent_protocol::payload::tool::{ToolExit, ToolFailed, ToolObservation};
 use agent_protocol::status::Status;
 use agent_protocol::{ActionHappened, Code, Event, Payload, Phase, Scope};
@@ -22,6 +23,7 @@ pub(crate) struct OpenWork {
     requests: BTreeMap<ModelRequestId, (Scope, u64)>,
     calls: BTreeMap<ToolCallId, OpenCall>,
     turns: BTreeMap<TurnId, OpenTurn>,
+    processes: BTreeMap<ProcessId, Scope>,
     last_stable: u64,
 }
 
@@ -68,6 +70,10 @@ pub(crate) fn matters(type_name: &str) -> bool {
             | "tool.failed"
             | "tool.observation"
             | "action.required"
+            | "process.started"
+            | "process.completed"
+            | "process.terminated"
+            | "process.failed"
             | "turn.submitted"
             | "turn.started"
             | "turn.completed"
@@ -92,6 +98,20 @@ impl OpenWork {
             }
             Payload::ModelFailed(failed) => {
                 self.requests.remove(&failed.model_request_id);
+            }
+            Payload::ProcessStarted(started) => {
+                self.processes.insert(started.process_id.clone(), scope());
+            }
+            Payload::ProcessCompleted(completed) => {
+                self.processes.remove(&completed.process_id);
+            }
+            Payload::ProcessTerminated(terminated) => {
+                self.processes.remove(&terminated.process_id);
+            }
+            Payload::ProcessFailed(failed) => {
+                if let Some(process_id) = &failed.process_id {
+                    self.processes.remove(process_id);
+                }
             }
             Payload::TurnSubmitted(submitted) => {
                 if let Some(turn_id) = &event.scope.turn_id {
@@ -198,6 +218,15 @@ impl OpenWork {
                 retryable: true,
                 message: "the session ended before the answer was whole".into(),
                 ..ModelFailed::default()
+            };
+            events.push((scope, failed.into()));
+        }
+        for (process_id, scope) in self.processes {
+            let failed = ProcessFailed {
+                process_id: Some(process_id),
+                category: ProcessFailureCategory::Lost,
+                code: Some(Code::Lost),
+                message: "the session ended while the command ran; how it ended is unknown".into(),
             };
             events.push((scope, failed.into()));
         }

@@ -1,59 +1,123 @@
 //! A session as one JSON object: the documented read model behind `agent replay --format json`.
 
+use std::cell::RefCell;
+
 use agent_protocol::Event;
+use serde::ser::{Error as _, SerializeMap as _, SerializeSeq as _};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::entry::Entry;
-use super::read::{Anchored, Inherited, Integrity, Replayed};
+use super::lineage::Lineage;
+use super::read::{Anchored, Integrity};
+use super::streamed::Streamed;
 use super::summary::{Summary, status_word};
 use super::timeline::Timeline;
-use crate::fold::Call;
+use crate::fold::{Call, TurnBrief};
 
-/// The object.
-#[must_use]
-pub fn to_json(replayed: &Replayed) -> Value {
-    let summary = replayed.timeline.summary();
-    let events = replayed.entries.iter();
+/// The object, written piece by piece: the events are read again while they are written.
+impl Serialize for Streamed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let summary = self.summary();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("session", &session(self, &summary))?;
+        map.serialize_entry("integrity", &integrity(&self.integrity))?;
+        map.serialize_entry("summary", &summary_json(&summary))?;
+        map.serialize_entry("inherited", &self.lineage().map(|past| Past(self, past)))?;
+        let turns = summary.turns.iter().enumerate();
+        let turns = turns.map(|(at, turn)| turn_json(at + 1, turn));
+        map.serialize_entry("turns", &Each(RefCell::new(turns)))?;
+        let calls = self.timeline.calls().iter();
+        let calls = calls.map(|call| call_json(call, &self.timeline));
+        map.serialize_entry("calls", &Each(RefCell::new(calls)))?;
+        map.serialize_entry("events", &Events(self))?;
+        map.end()
+    }
+}
+
+/// A list of which one element exists at a time.
+struct Each<I>(RefCell<I>);
+
+impl<I: Iterator<Item = Value>> Serialize for Each<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        for value in &mut *self.0.borrow_mut() {
+            list.serialize_element(&value)?;
+        }
+        list.end()
+    }
+}
+
+/// The events of the range.
+struct Events<'a>(&'a Streamed<'a>);
+
+impl Serialize for Events<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        let mut written = Ok(());
+        let told = self.0.each(|entry, event| {
+            if written.is_ok() {
+                written = list.serialize_element(&event_json(&entry, &event));
+            }
+        });
+        told.map_err(S::Error::custom)?;
+        written?;
+        list.end()
+    }
+}
+
+/// What a branch inherited.
+struct Past<'a>(&'a Streamed<'a>, Lineage);
+
+impl Serialize for Past<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let lineage = &self.1;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("session_id", lineage.parent.session_id.as_str())?;
+        map.serialize_entry("sequence", &lineage.parent.sequence)?;
+        map.serialize_entry("says", &lineage.in_words())?;
+        map.serialize_entry("unknown", &lineage.told.as_ref().err())?;
+        map.serialize_entry("events", &Inherited(self.0))?;
+        map.end()
+    }
+}
+
+struct Inherited<'a>(&'a Streamed<'a>);
+
+impl Serialize for Inherited<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        let mut written = Ok(());
+        self.0.each_inherited(|entry, event| {
+            if written.is_ok() {
+                written = list.serialize_element(&event_json(&entry, event));
+            }
+        });
+        written?;
+        list.end()
+    }
+}
+
+fn turn_json(number: usize, turn: &TurnBrief) -> Value {
     json!({
-        "session": session(replayed, &summary),
-        "integrity": integrity(&replayed.integrity),
-        "summary": summary_json(&summary),
-        "inherited": replayed.inherited.as_ref().map(inherited),
-        "turns": summary.turns.iter().enumerate().map(|(at, turn)| json!({
-            "number": at + 1,
-            "turn_id": turn.turn_id.as_str(),
-            "status": turn.status.as_str(),
-            "input": turn.input,
-            "model": turn.model,
-            "outcome": turn.outcome.map(|outcome| outcome.as_str()),
-            "verification": turn.verification,
-            "first_sequence": turn.first_sequence,
-            "last_sequence": turn.last_sequence,
-            "submitted_at": turn.submitted_at,
-            "ended_at": turn.ended_at,
-        })).collect::<Vec<_>>(),
-        "calls": replayed.timeline.calls().iter()
-            .map(|call| call_json(call, &replayed.timeline))
-            .collect::<Vec<_>>(),
-        "events": events.map(|(entry, event)| event_json(entry, event)).collect::<Vec<_>>(),
+        "number": number,
+        "turn_id": turn.turn_id.as_str(),
+        "status": turn.status.as_str(),
+        "joined_into": turn.joined_into.as_ref().map(|turn| turn.as_str()),
+        "input": turn.input,
+        "model": turn.model,
+        "outcome": turn.outcome.map(|outcome| outcome.as_str()),
+        "verification": turn.verification,
+        "first_sequence": turn.first_sequence,
+        "last_sequence": turn.last_sequence,
+        "submitted_at": turn.submitted_at,
+        "ended_at": turn.ended_at,
     })
 }
 
-fn inherited(inherited: &Inherited) -> Value {
-    let lineage = &inherited.lineage;
-    let events = inherited.entries.iter();
+fn session(told: &Streamed<'_>, summary: &Summary) -> Value {
     json!({
-        "session_id": lineage.parent.session_id.as_str(),
-        "sequence": lineage.parent.sequence,
-        "says": lineage.in_words(),
-        "unknown": lineage.told.as_ref().err(),
-        "events": events.map(|(entry, event)| event_json(entry, event)).collect::<Vec<_>>(),
-    })
-}
-
-fn session(replayed: &Replayed, summary: &Summary) -> Value {
-    json!({
-        "session_id": replayed.session_id.as_str(),
+        "session_id": told.session_id().as_str(),
         "title": summary.title,
         "status": summary.status.map_or("unknown", |status| status.as_str()),
         "agent_version": summary.agent_version,
@@ -65,8 +129,8 @@ fn session(replayed: &Replayed, summary: &Summary) -> Value {
         "last_event_at": summary.last_event_at,
         "events": summary.events,
         "missing_events": summary.missing_events,
-        "from": replayed.range.from,
-        "to": replayed.range.to,
+        "from": told.range.from,
+        "to": told.range.to,
     })
 }
 
@@ -266,6 +330,7 @@ pub fn schema() -> Value {
             ]),
             "turns": { "type": "array", "items": object(&["number", "turn_id", "status"], &[
                 ("number", &number), ("turn_id", &text), ("status", &text), ("input", &text),
+                ("joined_into", &maybe_text),
                 ("model", &maybe_text), ("outcome", &maybe_text), ("verification", &maybe_object),
                 ("first_sequence", &number), ("last_sequence", &maybe_number),
                 ("submitted_at", &maybe_text), ("ended_at", &maybe_text),

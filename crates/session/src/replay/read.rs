@@ -199,8 +199,8 @@ pub fn replay_each(
                     torn_bytes = Some(bytes);
                     lines -= 1;
                 }
-                ref kind => {
-                    is_copy = matches!(kind, DamageKind::RepeatedSequence { .. });
+                _ => {
+                    is_copy = found.is_copy();
                     damage_count += 1;
                     if damage.len() < MOST_DAMAGE {
                         damage.push(found);
@@ -248,7 +248,7 @@ pub fn replay_each(
 }
 
 /// What was said at such length that it stands in an artifact.
-fn kept_words(payload: &Payload, artifacts: Option<&ArtifactStore>) -> Option<String> {
+pub(super) fn kept_words(payload: &Payload, artifacts: Option<&ArtifactStore>) -> Option<String> {
     let kept: Option<&ArtifactId> = match payload {
         Payload::TurnSubmitted(submitted) if submitted.text.is_none() => {
             submitted.input_ref.as_ref()

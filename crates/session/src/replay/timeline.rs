@@ -23,8 +23,7 @@ pub(crate) const IMPORTED: &str = "imported:";
 pub struct Timeline {
     models: ReadModels,
     calls: Calls,
-    turn_numbers: Numbers<TurnId>,
-    call_numbers: Numbers<ToolCallId>,
+    teller: Teller,
     /// What open requests have said so far.
     streaming: Vec<(ModelRequestId, String)>,
     imported_from: Option<String>,
@@ -32,9 +31,22 @@ pub struct Timeline {
     left: Option<u64>,
 }
 
+/// Tells events with the numbers of their turns and calls, and knows nothing else of a session.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Teller {
+    turns: Numbers<TurnId>,
+    calls: Numbers<ToolCallId>,
+}
+
 /// Numbers things in the order they are first met, from 1.
 #[derive(Debug, Clone)]
 struct Numbers<T>(HashMap<T, u64>);
+
+impl<T> Default for Numbers<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
 
 impl<T: Clone + Eq + Hash> Numbers<T> {
     fn of(&mut self, id: &T) -> u64 {
@@ -52,8 +64,7 @@ impl Default for Timeline {
         Self {
             models: ReadModels::default(),
             calls: Calls::all(),
-            turn_numbers: Numbers(HashMap::new()),
-            call_numbers: Numbers(HashMap::new()),
+            teller: Teller::default(),
             streaming: Vec::new(),
             imported_from: None,
             left: None,
@@ -65,41 +76,13 @@ impl Timeline {
     /// Takes the next event and tells it.
     pub fn take(&mut self, event: &Event) -> Entry {
         self.fold(event);
-        let told = tell(event);
-        Entry {
-            sequence: event.sequence,
-            event_id: event.event_id.clone(),
-            timestamp: event.timestamp,
-            class: class(&event.payload),
-            kind: told.kind,
-            tone: told.tone,
-            level: told.level,
-            turn: event
-                .scope
-                .turn_id
-                .as_ref()
-                .map(|id| self.turn_numbers.of(id)),
-            call: event
-                .scope
-                .tool_call_id
-                .as_ref()
-                .map(|id| self.call_numbers.of(id)),
-            tool_call_id: event.scope.tool_call_id.clone(),
-            label: told.label,
-            says: told.says,
-            blocks: told.blocks,
-        }
+        self.teller.tell(event)
     }
 
     /// Takes an event without telling it: what comes before the part that is shown.
     pub fn pass(&mut self, event: &Event) {
         self.fold(event);
-        if let Some(id) = &event.scope.turn_id {
-            self.turn_numbers.of(id);
-        }
-        if let Some(id) = &event.scope.tool_call_id {
-            self.call_numbers.of(id);
-        }
+        self.teller.pass(event);
     }
 
     fn fold(&mut self, event: &Event) {
@@ -150,7 +133,7 @@ impl Timeline {
     /// The number of a call in this replay.
     #[must_use]
     pub fn call_number(&self, id: &ToolCallId) -> Option<u64> {
-        self.call_numbers.0.get(id).copied()
+        self.teller.calls.0.get(id).copied()
     }
 
     /// The call with this number, or whose id begins like this.
@@ -158,7 +141,7 @@ impl Timeline {
     pub fn find_calls(&self, asked: &str) -> Vec<&ToolCallId> {
         let bare = asked.strip_prefix('#').unwrap_or(asked);
         if let Ok(number) = bare.parse::<u64>() {
-            let numbered = self.call_numbers.0.iter();
+            let numbered = self.teller.calls.0.iter();
             let found = numbered.filter(|(_, have)| **have == number);
             return found.map(|(id, _)| id).collect();
         }
@@ -167,11 +150,11 @@ impl Timeline {
             let without = word.strip_prefix("call_").unwrap_or(word);
             !asked.is_empty() && (word.starts_with(asked) || without.starts_with(asked))
         };
-        let exact = self.call_numbers.0.keys().find(|id| id.as_str() == asked);
+        let exact = self.teller.calls.0.keys().find(|id| id.as_str() == asked);
         match exact {
             Some(id) => vec![id],
             None => {
-                let mut found: Vec<_> = self.call_numbers.0.keys().filter(matches).collect();
+                let mut found: Vec<_> = self.teller.calls.0.keys().filter(matches).collect();
                 found.sort();
                 found
             }
@@ -214,6 +197,42 @@ impl Timeline {
     #[must_use]
     pub fn summary(&self) -> Summary {
         Summary::of(self)
+    }
+}
+
+impl Teller {
+    /// Tells the next event.
+    pub(super) fn tell(&mut self, event: &Event) -> Entry {
+        let told = tell(event);
+        Entry {
+            sequence: event.sequence,
+            event_id: event.event_id.clone(),
+            timestamp: event.timestamp,
+            class: class(&event.payload),
+            kind: told.kind,
+            tone: told.tone,
+            level: told.level,
+            turn: event.scope.turn_id.as_ref().map(|id| self.turns.of(id)),
+            call: event
+                .scope
+                .tool_call_id
+                .as_ref()
+                .map(|id| self.calls.of(id)),
+            tool_call_id: event.scope.tool_call_id.clone(),
+            label: told.label,
+            says: told.says,
+            blocks: told.blocks,
+        }
+    }
+
+    /// Numbers what an event is about without telling it.
+    pub(super) fn pass(&mut self, event: &Event) {
+        if let Some(id) = &event.scope.turn_id {
+            self.turns.of(id);
+        }
+        if let Some(id) = &event.scope.tool_call_id {
+            self.calls.of(id);
+        }
     }
 }
 

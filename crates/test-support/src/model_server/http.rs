@@ -191,10 +191,9 @@ fn answer(
         head.push_str("content-encoding: br\r\n");
     }
     stream.write_all(format!("{head}\r\n").as_bytes())?;
-    let model = request.json()["model"]
-        .as_str()
-        .unwrap_or("scripted-model")
-        .to_owned();
+    let asked = request.json()["model"].clone();
+    let asked = asked.as_str().unwrap_or("scripted-model");
+    let model = turn.served_by.as_deref().unwrap_or(asked).to_owned();
     let mut body = Body {
         stream,
         shared,

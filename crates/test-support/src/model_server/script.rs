@@ -54,6 +54,8 @@ pub struct Turn {
     pub status: u16,
     /// Further response headers.
     pub headers: Vec<(String, String)>,
+    /// The name of the model in the answer; the one that was asked for when missing.
+    pub served_by: Option<String>,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// Characters per delta; 0 is one delta per text.
@@ -251,6 +253,12 @@ impl Turn {
         self
     }
 
+    /// Answers as this model, whichever was asked for.
+    pub fn served_by(mut self, model: &str) -> Self {
+        self.served_by = Some(model.to_owned());
+        self
+    }
+
     /// Says what it took.
     pub fn using(mut self, input: u64, output: u64) -> Self {
         self.usage = Some(Tokens {
@@ -314,6 +322,7 @@ impl Turn {
                     arguments: arguments_text(&call["arguments"]),
                 })
                 .collect(),
+            served_by: None,
             refusal: text("refusal"),
             stop: value["stop"].as_str().map(str::to_owned),
             usage: usage.is_object().then(|| Tokens {

@@ -501,7 +501,8 @@ impl Judging<'_> {
             profile,
             project_writable: writable,
             network,
-            unconfined: self.request.semantics.leaves_sandbox,
+            unconfined: self.request.semantics.leaves_sandbox
+                || self.setting.sandbox == SandboxLevel::Off,
             deny_read: globs(["read", "grep", "glob"]),
             by_proof: false,
             hide_secrets,

@@ -257,10 +257,11 @@ fn sandbox_facts(judging: &Judging<'_>, command: &CommandJudgement, facts: &mut 
         facts.push("changes the repository's own files in `.git`".to_owned());
     }
     facts.push(
-        if judging.request.semantics.network {
-            "asks for the network"
-        } else {
-            "has no network"
+        match judging.setting.sandbox {
+            // Nothing takes the network away where nothing confines.
+            SandboxLevel::Off => "has the network: nothing confines it",
+            _ if judging.request.semantics.network => "asks for the network",
+            _ => "has no network",
         }
         .to_owned(),
     );

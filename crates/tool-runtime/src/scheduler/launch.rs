@@ -77,7 +77,9 @@ impl Coordinator {
             tool_name: call.tool_name.clone(),
             executor: format!(
                 "{}:{}@{}{profile}",
-                definition.owner, definition.name, definition.version
+                definition.executor_class(),
+                definition.name,
+                definition.version
             ),
             args_ref: None,
             args_sha256: admit.args_sha256.clone(),
@@ -95,6 +97,7 @@ impl Coordinator {
                 background: admit.plan.background,
                 cancellable: definition.cancellable,
                 streams_progress: definition.streams_progress,
+                retryable: Some(admit.flags.is_read_only),
             },
         };
         let refs = Refs::default().with("permission", &admit.permission_ref);
@@ -126,6 +129,7 @@ impl Coordinator {
             scope: call.scope.clone(),
             invocation_id: admit.invocation.invocation_id().clone(),
             tool_call_id: call.tool_call_id.clone(),
+            is_of_model: call.is_of_model,
             workspace: Arc::clone(&self.shared.workspace),
             baselines: Arc::clone(&self.shared.baselines),
             cancel: cancel.clone(),

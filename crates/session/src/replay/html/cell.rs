@@ -1,33 +1,30 @@
 //! A call as one cell: what was asked, and in chips what was decided and what came of it.
 
-use std::collections::BTreeSet;
-
 use agent_protocol::Timestamp;
 
-use super::super::entry::{Entry, Kind};
+use super::super::entry::{Entry, Tone};
 use super::super::plain;
+use super::super::streamed::CallOutline;
 use super::super::summary::status_word;
 use super::markup::escaped;
 use super::{Page, span};
 use crate::fold::{Call, CallStatus};
 
-/// One call as a cell that opens.
+/// One call as a cell that opens; `first` is its first entry.
 pub(super) fn cell(
     html: &mut String,
     page: &Page<'_>,
     number: u64,
-    entries: &[&Entry],
+    first: &Entry,
+    outline: &CallOutline,
     begun: Option<Timestamp>,
 ) {
-    let Some(first) = entries.first() else {
-        return;
-    };
     let call = first
         .tool_call_id
         .as_ref()
-        .and_then(|id| page.replayed.timeline.calls().get(id));
-    let kinds: BTreeSet<&str> = entries.iter().map(|entry| entry.kind.as_str()).collect();
-    let kinds: Vec<&str> = kinds.into_iter().collect();
+        .and_then(|id| page.told.timeline.calls().get(id));
+    let mut kinds: Vec<&str> = outline.kinds.iter().map(|kind| kind.as_str()).collect();
+    kinds.sort_unstable();
     let tone = match call.map(|call| call.status) {
         Some(CallStatus::Ok) if call.is_some_and(hides_failure) => "warn",
         Some(CallStatus::Ok) => "good",
@@ -47,8 +44,8 @@ pub(super) fn cell(
         kinds.join(" ")
     ));
     // Every event of the call can be linked to, also before the cell was ever opened.
-    for entry in entries.iter().skip(1) {
-        html.push_str(&format!("<i id=\"e{}\"></i>", entry.sequence));
+    for sequence in outline.sequences.iter().skip(1) {
+        html.push_str(&format!("<i id=\"e{sequence}\"></i>"));
     }
     html.push_str(&format!("<details><summary id=\"e{}\">", first.sequence));
     html.push_str(&format!(
@@ -65,12 +62,12 @@ pub(super) fn cell(
     escaped(html, &plain::clip(&plain::line(&first.says), 240));
     html.push_str("</span><span class=\"chips\">");
     if let Some(call) = call {
-        chips(html, call, entries);
+        chips(html, call, &outline.evidence);
     }
     html.push_str("</span></summary></details></article>\n");
 }
 
-fn chips(html: &mut String, call: &Call, entries: &[&Entry]) {
+fn chips(html: &mut String, call: &Call, evidence: &[Tone]) {
     let mut chip = |tone: &str, text: &str| {
         html.push_str(&format!("<span class=\"chip {tone}\">"));
         escaped(html, text);
@@ -110,10 +107,8 @@ fn chips(html: &mut String, call: &Call, entries: &[&Entry]) {
             chip("bad", &format!("{} violations", sandbox.violations));
         }
     }
-    for entry in entries {
-        if entry.kind == Kind::Evidence {
-            chip(entry.tone.as_str(), "verification");
-        }
+    for tone in evidence {
+        chip(tone.as_str(), "verification");
     }
     match call.paths_changed.len() {
         0 => {}

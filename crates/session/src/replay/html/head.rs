@@ -52,7 +52,7 @@ pub(super) fn head(html: &mut String, page: &Page<'_>, summary: &Summary, title:
     if let Some(program) = &summary.imported_from {
         meta.push(format!("imported from {program}"));
     }
-    meta.push(page.replayed.session_id.to_string());
+    meta.push(page.told.session_id().to_string());
     for (at, fact) in meta.iter().enumerate() {
         if at > 0 {
             html.push_str(" <i>·</i> ");
@@ -136,7 +136,7 @@ pub(super) fn head(html: &mut String, page: &Page<'_>, summary: &Summary, title:
 }
 
 fn verdict(html: &mut String, page: &Page<'_>) {
-    let integrity = &page.replayed.integrity;
+    let integrity = &page.told.integrity;
     let is_ok = integrity.is_intact() && page.audit.is_none_or(AuditReport::is_ok);
     let (tone, mark, word) = if is_ok {
         ("good", "✓", "Record intact")
@@ -182,7 +182,7 @@ fn verdict(html: &mut String, page: &Page<'_>) {
         html.push_str("</ul>");
     }
     html.push_str("</section>\n");
-    if let Some(to) = page.replayed.range.to {
+    if let Some(to) = page.told.range.to {
         html.push_str(&format!(
             "<p class=\"range\">This page shows the session up to event {to}.</p>\n"
         ));
@@ -195,7 +195,7 @@ fn files(html: &mut String, page: &Page<'_>, summary: &Summary) {
     }
     // Where each file was changed last, so that its name leads there.
     let mut places: BTreeMap<&str, u64> = BTreeMap::new();
-    for call in page.replayed.timeline.calls().iter() {
+    for call in page.told.timeline.calls().iter() {
         for path in &call.paths_changed {
             if let Some(end) = &call.end {
                 places.insert(path, end.place.sequence);

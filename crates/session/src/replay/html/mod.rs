@@ -10,7 +10,6 @@ mod cell;
 mod head;
 mod markup;
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use agent_protocol::Timestamp;
@@ -20,8 +19,9 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::entry::{Block, BlockKind, Entry, Kind, Level, Tone};
+use super::lineage::Lineage;
 use super::plain;
-use super::read::{Inherited, Replayed};
+use super::streamed::Streamed;
 use super::text::clock;
 use crate::audit::AuditReport;
 use cell::cell;
@@ -33,7 +33,7 @@ const SCRIPT: &str = include_str!("script.js");
 
 /// What the page needs besides the entries.
 pub struct Page<'a> {
-    pub replayed: &'a Replayed,
+    pub told: &'a Streamed<'a>,
     /// What an audit of the whole session found, if one was made.
     pub audit: Option<&'a AuditReport>,
     /// Reads an artifact as text that may be shown: bounded, and with secrets masked.
@@ -45,7 +45,7 @@ pub struct Page<'a> {
 /// # Errors
 /// When it cannot be written.
 pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let summary = page.replayed.timeline.summary();
+    let summary = page.told.summary();
     let title = title(&summary);
     let mut html = String::with_capacity(64 * 1024);
     html.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
@@ -69,20 +69,56 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     head(&mut html, page, &summary, &title);
     toolbar(&mut html, page);
     html.push_str("<main id=\"timeline\">\n");
-    if let Some(inherited) = &page.replayed.inherited {
-        past(&mut html, inherited);
+    let mut sheet = Sheet { html, out };
+    if let Some(lineage) = page.told.lineage() {
+        past(&mut sheet, page, &lineage)?;
     }
-    out.write_all(html.as_bytes())?;
-    let data = timeline(page, out)?;
-    let mut html = String::from("</main>\n");
+    timeline(&mut sheet, page, summary.created_at)?;
+    let html = &mut sheet.html;
+    html.push_str("</main>\n");
     html.push_str(HELP);
     html.push_str("<script type=\"application/json\" id=\"data\">");
-    json_data(&mut html, &data.to_string());
+    data(&mut sheet, page, summary.created_at)?;
+    let html = &mut sheet.html;
     html.push_str("</script>\n<script>");
     html.push_str(SCRIPT);
     html.push_str("</script>\n</body>\n</html>\n");
-    out.write_all(html.as_bytes())?;
-    out.flush()
+    sheet.write_out()?;
+    sheet.out.flush()
+}
+
+/// The page as it is written: a piece of it, and where it goes.
+struct Sheet<'a> {
+    html: String,
+    out: &'a mut dyn Write,
+}
+
+impl Sheet<'_> {
+    fn write_out(&mut self) -> io::Result<()> {
+        self.out.write_all(self.html.as_bytes())?;
+        self.html.clear();
+        Ok(())
+    }
+
+    /// Writes what there is once it is enough to be worth it.
+    fn turn_over(&mut self) -> io::Result<()> {
+        if self.html.len() > 96 * 1024 {
+            self.write_out()?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives each entry to `tell` until it fails.
+fn each_entry(page: &Page<'_>, mut tell: impl FnMut(&Entry) -> io::Result<()>) -> io::Result<()> {
+    let mut written = Ok(());
+    let told = page.told.each(|entry, _| {
+        if written.is_ok() {
+            written = tell(&entry);
+        }
+    });
+    told.map_err(io::Error::other)?;
+    written
 }
 
 const HELP: &str = "<p id=\"none\" hidden>Nothing here matches.</p>\n\
@@ -119,10 +155,7 @@ const fn kind_name(kind: Kind) -> &'static str {
 }
 
 fn toolbar(html: &mut String, page: &Page<'_>) {
-    let mut counts: BTreeMap<Kind, u64> = BTreeMap::new();
-    for (entry, _) in &page.replayed.entries {
-        *counts.entry(entry.kind).or_default() += 1;
-    }
+    let counts = &page.told.outline.kinds;
     html.push_str(
         "<nav class=\"tools\" aria-label=\"Filter and search\">\n\
          <div class=\"find\"><input id=\"search\" type=\"search\" placeholder=\"Search  /\" \
@@ -148,78 +181,87 @@ fn toolbar(html: &mut String, page: &Page<'_>) {
     );
 }
 
-/// Writes the entries and returns what belongs to them as data.
-fn timeline(page: &Page<'_>, out: &mut dyn Write) -> io::Result<Value> {
-    let entries = &page.replayed.entries;
-    // Which entries belong to which call, so that a call is one cell where it was asked for.
-    let mut cells: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for (at, (entry, _)) in entries.iter().enumerate() {
-        if let Some(call) = entry.call {
-            cells.entry(call).or_default().push(at);
-        }
-    }
-    let begun = page.replayed.timeline.summary().created_at;
-    let mut calls = serde_json::Map::new();
-    let mut rows = serde_json::Map::new();
-    let mut html = String::with_capacity(128 * 1024);
+/// Writes the entries; a call is one cell where it was asked for.
+fn timeline(sheet: &mut Sheet<'_>, page: &Page<'_>, begun: Option<Timestamp>) -> io::Result<()> {
     let mut open_turn = None;
-    for (at, (entry, _)) in entries.iter().enumerate() {
+    each_entry(page, |entry| {
+        let html = &mut sheet.html;
         if entry.turn.is_some() && entry.turn != open_turn {
             if open_turn.is_some() {
                 html.push_str("</section>\n");
             }
             open_turn = entry.turn;
-            turn_begins(&mut html, entry);
+            turn_begins(html, entry);
         }
-        match entry.call {
-            Some(number) => {
-                let members = &cells[&number];
-                if members.first() == Some(&at) {
-                    let own: Vec<&Entry> = members.iter().map(|at| &entries[*at].0).collect();
-                    cell(&mut html, page, number, &own, begun);
-                    let data = own.iter().map(|entry| event_data(entry, begun, page));
-                    calls.insert(number.to_string(), data.collect::<Vec<_>>().into());
-                }
+        let call = entry.call.and_then(|number| {
+            let outline = page.told.outline.calls.get(&number)?;
+            Some((number, outline))
+        });
+        match call {
+            Some((number, call)) if call.sequences.first() == Some(&entry.sequence) => {
+                cell(html, page, number, entry, call, begun);
             }
-            None => {
-                row(&mut html, entry, begun);
-                if let Some(data) = blocks_data(&entry.blocks, page) {
-                    rows.insert(entry.sequence.to_string(), data);
-                }
-            }
+            Some(_) => {}
+            None => row(html, entry, begun),
         }
-        if html.len() > 96 * 1024 {
-            out.write_all(html.as_bytes())?;
-            html.clear();
-        }
-    }
+        sheet.turn_over()
+    })?;
+    let html = &mut sheet.html;
     if open_turn.is_some() {
         html.push_str("</section>\n");
     }
-    for text in page.replayed.timeline.unfinished_texts() {
+    for text in page.told.timeline.unfinished_texts() {
         html.push_str("<article class=\"row conversation\" data-k=\"conversation\"><span class=\"n\"></span><span class=\"l\">model, so far</span><div class=\"s\">");
-        prose(&mut html, text);
+        prose(html, text);
         html.push_str("</div></article>\n");
     }
-    out.write_all(html.as_bytes())?;
-    Ok(json!({ "calls": calls, "rows": rows }))
+    sheet.write_out()
+}
+
+/// Writes what belongs to the entries as one list: `[call, …]` for an event of a call, and
+/// `[0, sequence, blocks]` for another that has something to open.
+fn data(sheet: &mut Sheet<'_>, page: &Page<'_>, begun: Option<Timestamp>) -> io::Result<()> {
+    sheet.html.push('[');
+    let mut is_first = true;
+    each_entry(page, |entry| {
+        let item = match entry.call {
+            Some(number) => event_data(number, entry, begun, page),
+            None => match blocks_data(&entry.blocks, page) {
+                Some(blocks) => json!([0, entry.sequence, blocks]),
+                None => return Ok(()),
+            },
+        };
+        if !std::mem::take(&mut is_first) {
+            sheet.html.push(',');
+        }
+        json_data(&mut sheet.html, &item.to_string());
+        sheet.turn_over()
+    })?;
+    sheet.html.push(']');
+    Ok(())
 }
 
 /// What a branch has in common with where it came from, in short and folded away: its numbers are
 /// those of another session, so they lead nowhere here.
-fn past(html: &mut String, inherited: &Inherited) {
-    html.push_str("<details class=\"past\"><summary>");
-    escaped(html, &inherited.lineage.in_words());
-    html.push_str("</summary>\n<ol>\n");
-    let entries = inherited.entries.iter().map(|(entry, _)| entry);
-    for entry in entries.filter(|entry| entry.level != Level::Record) {
+fn past(sheet: &mut Sheet<'_>, page: &Page<'_>, lineage: &Lineage) -> io::Result<()> {
+    sheet.html.push_str("<details class=\"past\"><summary>");
+    escaped(&mut sheet.html, &lineage.in_words());
+    sheet.html.push_str("</summary>\n<ol>\n");
+    let mut written = Ok(());
+    page.told.each_inherited(|entry, _| {
+        if entry.level == Level::Record || written.is_err() {
+            return;
+        }
+        let html = &mut sheet.html;
         html.push_str(&format!("<li value=\"{}\"><b>", entry.sequence));
         escaped(html, &entry.label);
         html.push_str("</b> ");
         escaped(html, &plain::clip(&plain::line(&entry.says), 400));
         html.push_str("</li>\n");
-    }
-    html.push_str("</ol></details>\n");
+        written = sheet.turn_over();
+    });
+    sheet.html.push_str("</ol></details>\n");
+    written
 }
 
 fn turn_begins(html: &mut String, entry: &Entry) {
@@ -280,9 +322,10 @@ fn number(html: &mut String, entry: &Entry, begun: Option<Timestamp>) {
     ));
 }
 
-/// `[sequence, label, tone, level, class, says, milliseconds, blocks]`.
-fn event_data(entry: &Entry, begun: Option<Timestamp>, page: &Page<'_>) -> Value {
+/// `[call, sequence, label, tone, level, class, says, milliseconds, blocks]`.
+fn event_data(call: u64, entry: &Entry, begun: Option<Timestamp>, page: &Page<'_>) -> Value {
     json!([
+        call,
         entry.sequence,
         plain::line(&entry.label),
         entry.tone.as_str(),

@@ -2,7 +2,10 @@
 (() => {
   // Everything a session says is put in place as text; no markup is ever made from it.
   const $ = id => document.getElementById(id);
-  const data = JSON.parse($('data').textContent);
+  const data = { calls: {}, rows: {} };
+  for (const [call, ...own] of JSON.parse($('data').textContent)) {
+    if (call) (data.calls[call] ||= []).push(own); else data.rows[own[0]] = own[1];
+  }
   const items = [...document.querySelectorAll('.row,.call')];
   const search = $('search'), count = $('count'), none = $('none');
   const kinds = [...document.querySelectorAll('[data-kind]')];

@@ -1,6 +1,7 @@
 //! What a model was asked, what it answered, what it was shown and what it cost.
 
 use agent_protocol::Payload;
+use agent_protocol::payload::model::{ModelChoice, RoutingCandidate, RoutingDecided};
 
 use super::conversation::{millis, money, usage};
 use super::{BlockKind, Facts, Kind, Level, Told, Tone, words};
@@ -182,15 +183,24 @@ pub(super) fn tell(payload: &Payload) -> Option<Told> {
             format!("failed: {}", compaction.error),
         )
         .tone(Tone::Bad),
-        Payload::RoutingDecided(decided) => Told::new(
+        Payload::RoutingCandidatesResolved(resolved) => Told::new(
+            Kind::Model,
+            Level::Record,
+            "routing",
+            candidates(&resolved.candidates),
+        ),
+        Payload::RoutingSingleCandidate(single) => Told::new(
             Kind::Model,
             Level::Record,
             "routing",
             format!(
-                "{}/{}: {}",
-                decided.selected.provider, decided.selected.model, decided.reason
+                "{}/{} is the only model that can serve",
+                single.selected.provider, single.selected.model
             ),
         ),
+        Payload::RoutingDecided(decided) => {
+            Told::new(Kind::Model, Level::Record, "routing", decision(decided))
+        }
         Payload::RoutingFallbackApplied(fallback) => Told::new(
             Kind::Model,
             Level::Detail,
@@ -247,4 +257,55 @@ pub(super) fn tell(payload: &Payload) -> Option<Told> {
         .tone(Tone::Warn),
         _ => return None,
     })
+}
+
+/// The models that were thought of, and why some cannot serve.
+fn candidates(candidates: &[RoutingCandidate]) -> String {
+    let name = |candidate: &RoutingCandidate| format!("{}/{}", candidate.provider, candidate.model);
+    let (excluded, usable): (Vec<_>, Vec<_>) = candidates
+        .iter()
+        .partition(|candidate| candidate.excluded_reason.is_some());
+    let usable: Vec<String> = usable.into_iter().map(name).collect();
+    let mut said = match usable.len() {
+        0 => "no model can serve".to_owned(),
+        1 => format!("1 model can serve: {}", usable[0]),
+        count => format!("{count} models can serve: {}", usable.join(", ")),
+    };
+    for candidate in excluded {
+        let reason = candidate.excluded_reason.as_deref().unwrap_or_default();
+        said.push_str(&format!("; not {}: {reason}", name(candidate)));
+    }
+    said
+}
+
+/// Why the model of a turn is the one it is.
+fn decision(decided: &RoutingDecided) -> String {
+    let name = |choice: &ModelChoice| format!("{}/{}", choice.provider, choice.model);
+    let mut said = format!("{} is asked", name(&decided.selected));
+    said.push_str(&match (decided.reason.as_str(), decided.source.as_str()) {
+        ("requested", source) => format!(", as {} says", source_words(source)),
+        ("fallback", _) if decided.requested != decided.selected => {
+            format!(" in place of {}", name(&decided.requested))
+        }
+        (reason, _) => format!(": {reason}"),
+    });
+    let next: Vec<String> = decided.fallback_chain.iter().map(name).collect();
+    if !next.is_empty() {
+        said.push_str(&format!("; {} would be next", next.join(", then ")));
+    }
+    if decided.limit_state.as_deref() == Some("limited") {
+        said.push_str("; its provider limits requests");
+    }
+    said
+}
+
+fn source_words(source: &str) -> &str {
+    match source {
+        "command_line" => "the command line",
+        "environment" => "the environment",
+        "config" => "the configuration",
+        "local_server" => "the server that was found here",
+        "default" => "the default",
+        other => other,
+    }
 }

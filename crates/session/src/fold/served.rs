@@ -1,0 +1,59 @@
+//! The model that really answered: the name the server gave, else the one that was asked for.
+
+use std::collections::BTreeMap;
+
+use agent_protocol::id::ModelRequestId;
+use agent_protocol::payload::Usage;
+use agent_protocol::{Event, Payload};
+use serde::{Deserialize, Serialize};
+
+/// Requests that have no answer yet, and whether answers belong to the conversation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Served {
+    asked: BTreeMap<ModelRequestId, (String, String)>,
+    /// A summary is being written, which is no part of the conversation.
+    is_compacting: bool,
+}
+
+/// An answer and who gave it.
+pub(super) struct Answered<'a> {
+    /// `provider/model`.
+    pub(super) model: String,
+    pub(super) usage: &'a Usage,
+    /// True for a side job such as a summary.
+    pub(super) is_aside: bool,
+}
+
+impl Served {
+    pub(super) fn take<'a>(&mut self, event: &'a Event) -> Option<Answered<'a>> {
+        match &event.payload {
+            Payload::ModelRequested(requested) => {
+                let model = (requested.provider.clone(), requested.model.clone());
+                self.asked.insert(requested.model_request_id.clone(), model);
+            }
+            Payload::ModelCompleted(completed) => {
+                let asked = self.asked.remove(&completed.model_request_id);
+                let served = completed.usage.model.clone();
+                let model = match (asked, served) {
+                    (Some((provider, _)), Some(served)) => format!("{provider}/{served}"),
+                    (Some((provider, asked)), None) => format!("{provider}/{asked}"),
+                    (None, Some(served)) => served,
+                    (None, None) => return None,
+                };
+                return Some(Answered {
+                    model,
+                    usage: &completed.usage,
+                    is_aside: self.is_compacting,
+                });
+            }
+            // What a turn left open has no answer any more.
+            Payload::TurnCompleted(_) | Payload::TurnFailed(_) => self.asked.clear(),
+            Payload::ContextCompactionStarted(_) => self.is_compacting = true,
+            Payload::ContextCompactionCompleted(_) | Payload::ContextCompactionFailed(_) => {
+                self.is_compacting = false;
+            }
+            _ => {}
+        }
+        None
+    }
+}
