@@ -484,3 +484,75 @@ fn the_usual_calls_are_decided_by_mode() {
     assert_eq!(allowed[0]["decision"], "ask");
     assert_eq!(allowed[0]["decision_source"], "circuit_breaker");
 }
+
+/// Words that arrive on standard input, evaluating builtins and links: rules do not cover what they cannot see.
+#[test]
+fn a_rule_does_not_cover_what_it_cannot_see() {
+    let project = project();
+    let evaluating =
+        "[permissions]\nallow = [\"bash(test *)\", \"bash([ *)\", \"bash(printf *)\"]\n";
+    all(
+        &project,
+        evaluating,
+        "ask",
+        &[
+            "test -v 'a[$(touch marker)]'",
+            "[ -v 'a[$(touch marker)]' ]",
+            "printf -v 'a[$(touch marker)]' x",
+            "printf %n PATH; ls",
+            "read 'a[$(touch marker)]'",
+        ],
+    );
+    let from_input = "[permissions]\ndeny = [\"bash(git push *)\"]\nallow = [\"bash(git *)\", \"bash(echo *)\"]\n";
+    all(
+        &project,
+        from_input,
+        "ask",
+        &["echo push | xargs git", "echo push | xargs env git"],
+    );
+    std::fs::create_dir(project.root().join("src")).unwrap();
+    std::os::unix::fs::symlink("..", project.root().join("src/link-up")).unwrap();
+    let edit = |path: &str| json!({"tool": "edit", "input": {"path": path}});
+    let edits = "[permissions]\nallow = [\"edit(src/**)\"]\n";
+    let decided = explained(
+        &project,
+        edits,
+        &[edit("src/link-up/README.md"), edit("src/a.rs")],
+    );
+    assert_eq!(decided[0]["decision"], "ask", "{}", decided[0]);
+    assert_eq!(decided[1]["decision"], "allow", "{}", decided[1]);
+}
+
+#[test]
+fn a_tilde_is_the_home_directory_and_reading_outside_works_as_told() {
+    let project = project();
+    project.write_home("notes/a.md", "a note\n");
+    project.write_home("other/b.md", "another\n");
+    project.write_home(".aws/config", "region\n");
+    let rules = "[permissions]\ndeny = [\"read(~/.aws/**)\"]\nallow = [\"read(~/notes/**)\"]\n";
+    let read =
+        |path: &str, mode: &str| json!({"tool": "read", "input": {"path": path}, "mode": mode});
+    let asked = [
+        (read("~/.aws/config", "full"), "deny"),
+        (read("~/notes/a.md", "ask"), "allow"),
+        (read("~/other/b.md", "ask"), "ask"),
+        (read("~/other/b.md", "full"), "allow"),
+        (read("/etc/hostname", "full"), "allow"),
+    ];
+    let calls: Vec<Value> = asked.iter().map(|(call, _)| call.clone()).collect();
+    for ((call, expected), decided) in asked.iter().zip(explained(&project, rules, &calls)) {
+        assert_eq!(decided["decision"], *expected, "{call}: {decided}");
+        let reason = decided["reason"].as_str().unwrap();
+        assert!(!reason.contains("inside the project"), "{call}: {reason}");
+    }
+    project.write_home("config.toml", rules);
+    let shown = |path: &str, mode: &str| {
+        let input = json!({"path": path}).to_string();
+        let ran = agent(&project, &["call", "--mode", mode, "read", &input]).finish();
+        format!("{}{}", ran.stdout(), ran.stderr())
+    };
+    assert!(shown("~/notes/a.md", "ask").contains("a note"));
+    assert!(shown("~/other/b.md", "full").contains("another"));
+    assert!(!shown("~/other/b.md", "ask").contains("another"));
+    assert!(!shown("~/.aws/config", "full").contains("region\n"));
+}

@@ -1,6 +1,6 @@
 //! Who decides in a session: the gate, the mode in force, and the people at the desk.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -235,6 +235,10 @@ impl SessionAuthority {
 impl Authority for SessionAuthority {
     fn mode(&self) -> Mode {
         *lock(&self.mode)
+    }
+
+    fn reads_outside(&self, path: &Path) -> bool {
+        self.mode() == Mode::Full || lock(&self.gate).opens_for_reading(path)
     }
 
     fn decide(&self, request: &PermissionRequest<'_>) -> Decision {

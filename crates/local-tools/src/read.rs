@@ -80,12 +80,12 @@ impl Tool for ReadTool {
     fn validate(
         &self,
         input: &Value,
-        _: &RuntimeContext<'_>,
+        context: &RuntimeContext<'_>,
     ) -> Result<Prepared, ValidationFailure> {
         let input: ReadInput = parse(input)?;
         let path = self
             .roots
-            .resolve(&input.path, Access::Read)
+            .resolve_also(&input.path, Access::Read, context.reads_outside)
             .map_err(|problem| bad_path(&problem, "/path"))?;
         let opened =
             open_file(&self.roots, &path).map_err(|problem| bad_file(&problem, "/path"))?;

@@ -197,6 +197,7 @@ impl Shared {
             mode: self.authority.mode(),
             baselines: &self.baselines,
             journal: &*self.journal,
+            reads_outside: &|path| self.authority.reads_outside(path),
         };
         let validated = catch_unwind(AssertUnwindSafe(|| {
             tool.tool.validate(&call.input, &context)

@@ -1,6 +1,6 @@
 //! Where permission comes from. The gate implements [`Authority`]; this file is only the seam.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent_protocol::Timestamp;
@@ -35,6 +35,12 @@ pub trait Authority: Send + Sync {
     /// Puts the question to whoever can answer it, and blocks until there is an answer, the time
     /// is over or `cancel` is raised. `action.required` is on disk before this is called.
     fn ask(&self, question: &Question, cancel: &Cancel) -> Answer;
+
+    /// True of a file outside the project that the mode or a rule opens for reading.
+    fn reads_outside(&self, path: &Path) -> bool {
+        let _ = path;
+        false
+    }
 
     /// Work on this turn begins; some decisions hold to a turn's end.
     fn turn_begins(&self, turn: &str) {

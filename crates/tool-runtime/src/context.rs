@@ -34,6 +34,9 @@ pub struct RuntimeContext<'a> {
     pub mode: Mode,
     pub baselines: &'a Baselines,
     pub journal: &'a dyn Journal,
+    /// True of a file outside the project that the mode or a rule opens for reading. The gate decides about the
+    /// call all the same.
+    pub reads_outside: &'a dyn Fn(&Path) -> bool,
 }
 
 impl RuntimeContext<'_> {

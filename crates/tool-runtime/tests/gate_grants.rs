@@ -18,6 +18,7 @@ use agent_tool_runtime::gate::{
     ApprovalKey, Denial, DiskFacts, Gate, GateRequest, Judgement, NamesOnly, RecordedCall,
     SandboxLevel, Setting, backtest, semantics_of,
 };
+use agent_tool_runtime::shell::{Start, analyse};
 use gate_support::{Case, HOME, PROJECT, cases, rule};
 use serde_json::{Value, json};
 
@@ -264,7 +265,20 @@ fn a_script_that_changed_is_another_call() {
             let input = bash(command);
             let semantics = semantics_of("bash", &input, &workspace).unwrap();
             let facts = DiskFacts { dirty: || None };
-            ApprovalKey::of("bash", &input, &semantics, "workspace", &facts)
+            let start = Start {
+                directory: root.clone(),
+                home: "/".into(),
+                is_directory: &|_| None,
+            };
+            let analysis = analyse(command, &start);
+            ApprovalKey::of(
+                "bash",
+                &input,
+                &semantics,
+                "workspace",
+                &facts,
+                Some(&analysis),
+            )
         };
         let asked = key("one");
         assert_eq!(asked, key("one"), "{command}");

@@ -11,7 +11,6 @@ use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
 use agent_tool_runtime::Workspace;
 use agent_tool_runtime::gate::{Gate, GateRequest, NamesOnly, SandboxLevel, Setting, semantics_of};
-use agent_tool_runtime::shell::count_commands;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
@@ -36,7 +35,6 @@ fuzz_target!(init: drop(std::panic::take_hook()), |data: &[u8]| {
     if judged.decision == Effect::Allow {
         let parse = judged.parse.expect("a command is parsed");
         assert!(parse.ok && parse.read_only, "{script:?}");
-        assert!(count_commands(script).is_some_and(|count| count <= parse.commands.len()), "{script:?}");
         if let Err(problem) = splitter::confirm(script) {
             panic!("{problem}");
         }

@@ -87,8 +87,8 @@ impl WorkTree {
         std::fs::create_dir(&temporary)?;
         let command = Command::Program {
             program: "git".into(),
-            // Whatever the repository's settings would leave out.
-            arguments: ["status", "--porcelain", "-z", "--untracked-files=normal"]
+            // Files that the repository's settings leave out would be deleted all the same.
+            arguments: ["status", "--porcelain", "-z", "--untracked-files=all"]
                 .map(OsString::from)
                 .into(),
         };

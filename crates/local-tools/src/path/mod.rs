@@ -35,6 +35,8 @@ const MAX_PATH_BYTES: usize = 4096;
 #[derive(Debug)]
 pub struct Roots {
     roots: Vec<Root>,
+    /// The whole file system, for what may be read although it is in none of the roots.
+    outside: Root,
     home: Option<PathBuf>,
 }
 
@@ -199,6 +201,7 @@ impl Roots {
     pub fn open(root: &Path, home: Option<&Path>) -> io::Result<Self> {
         Ok(Self {
             roots: vec![Root::open(root, true)?],
+            outside: Root::open(Path::new("/"), false)?,
             home: home.map(Path::to_owned),
         })
     }
@@ -219,6 +222,16 @@ impl Roots {
         &self,
         untrusted_path: &str,
         access: Access,
+    ) -> Result<ProjectPath, PathProblem> {
+        self.resolve_also(untrusted_path, access, &|_| false)
+    }
+
+    /// Like [`Self::resolve`]; what is to be read may also be a place outside of which `reads_outside` is true.
+    pub fn resolve_also(
+        &self,
+        untrusted_path: &str,
+        access: Access,
+        reads_outside: &dyn Fn(&Path) -> bool,
     ) -> Result<ProjectPath, PathProblem> {
         if untrusted_path.is_empty() {
             return Err(PathProblem::Empty);
@@ -246,10 +259,23 @@ impl Roots {
         let (absolute, found) = match walked {
             Ok(place) => place,
             // What is missing outside is none of the model's business.
-            Err((at, _)) if self.root_of(&at, access).is_none() => return Err(outside()),
+            Err((at, _))
+                if self.root_of(&at, access).is_none()
+                    && !(access == Access::Read && reads_outside(&at)) =>
+            {
+                return Err(outside());
+            }
             Err((_, problem)) => return Err(problem),
         };
-        let (root, relative) = self.root_of(&absolute, access).ok_or_else(outside)?;
+        let elsewhere = || {
+            let relative = absolute.strip_prefix(&self.outside.path).ok()?;
+            (access == Access::Read && reads_outside(&absolute))
+                .then(|| (self.roots.len(), relative.to_owned()))
+        };
+        let (root, relative) = self
+            .root_of(&absolute, access)
+            .or_else(elsewhere)
+            .ok_or_else(outside)?;
         if untrusted_path.ends_with('/') {
             let given = untrusted_path.to_owned();
             match found {
@@ -281,9 +307,13 @@ impl Roots {
         })
     }
 
+    fn root_at(&self, index: usize) -> &Root {
+        self.roots.get(index).unwrap_or(&self.outside)
+    }
+
     /// Opens `path` without following links; a change since it was resolved is an error.
     pub fn open_beneath(&self, path: &ProjectPath, flags: OFlags) -> io::Result<OwnedFd> {
-        let root = &self.roots[path.root];
+        let root = self.root_at(path.root);
         let relative = if path.relative.as_os_str().is_empty() {
             Path::new(".")
         } else {
@@ -305,7 +335,7 @@ impl Roots {
             .ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?
             .to_owned();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let mut directory = self.roots[path.root].directory.try_clone()?;
+        let mut directory = self.root_at(path.root).directory.try_clone()?;
         let mut made = 0;
         for component in path.relative.parent().unwrap_or(Path::new("")).components() {
             let component = Path::new(component.as_os_str());

@@ -72,12 +72,13 @@ impl Tool for GlobTool {
     fn validate(
         &self,
         input: &Value,
-        _: &RuntimeContext<'_>,
+        context: &RuntimeContext<'_>,
     ) -> Result<Prepared, ValidationFailure> {
         let given_input = input;
         let input: GlobInput = parse(input)?;
         let scope = Scope::new(
             &self.roots,
+            context.reads_outside,
             input.path.as_deref(),
             Some(("/pattern", &input.pattern)),
             None,
@@ -225,7 +226,7 @@ mod tests {
         const NAMES: u64 = 1_000_000;
         let folder = tempfile::tempdir().unwrap();
         let roots = Roots::open(folder.path(), None).unwrap();
-        let scope = Scope::new(&roots, None, Some(("/pattern", "*.rs")), None).unwrap();
+        let scope = Scope::new(&roots, &|_| false, None, Some(("/pattern", "*.rs")), None).unwrap();
         let directory = std::fs::File::open(folder.path()).unwrap();
         let mut lister = Lister {
             scope: &scope,

@@ -105,7 +105,7 @@ impl Tool for GrepTool {
     fn validate(
         &self,
         input: &Value,
-        _: &RuntimeContext<'_>,
+        context: &RuntimeContext<'_>,
     ) -> Result<Prepared, ValidationFailure> {
         let given_input = input;
         let input: GrepInput = parse(input)?;
@@ -114,6 +114,7 @@ impl Tool for GrepTool {
         let glob = input.glob.as_deref().map(|glob| ("/glob", glob));
         let scope = Scope::new(
             &self.roots,
+            context.reads_outside,
             input.path.as_deref(),
             glob,
             input.file_type.as_deref(),

@@ -33,7 +33,7 @@ pub(crate) fn count_files(
     pattern: &str,
     cancel: &Cancel,
 ) -> Result<u64, ValidationFailure> {
-    let scope = Scope::new(roots, None, Some(("/pattern", pattern)), None)?;
+    let scope = Scope::new(roots, &|_| false, None, Some(("/pattern", pattern)), None)?;
     Ok(glob::list(whole(roots, &scope, cancel)?, &scope, 500).matched)
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn count_matches(
     lines: bool,
     cancel: &Cancel,
 ) -> Result<u64, ValidationFailure> {
-    let scope = Scope::new(roots, None, None, None)?;
+    let scope = Scope::new(roots, &|_| false, None, None, None)?;
     let search = Search {
         matcher: compile(pattern, Case::Sensitive, false)?.matcher,
         show: if lines {

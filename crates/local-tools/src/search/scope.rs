@@ -37,12 +37,13 @@ impl Scope {
     /// `path` narrowed by a gitignore-style `glob` and a ripgrep file type.
     pub(crate) fn new(
         roots: &Roots,
+        reads_outside: &dyn Fn(&Path) -> bool,
         path: Option<&str>,
         glob: Option<(&str, &str)>,
         file_type: Option<&str>,
     ) -> Result<Self, ValidationFailure> {
         let path = roots
-            .resolve(path.unwrap_or("."), Access::Read)
+            .resolve_also(path.unwrap_or("."), Access::Read, reads_outside)
             .map_err(|problem| bad_path(&problem, "/path"))?;
         let what = match path.found() {
             Found::File | Found::Directory => None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use agent_protocol::payload::permission::{Effect, Layer, RuleOrigin};
 use serde_json::Value;
 
-use super::evaluate::{Gate, GateRequest, Setting};
+use super::evaluate::{Gate, GateRequest, Setting, analysed};
 use super::facts::Facts;
 use super::rule::{Bases, Rule};
 use super::semantics::semantics_of;
@@ -170,7 +170,12 @@ fn smallest_rules(
             semantics: &semantics,
         };
         with_rule
-            .decide(&request, setting, facts)
+            .decide(
+                &request,
+                setting,
+                facts,
+                analysed(&request, setting, facts).as_ref(),
+            )
             .evaluated
             .decision
             == Effect::Allow

@@ -7,8 +7,8 @@ use agent_protocol::status::Mode;
 
 use super::breakers::{Tripped, tripped};
 use super::command_facts::{
-    class, is_harmless_git, needs_more_than_the_sandbox, parse_fact, shown, writes_git,
-    writes_git_config,
+    class, found_commands, is_harmless_git, needs_more_than_the_sandbox, parse_fact, shown,
+    takes_paths, writes_git, writes_git_config,
 };
 use super::evaluate::{Judging, SandboxLevel};
 use super::findings::Findings;
@@ -18,12 +18,11 @@ use crate::authority::CommandRequest;
 use crate::shell::prove::{
     PathUse, Proof, Use, is_table_reader, prove, tolerates_any_argument, touched_paths,
 };
-use crate::shell::word::{UNKNOWN, Value};
-use crate::shell::{Analysis, Command, Redirect, RedirectKind, Start, analyse};
+use crate::shell::word::{UNKNOWN, Value, Word};
+use crate::shell::{Analysis, Command, Redirect, RedirectKind};
 
 /// What came out about a script besides the findings.
 pub(super) struct CommandJudgement {
-    pub(super) analysis: Analysis,
     pub(super) action_class: ActionClass,
     pub(super) parse: CommandParse,
     /// Proven to write nothing.
@@ -46,24 +45,25 @@ impl Judging<'_> {
         &self,
         findings: &mut Findings,
         command: &CommandRequest,
+        analysis: &Analysis,
     ) -> CommandJudgement {
-        let analysis = analyse(
-            &command.text,
-            &Start {
-                directory: command.cwd.clone(),
-                home: self.setting.home.to_owned(),
-                is_directory: &|path| self.facts.is_directory(path),
-            },
-        );
         // Commands without operands look at the directory they start in.
         self.judge_read(findings, &self.location(&command.cwd), false);
-        let trips = tripped(&analysis, &self.bases, self.facts);
+        let trips = tripped(analysis, &self.bases, self.facts);
         for trip in &trips {
             match trip {
                 Tripped::Deny(why) => {
                     findings.add(Effect::Deny, DecisionSource::CircuitBreaker, why.clone())
                 }
                 Tripped::Ask(why) => {
+                    findings.add(Effect::Ask, DecisionSource::CircuitBreaker, why.clone())
+                }
+                Tripped::Unclear(why) if self.setting.mode == Mode::Full => findings.add(
+                    Effect::Deny,
+                    DecisionSource::CircuitBreaker,
+                    format!("{why}; that it is a whole tree cannot be excluded"),
+                ),
+                Tripped::Unclear(why) => {
                     findings.add(Effect::Ask, DecisionSource::CircuitBreaker, why.clone())
                 }
             }
@@ -75,26 +75,25 @@ impl Judging<'_> {
                 format!("{why}, and what is not understood is not allowed"),
             );
         }
-        self.judge_word_rules(findings, &analysis);
-        for command in &analysis.commands {
+        self.judge_word_rules(findings, analysis);
+        for command in found_commands(analysis) {
             self.judge_paths_of(findings, command);
         }
-        self.judge_paths_from_input(findings, &analysis);
-        let proof = self.prove(findings, &analysis);
+        self.judge_paths_from_input(findings, analysis);
+        let proof = self.prove(findings, analysis);
         let read_only = proof
             .as_ref()
             .is_ok_and(|proof| !proof.by_rule && proof.writes.is_empty());
         let writes_git = analysis.commands.iter().any(writes_git);
-        let action_class = class(&analysis, &trips, read_only);
-        let parse = parse_fact(&analysis, read_only, proof.as_ref().err());
-        let hides_secrets = self.judge_searches(findings, &analysis, &proof);
+        let action_class = class(analysis, &trips, read_only);
+        let parse = parse_fact(analysis, read_only, proof.as_ref().err());
+        let hides_secrets = self.judge_searches(findings, analysis, &proof);
         let is_proven = proof.as_ref().is_ok_and(|proof| !proof.by_rule);
         self.judge_sandbox(findings);
-        self.judge_proof(findings, &analysis, &command.cwd, is_proven);
+        self.judge_proof(findings, analysis, &command.cwd, is_proven);
         let named_secrets = self.named_secrets(&proof);
-        self.judge_command_mode(findings, &analysis, &proof, read_only, writes_git);
+        self.judge_command_mode(findings, analysis, &proof, read_only, writes_git);
         CommandJudgement {
-            analysis,
             action_class,
             parse,
             read_only,
@@ -118,8 +117,15 @@ impl Judging<'_> {
                 continue;
             };
             let mut best = (Match::No, String::new());
-            for command in &analysis.commands {
-                let found = pattern.finds(&command.words);
+            for command in found_commands(analysis) {
+                let found = if command.appended_arguments {
+                    // What arrives on standard input may be any words.
+                    let mut words = command.words.clone();
+                    words.push(Word::unknown());
+                    pattern.finds(&words)
+                } else {
+                    pattern.finds(&command.words)
+                };
                 if found > best.0 {
                     best = (found, shown(&command.words));
                 }
@@ -145,6 +151,17 @@ impl Judging<'_> {
                     rule.matched(on.clone()),
                     format!("the rule `{}` {verb} `{on}`", rule.text),
                 ),
+                // Nobody is asked in mode full, so what cannot be excluded does not run.
+                Match::Maybe if rule.effect == Effect::Deny && self.setting.mode == Mode::Full => {
+                    findings.add(
+                        Effect::Deny,
+                        DecisionSource::Rule,
+                        format!(
+                            "`{on}` may turn out to be what the rule `{}` denies, and that cannot be excluded",
+                            rule.text
+                        ),
+                    )
+                }
                 Match::Maybe => findings.add(
                     Effect::Ask,
                     DecisionSource::Rule,
@@ -171,10 +188,11 @@ impl Judging<'_> {
     fn judge_paths_of(&self, findings: &mut Findings, command: &Command) {
         let (paths, exact) = touched_paths(command);
         let may_write = !exact && !is_harmless_git(command);
+        let takes_paths = takes_paths(command);
         for path in &paths {
             self.judge_touched(findings, path, exact);
             if may_write {
-                self.judge_protected_mention(findings, path);
+                self.judge_protected_mention(findings, path, takes_paths);
             }
         }
         if let Some(what) = writes_git_config(command) {
@@ -213,7 +231,7 @@ impl Judging<'_> {
                 };
                 self.judge_touched(findings, &path, false);
                 if may_write {
-                    self.judge_protected_mention(findings, &path);
+                    self.judge_protected_mention(findings, &path, true);
                 }
             }
         }
@@ -234,7 +252,7 @@ impl Judging<'_> {
         if text.contains(UNKNOWN) {
             self.judge_touched(findings, &path, false);
             if redirect.kind == RedirectKind::Write {
-                self.judge_protected_mention(findings, &path);
+                self.judge_protected_mention(findings, &path, true);
             }
             return;
         }

@@ -18,6 +18,81 @@ pub(super) fn shown(words: &[Word]) -> String {
     text
 }
 
+/// Every command that either reading of the script found; one that both found, once.
+pub(super) fn found_commands(analysis: &Analysis) -> impl Iterator<Item = &Command> {
+    let small = analysis.small.as_deref().unwrap_or_default();
+    let also_found = |command: &&Command| {
+        !small.iter().any(|known| {
+            known.words == command.words
+                && known.directories == command.directories
+                && known.redirects == command.redirects
+                && known.appended_arguments == command.appended_arguments
+        })
+    };
+    small
+        .iter()
+        .chain(analysis.commands.iter().filter(also_found))
+}
+
+/// Programs whose words are paths that they change.
+const CHANGES_PATHS: &[&str] = &[
+    "rm",
+    "rmdir",
+    "unlink",
+    "shred",
+    "mv",
+    "cp",
+    "ln",
+    "install",
+    "rsync",
+    "tee",
+    "touch",
+    "mkdir",
+    "mkfifo",
+    "mknod",
+    "chmod",
+    "chown",
+    "chgrp",
+    "chattr",
+    "setfacl",
+    "truncate",
+    "dd",
+    "sed",
+    "gsed",
+    "patch",
+    "tar",
+    "unzip",
+    "zip",
+    "gzip",
+    "gunzip",
+    "xz",
+    "zstd",
+    "bzip2",
+    "split",
+    "csplit",
+    "sponge",
+    "ed",
+    "ex",
+    "vi",
+    "vim",
+    "nvim",
+    "nano",
+    "emacs",
+    "curl",
+    "wget",
+    "scp",
+    "git",
+    "sqlite3",
+    "openssl",
+    "ssh-keygen",
+    "find",
+    "fd",
+];
+
+pub(super) fn takes_paths(command: &Command) -> bool {
+    CHANGES_PATHS.contains(&name_of(command))
+}
+
 pub(super) fn name_of(command: &Command) -> &str {
     let name = command.words.first().map(Word::sketch).unwrap_or_default();
     name.rsplit('/').next().unwrap_or(name)

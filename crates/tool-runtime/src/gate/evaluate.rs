@@ -9,7 +9,7 @@ use agent_protocol::status::Mode;
 use serde_json::Value;
 
 use super::command::CommandJudgement;
-use super::facts::Facts;
+use super::facts::{Facts, Remembered};
 use super::findings::Findings;
 use super::grants::{ApprovalKey, SessionGrants};
 use super::risk;
@@ -17,6 +17,7 @@ use super::rule::{Bases, Pattern, Rule, canonical_tool};
 use super::suggest::suggest;
 use crate::authority::{Confinement, Decision, PermissionRequest, PermissionSemantics};
 use crate::context::Workspace;
+use crate::shell::{Analysis, Start, analyse};
 
 /// How well commands are confined here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,7 +90,26 @@ pub(super) struct Judging<'a> {
     pub(super) request: &'a GateRequest<'a>,
     pub(super) setting: &'a Setting<'a>,
     pub(super) facts: &'a dyn Facts,
+    /// What was read in the command, if the call is one.
+    pub(super) analysis: Option<&'a Analysis>,
     pub(super) bases: Bases,
+}
+
+/// Reads the script of a command, once for everything that is decided about it.
+pub(super) fn analysed(
+    request: &GateRequest<'_>,
+    setting: &Setting<'_>,
+    facts: &dyn Facts,
+) -> Option<Analysis> {
+    let command = request.semantics.command.as_ref()?;
+    Some(analyse(
+        &command.text,
+        &Start {
+            directory: command.cwd.clone(),
+            home: setting.home.to_owned(),
+            is_directory: &|path| facts.is_directory(path),
+        },
+    ))
 }
 
 impl Gate {
@@ -100,13 +120,29 @@ impl Gate {
         setting: &Setting<'_>,
         facts: &dyn Facts,
     ) -> Judgement {
-        let mut judgement = self.decide(request, setting, facts);
+        let facts = &Remembered::new(facts);
+        let analysis = analysed(request, setting, facts);
+        let mut judgement = self.decide(request, setting, facts, analysis.as_ref());
         if judgement.evaluated.decision == Effect::Ask {
-            judgement.evaluated.suggested_rule =
-                suggest(self, request, setting, facts, &judgement.evaluated)
-                    .map(|suggestion| suggestion.rule);
+            judgement.evaluated.suggested_rule = suggest(
+                self,
+                request,
+                setting,
+                facts,
+                &judgement.evaluated,
+                analysis.as_ref(),
+            )
+            .map(|suggestion| suggestion.rule);
         }
         judgement
+    }
+
+    /// True if an allow rule opens this file, free of links, for reading.
+    #[must_use]
+    pub fn opens_for_reading(&self, path: &Path) -> bool {
+        self.rules.iter().any(|rule| {
+            rule.effect == Effect::Allow && rule.binds_path("read", Access::Read, &[path])
+        })
     }
 
     /// The decision in the form the pipeline takes it.
@@ -139,6 +175,7 @@ impl Gate {
         request: &GateRequest<'_>,
         setting: &Setting<'_>,
         facts: &dyn Facts,
+        analysis: Option<&Analysis>,
     ) -> Judgement {
         let request = &GateRequest {
             tool: canonical_tool(request.tool),
@@ -149,6 +186,7 @@ impl Gate {
             request,
             setting,
             facts,
+            analysis,
             bases: Bases {
                 project: setting.workspace.root.clone(),
                 home: setting.home.to_owned(),
@@ -167,7 +205,8 @@ impl Judging<'_> {
             .semantics
             .command
             .as_ref()
-            .map(|command| self.judge_command(&mut findings, command));
+            .zip(self.analysis)
+            .map(|(command, analysis)| self.judge_command(&mut findings, command, analysis));
         self.judge_resources(&mut findings);
         self.judge_reach(&mut findings);
         self.judge_hooks(&mut findings);
@@ -179,6 +218,7 @@ impl Judging<'_> {
             self.request.semantics,
             &confinement.profile,
             self.facts,
+            self.analysis,
         );
         self.judge_denials(&mut findings, &key);
         let hook = self
@@ -260,8 +300,7 @@ impl Judging<'_> {
     fn judge_resources(&self, findings: &mut Findings) {
         let is_modify = self.request.semantics.action_class == ActionClass::Modify;
         for resource in &self.request.semantics.resources {
-            let given = Path::new(&resource.given);
-            let named = self.setting.workspace.root.join(given);
+            let named = self.path_given(&resource.given);
             let mut location = self.location(&named);
             if let Some(resolved) = &resource.resolved {
                 // What the tool found and what is there now both count; the later look decides.
@@ -278,10 +317,15 @@ impl Judging<'_> {
                             DecisionSource::Rule,
                             format!("the rule `{rule}` allows reading `{shown}`"),
                         ),
-                        None => findings.add(
+                        None if self.is_inside(&location) => findings.add(
                             Effect::Allow,
                             DecisionSource::Mode,
                             format!("`{shown}` is inside the project and reading it is free"),
+                        ),
+                        None => findings.add(
+                            Effect::Allow,
+                            DecisionSource::Mode,
+                            format!("mode {} also reads outside the project", self.setting.mode),
                         ),
                     }
                 }
@@ -444,7 +488,7 @@ impl Judging<'_> {
 
     fn names_secret(&self) -> bool {
         self.request.semantics.resources.iter().any(|resource| {
-            let named = self.setting.workspace.root.join(&resource.given);
+            let named = self.path_given(&resource.given);
             let resolved = resource.resolved.as_deref();
             std::iter::once(named.as_path())
                 .chain(resolved)

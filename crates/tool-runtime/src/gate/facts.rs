@@ -1,5 +1,9 @@
 //! What the gate has to know about the machine, behind a seam, so that decisions are plain functions.
 
+use std::borrow::Borrow;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
@@ -49,6 +53,8 @@ pub struct Below {
     pub secrets: Vec<PathBuf>,
     /// Where symbolic links lead that leave the directory; a loop leads to the root.
     pub links: Vec<PathBuf>,
+    /// A name that is not one plain word: with blanks, quotes or signs in it, or a dash in front.
+    pub odd: Option<PathBuf>,
 }
 
 /// Facts when nothing may be looked at: paths are taken by their names. For replays and back-tests.
@@ -78,6 +84,68 @@ impl Facts for NamesOnly {
 
     fn content_hash(&self, _path: &Path) -> Option<String> {
         None
+    }
+}
+
+/// Facts that are looked up once, for one decision that asks for them many times.
+pub(super) struct Remembered<'a> {
+    facts: &'a dyn Facts,
+    resolved: RefCell<HashMap<PathBuf, Option<PathBuf>>>,
+    expanded: RefCell<HashMap<String, Option<Vec<PathBuf>>>>,
+    below: RefCell<HashMap<PathBuf, Option<Below>>>,
+    dirty: OnceCell<Option<bool>>,
+}
+
+impl<'a> Remembered<'a> {
+    pub(super) fn new(facts: &'a dyn Facts) -> Self {
+        Self {
+            facts,
+            resolved: RefCell::default(),
+            expanded: RefCell::default(),
+            below: RefCell::default(),
+            dirty: OnceCell::new(),
+        }
+    }
+}
+
+/// What was found before under this key, or what is found now.
+fn remembered<K, Q, V>(known: &RefCell<HashMap<K, V>>, key: &Q, find: impl FnOnce() -> V) -> V
+where
+    K: Borrow<Q> + Eq + Hash,
+    Q: ToOwned<Owned = K> + Eq + Hash + ?Sized,
+    V: Clone,
+{
+    if let Some(value) = known.borrow().get(key) {
+        return value.clone();
+    }
+    let value = find();
+    known.borrow_mut().insert(key.to_owned(), value.clone());
+    value
+}
+
+impl Facts for Remembered<'_> {
+    fn resolve(&self, path: &Path) -> Option<PathBuf> {
+        remembered(&self.resolved, path, || self.facts.resolve(path))
+    }
+
+    fn is_directory(&self, path: &Path) -> Option<bool> {
+        self.facts.is_directory(path)
+    }
+
+    fn expand(&self, pattern: &str) -> Option<Vec<PathBuf>> {
+        remembered(&self.expanded, pattern, || self.facts.expand(pattern))
+    }
+
+    fn tree_is_dirty(&self) -> Option<bool> {
+        *self.dirty.get_or_init(|| self.facts.tree_is_dirty())
+    }
+
+    fn below(&self, directory: &Path) -> Option<Below> {
+        remembered(&self.below, directory, || self.facts.below(directory))
+    }
+
+    fn content_hash(&self, path: &Path) -> Option<String> {
+        self.facts.content_hash(path)
     }
 }
 
@@ -113,12 +181,7 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
                 found.iter_mut().for_each(|path| path.push(component));
                 continue;
             }
-            let matcher = globset::GlobBuilder::new(component)
-                .literal_separator(true)
-                .backslash_escape(true)
-                .build()
-                .ok()?
-                .compile_matcher();
+            let pattern: Vec<char> = component.chars().collect();
             let mut next = Vec::new();
             for directory in &found {
                 let Ok(entries) = std::fs::read_dir(directory) else {
@@ -127,7 +190,9 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
                 for entry in entries.flatten() {
                     let name = entry.file_name();
                     let hidden = name.as_encoded_bytes().starts_with(b".");
-                    if matcher.is_match(&name) && (!hidden || component.starts_with('.')) {
+                    let text: Vec<char> = name.to_string_lossy().chars().collect();
+                    let fits = !hidden || component.starts_with(['.', '[', '\\']);
+                    if fits && matches_shell(&pattern, &text) {
                         next.push(directory.join(name));
                     }
                     if next.len() > MAX_MATCHES {
@@ -159,6 +224,9 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
                     return None;
                 }
                 let path = entry.path();
+                if below.odd.is_none() && !is_plain_name(&entry.file_name()) {
+                    below.odd = Some(path.clone());
+                }
                 let kind = entry.file_type().ok()?;
                 if kind.is_symlink() {
                     let target = self.resolve(&path).unwrap_or_else(|| PathBuf::from("/"));
@@ -203,6 +271,51 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
         }
         Some(format!("sha256:{}", hex(&hasher.finalize())))
     }
+}
+
+/// Whether a name fits a pattern of the shell, in which a quoted sign stands behind a backslash. Brackets are read in
+/// more than one way, so one stands for any character, wherever it may end.
+fn matches_shell(pattern: &[char], name: &[char]) -> bool {
+    let Some((sign, rest)) = pattern.split_first() else {
+        return name.is_empty();
+    };
+    match sign {
+        '*' => {
+            (0..=name.len()).any(|taken| matches_shell(rest, name.get(taken..).unwrap_or_default()))
+        }
+        '?' => name
+            .split_first()
+            .is_some_and(|(_, name)| matches_shell(rest, name)),
+        '[' => {
+            let as_text = name
+                .split_first()
+                .is_some_and(|(first, name)| *first == '[' && matches_shell(rest, name));
+            as_text
+                || name.split_first().is_some_and(|(_, name)| {
+                    rest.iter().enumerate().any(|(at, end)| {
+                        *end == ']' && matches_shell(rest.get(at + 1..).unwrap_or_default(), name)
+                    })
+                })
+        }
+        '\\' => match (rest.split_first(), name.split_first()) {
+            (Some((escaped, rest)), Some((first, name))) => {
+                escaped == first && matches_shell(rest, name)
+            }
+            _ => false,
+        },
+        sign => name
+            .split_first()
+            .is_some_and(|(first, name)| first == sign && matches_shell(rest, name)),
+    }
+}
+
+/// Whether a name is one word to `xargs` and no flag.
+pub fn is_plain_name(name: &std::ffi::OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    !bytes.starts_with(b"-")
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_graphic() && !b"\"'\\".contains(byte) || *byte >= 0x80)
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {
@@ -260,6 +373,7 @@ mod tests {
             Some(Below {
                 secrets: vec![root.join("a/x.pem"), root.join("a/b/.env")],
                 links: Vec::new(),
+                odd: None,
             })
         );
         assert_eq!(

@@ -2,6 +2,8 @@
 
 use agent_protocol::payload::permission::{DecisionSource, Effect, MatchedRule};
 
+use crate::shell::word::UNKNOWN;
+
 /// One thing that was found.
 #[derive(Debug, Clone)]
 pub(super) struct Finding {
@@ -28,7 +30,7 @@ impl Findings {
         self.list.push(Finding {
             effect,
             source,
-            reason: reason.into(),
+            reason: readable(reason.into()),
             can_be_settled: effect == Effect::Ask && source != DecisionSource::CircuitBreaker,
         });
     }
@@ -45,7 +47,8 @@ impl Findings {
     }
 
     /// Notes a rule that matched without deciding by itself.
-    pub(super) fn remember(&mut self, matched: MatchedRule) {
+    pub(super) fn remember(&mut self, mut matched: MatchedRule) {
+        matched.on = matched.on.map(readable);
         if !self.matched.contains(&matched) {
             self.matched.push(matched);
         }
@@ -88,6 +91,15 @@ impl Findings {
                 can_be_settled: true,
             }),
         }
+    }
+}
+
+/// What is only known when a command runs stands as `…` in a sentence.
+fn readable(text: String) -> String {
+    if text.contains(UNKNOWN) {
+        text.replace(UNKNOWN, "…")
+    } else {
+        text
     }
 }
 

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::facts::{Facts, hex};
 use crate::authority::{CommandRequest, PermissionSemantics};
 use crate::shell::word::Word;
-use crate::shell::{Directories, Start, analyse, runs_scripts};
+use crate::shell::{Analysis, Directories, runs_scripts};
 
 /// The exact bytes a decision was made about. Two calls with the same key are the same call: same tool,
 /// input, directory, files behind it and reach.
@@ -30,13 +30,14 @@ impl ApprovalKey {
     }
 
     /// `profile` names the sandbox the call would run in. Resolved paths, the content of scripts the call
-    /// would run and of files it would change are part of the key.
+    /// would run and of files it would change are part of the key; `analysis` is what was read in a command.
     pub fn of(
         tool: &str,
         input: &Value,
         semantics: &PermissionSemantics,
         profile: &str,
         facts: &dyn Facts,
+        analysis: Option<&Analysis>,
     ) -> Self {
         let mut hasher = Sha256::new();
         let mut part = |text: &str| {
@@ -60,7 +61,7 @@ impl ApprovalKey {
         }
         if let Some(command) = &semantics.command {
             part(&command.cwd.display().to_string());
-            for content in content_behind(command, facts) {
+            for content in content_behind(command, facts, analysis) {
                 part(&content);
             }
         }
@@ -69,18 +70,14 @@ impl ApprovalKey {
 }
 
 /// Hashes of the files a command names that exist: a script allowed for the session is these bytes.
-fn content_behind(command: &CommandRequest, facts: &dyn Facts) -> Vec<String> {
-    let analysis = analyse(
-        &command.text,
-        &Start {
-            directory: command.cwd.clone(),
-            home: "/".into(),
-            is_directory: &|_| None,
-        },
-    );
+fn content_behind(
+    command: &CommandRequest,
+    facts: &dyn Facts,
+    analysis: Option<&Analysis>,
+) -> Vec<String> {
     let here = Directories::Known(vec![command.cwd.clone()]);
     let mut hashes = Vec::new();
-    for found in &analysis.commands {
+    for found in analysis.iter().flat_map(|analysis| &analysis.commands) {
         let directories = match found.directories.union(&here) {
             Directories::Known(directories) => directories,
             Directories::Unknown => vec![command.cwd.clone()],
@@ -185,6 +182,14 @@ mod tests {
             &semantics,
             profile,
             &DiskFacts { dirty: || None },
+            Some(&crate::shell::analyse(
+                command,
+                &crate::shell::Start {
+                    directory: cwd.to_owned(),
+                    home: "/".into(),
+                    is_directory: &|_| None,
+                },
+            )),
         )
     }
 

@@ -33,7 +33,7 @@ mod words;
 
 pub use backtest::{BacktestReport, Changed, Counts, Judged, RecordedCall, Repeated, backtest};
 pub use evaluate::{Gate, GateRequest, HookVerdict, Judgement, SandboxLevel, Setting};
-pub use facts::{Below, DiskFacts, Facts, NamesOnly};
+pub use facts::{Below, DiskFacts, Facts, NamesOnly, is_plain_name};
 pub use grants::{ApprovalKey, Denial, SessionGrants};
 pub use protected::{is_protected, is_secret};
 pub use protected_names::{PROTECTED_NAMES, Where};

@@ -60,8 +60,18 @@ impl Judging<'_> {
         names: &[String],
     ) -> PathRules {
         let mut rules = PathRules::default();
+        let mut opened = None;
         for rule in &self.gate.rules {
-            if !rule.binds_path(self.request.tool, access, &location.both()) {
+            // A deny is about the name and about the file; an allow opens the file alone, wherever a link in
+            // the name leads.
+            let binds = if rule.effect == Effect::Allow {
+                let opened = opened.get_or_insert_with(|| self.real_names(location));
+                let paths: Vec<&Path> = opened.iter().map(PathBuf::as_path).collect();
+                rule.binds_path(self.request.tool, access, &paths)
+            } else {
+                rule.binds_path(self.request.tool, access, &location.both())
+            };
+            if !binds {
                 continue;
             }
             let shown = self.shown(location);
@@ -83,6 +93,33 @@ impl Judging<'_> {
             }
         }
         rules
+    }
+
+    /// The file a path leads to, also by the name it has below a home directory that is itself a link.
+    fn real_names(&self, location: &Location) -> Vec<PathBuf> {
+        let Some(resolved) = &location.resolved else {
+            return Vec::new();
+        };
+        let mut names = vec![resolved.clone()];
+        let home = self.setting.home;
+        if let Some(real) = self.facts.resolve(home)
+            && real != home
+            && let Ok(rest) = resolved.strip_prefix(&real)
+        {
+            names.push(home.join(rest));
+        }
+        names
+    }
+
+    /// The path that a tool's input means: `~` is the home directory, everything else is in the project.
+    pub(super) fn path_given(&self, given: &str) -> PathBuf {
+        match given.strip_prefix('~') {
+            Some("") => self.setting.home.to_owned(),
+            Some(rest) if rest.starts_with('/') => {
+                self.setting.home.join(rest.trim_start_matches('/'))
+            }
+            _ => self.setting.workspace.root.join(given),
+        }
     }
 
     /// A path as a person would name it.
@@ -263,17 +300,14 @@ impl Judging<'_> {
             // What is above a directory that only a glob names is not known.
             locations.push(self.location(Path::new("/")));
         }
-        match self.facts.expand(&joined.display().to_string()) {
-            Some(paths) => {
-                locations.extend(paths.iter().map(|path| self.location(path)));
-            }
-            // Without a look at the directory, a glob is taken for the secrets it could reach.
-            None => locations.extend(
-                secret_samples(text)
-                    .into_iter()
-                    .map(|name| self.location(&literal.join(name))),
-            ),
+        let found = self.facts.expand(&joined.display().to_string());
+        // Without a look at the directory, or with brackets, which are read in more than one way, a glob is
+        // taken for the secrets it could reach.
+        if found.is_none() || text.contains('[') {
+            let samples = secret_samples(text).into_iter();
+            locations.extend(samples.map(|name| self.location(&literal.join(name))));
         }
+        locations.extend(found.iter().flatten().map(|path| self.location(path)));
     }
 
     /// Paths of one command, exact or guessed, against rules, secrets and protected names.
@@ -288,6 +322,16 @@ impl Judging<'_> {
             }
             return;
         };
+        if exact && self.may_become_a_flag(path) {
+            findings.add(
+                Effect::Ask,
+                DecisionSource::PathBoundary,
+                format!(
+                    "`{}` may stand for a file whose name begins with a dash, which would be a flag",
+                    path.text
+                ),
+            );
+        }
         for location in &locations {
             if exact {
                 self.judge_read(findings, location, path.usage != Use::Metadata);
@@ -320,13 +364,43 @@ impl Judging<'_> {
         }
     }
 
-    /// A command that may write, and names a protected path.
-    pub(super) fn judge_protected_mention(&self, findings: &mut Findings, path: &PathUse) {
+    /// Whether a pattern that begins with a star or a question mark stands for a name that a program would
+    /// take for a flag.
+    fn may_become_a_flag(&self, path: &PathUse) -> bool {
+        if !path.is_glob || path.usage == Use::Revision || !path.text.starts_with(['*', '?']) {
+            return false;
+        }
+        let Directories::Known(directories) = &path.directories else {
+            return true;
+        };
+        directories.iter().any(|directory| {
+            let pattern = directory.join(&path.text).display().to_string();
+            self.facts.expand(&pattern).is_none_or(|paths| {
+                paths.iter().any(|found| {
+                    found
+                        .strip_prefix(directory)
+                        .is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"-"))
+                })
+            })
+        })
+    }
+
+    /// A command that may write, and names a protected path. To a program whose words are not known to be
+    /// paths, a word is one only by what stands in it: the directory it runs in does not make it protected.
+    pub(super) fn judge_protected_mention(
+        &self,
+        findings: &mut Findings,
+        path: &PathUse,
+        takes_paths: bool,
+    ) {
+        let by_itself = !takes_paths && !Path::new(&path.text).is_absolute();
         for location in self.locations(path).unwrap_or_default() {
-            let found = location
-                .both()
-                .into_iter()
-                .find(|path| holds_protected(path));
+            let found = location.both().into_iter().find(|candidate| {
+                if by_itself && let Some(own) = self.own_part(candidate, &path.directories) {
+                    return holds_protected(&own);
+                }
+                holds_protected(candidate)
+            });
             let Some(found) = found else { continue };
             let is_record = protected(found).is_some_and(|protected| protected.is_record);
             let shown = self.shown(&location);
@@ -351,6 +425,22 @@ impl Judging<'_> {
                 );
             }
         }
+    }
+}
+
+impl Judging<'_> {
+    /// The part of a path below the directory a command runs in.
+    fn own_part(&self, path: &Path, directories: &Directories) -> Option<PathBuf> {
+        let Directories::Known(known) = directories else {
+            return None;
+        };
+        known.iter().find_map(|directory| {
+            let real = self.facts.resolve(directory);
+            std::iter::once(directory)
+                .chain(real.as_ref())
+                .find_map(|directory| path.strip_prefix(directory).ok())
+                .map(|own| Path::new("/").join(own))
+        })
     }
 }
 
@@ -402,25 +492,22 @@ fn secret_samples(glob: &str) -> Vec<&'static str> {
         "secrets.yml",
     ];
     let last = glob.rsplit('/').next().unwrap_or(glob);
-    // `?` and `[…]` stand for one character; taking them for any run only finds more.
-    let mut loose = String::new();
-    let mut in_class = false;
-    for character in last.chars() {
-        match character {
-            '[' => in_class = true,
-            ']' if in_class => {
-                in_class = false;
-                loose.push('*');
-            }
-            _ if in_class => {}
-            '?' => loose.push('*'),
-            other => loose.push(other),
+    // `?` and `[…]` stand for one character; taking them for any run only finds more. Where a bracket ends is
+    // not said here, so everything from the first to the last is taken for one.
+    let bracketed = match (last.find('['), last.rfind(']')) {
+        (Some(open), Some(close)) if open < close => {
+            let before = last.get(..open).unwrap_or_default();
+            format!("{before}*{}", last.get(close + 1..).unwrap_or_default())
         }
-    }
+        _ => last.to_owned(),
+    };
+    let loose = bracketed.replace('?', "*");
     SAMPLES
         .iter()
         .copied()
         .filter(|sample| wildcard(&loose, sample))
-        .filter(|sample| !sample.starts_with('.') || loose.starts_with('.'))
+        .filter(|sample| {
+            !sample.starts_with('.') || loose.starts_with(['.', '[']) || last.starts_with('[')
+        })
         .collect()
 }

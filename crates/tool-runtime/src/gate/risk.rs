@@ -120,8 +120,8 @@ pub fn uses_network(facts: &[String]) -> bool {
 /// Facts about one call, most telling first.
 pub(super) fn facts(judging: &Judging<'_>, command: Option<&CommandJudgement>) -> Vec<String> {
     let mut facts = Vec::new();
-    if let Some(command) = command {
-        command_facts(&command.analysis, command, &mut facts);
+    if let Some((command, analysis)) = command.zip(judging.analysis) {
+        command_facts(analysis, command, &mut facts);
         sandbox_facts(judging, command, &mut facts);
     } else {
         let creates = judging.request.semantics.creates;
@@ -186,7 +186,7 @@ fn command_facts(analysis: &Analysis, judged: &CommandJudgement, facts: &mut Vec
             {
                 add(format!(
                     "runs the project's own program `{}`",
-                    words.first().map(Word::sketch).unwrap_or_default()
+                    words.first().map_or("", |word| word.source.as_str())
                 ));
             }
             if let Some((_, _, what)) = RUNS_PROJECT_CODE.iter().find(|(program, subs, _)| {

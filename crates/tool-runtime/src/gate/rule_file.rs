@@ -11,7 +11,8 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::rule::{Bases, Pattern, Rule, nearest};
 use super::words::Match;
-use crate::shell::{Start, analyse};
+use crate::shell::prove::can_be_covered;
+use crate::shell::{Place, Start, analyse};
 
 /// Where a file stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -413,10 +414,12 @@ pub fn example_matches(rule: &Rule, example: &str, bases: &Bases) -> bool {
                 },
             );
             if rule.effect == Effect::Allow {
-                analysis.voids.is_empty()
-                    && analysis
-                        .plain_commands()
-                        .all(|command| pattern.covers(&command.words))
+                analysis.small.is_ok_and(|commands| {
+                    commands
+                        .iter()
+                        .filter(|command| command.place == Place::Plain)
+                        .all(|command| can_be_covered(command) && pattern.covers(&command.words))
+                })
             } else {
                 analysis
                     .commands

@@ -23,6 +23,10 @@ struct Search {
     place: Location,
     shown: String,
     follows: bool,
+    /// The content of what is found is shown.
+    shows_content: bool,
+    /// The names of what is below become words of a command.
+    as_words: bool,
 }
 
 impl Judging<'_> {
@@ -34,7 +38,7 @@ impl Judging<'_> {
         proof: &Result<Proof, String>,
     ) -> bool {
         let searches: Vec<Search> = analysis
-            .commands
+            .known_commands()
             .iter()
             .flat_map(|command| self.searches_of(command))
             .collect();
@@ -44,10 +48,16 @@ impl Judging<'_> {
         for search in searches.iter().filter(|search| search.follows) {
             self.judge_links(findings, search);
         }
+        for search in searches.iter().filter(|search| search.as_words) {
+            self.judge_names(findings, search);
+        }
+        if !searches.iter().any(|search| search.shows_content) {
+            return false;
+        }
         if self.can_hide_secrets(analysis, proof) {
             return true;
         }
-        for search in &searches {
+        for search in searches.iter().filter(|search| search.shows_content) {
             self.judge_secrets_below(findings, search);
         }
         false
@@ -57,8 +67,10 @@ impl Judging<'_> {
         let (paths, exact) = touched_paths(command);
         let mut searches = Vec::new();
         for path in paths.iter().filter(|_| exact) {
-            let Use::Tree { follows } = path.usage else {
-                continue;
+            let (follows, shows_content, as_words) = match path.usage {
+                Use::Tree { follows } => (follows, true, false),
+                Use::Names { shows_content } => (shows_content, shows_content, true),
+                _ => continue,
             };
             // Without a path these search what the pipe brings them.
             let reads_pipe = command.piped && !name_of(command).contains("grep");
@@ -71,6 +83,8 @@ impl Judging<'_> {
                     place,
                     shown,
                     follows,
+                    shows_content,
+                    as_words,
                 });
             }
         }
@@ -94,12 +108,12 @@ impl Judging<'_> {
                 && !touched_paths(command)
                     .0
                     .iter()
-                    .any(|path| matches!(path.usage, Use::Tree { .. }))
+                    .any(|path| matches!(path.usage, Use::Tree { .. } | Use::Names { .. }))
         };
         self.setting.sandbox == SandboxLevel::Full
             && !proof.by_rule
             && !proof.reads.iter().any(names_secret)
-            && !analysis.commands.iter().any(is_git)
+            && !analysis.known_commands().iter().any(is_git)
     }
 
     fn below(&self, search: &Search) -> Option<Below> {
@@ -136,6 +150,25 @@ impl Judging<'_> {
                 );
                 return;
             }
+        }
+    }
+
+    /// A name with a blank in it becomes two words, and one that begins with a dash a flag.
+    fn judge_names(&self, findings: &mut Findings, search: &Search) {
+        let Search { shown, .. } = search;
+        let odd = match self.below(search) {
+            Some(below) => below.odd,
+            None => Some(Path::new("…").to_owned()),
+        };
+        if let Some(odd) = odd {
+            findings.add(
+                Effect::Ask,
+                DecisionSource::PathBoundary,
+                format!(
+                    "names below `{shown}` become words, and `{}` may not be one plain word",
+                    odd.display()
+                ),
+            );
         }
     }
 

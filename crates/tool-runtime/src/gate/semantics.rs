@@ -20,7 +20,8 @@ pub fn semantics_of(
     let resource = |access: Access, given: &str| ResourceAccess {
         access,
         given: given.to_owned(),
-        resolved: Some(workspace.root.join(given)),
+        // Where `~` leads the gate knows.
+        resolved: (!given.starts_with('~')).then(|| workspace.root.join(given)),
     };
     let (action_class, resources) = match canonical_tool(tool) {
         "read" => (

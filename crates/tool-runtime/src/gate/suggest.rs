@@ -8,8 +8,9 @@ use super::evaluate::{Gate, GateRequest, Setting};
 use super::facts::Facts;
 use super::protected::{protected, secret};
 use super::rule::{Bases, Rule};
+use crate::shell::Analysis;
 use crate::shell::prove::prove;
-use crate::shell::{Start, analyse};
+use crate::shell::word::{Dynamic, Value};
 
 /// A rule to offer, and what else it would allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,13 +177,14 @@ pub fn suggest(
     setting: &Setting<'_>,
     facts: &dyn Facts,
     evaluated: &PermissionEvaluated,
+    analysis: Option<&Analysis>,
 ) -> Option<Suggestion> {
     // Breakers, protected paths, secrets, boundaries and ask rules are questions every time.
     if evaluated.decision != Effect::Ask || evaluated.decision_source != DecisionSource::Default {
         return None;
     }
     let suggestion = match &request.semantics.command {
-        Some(_) => for_command(gate, request, setting)?,
+        Some(_) => for_command(gate, analysis?)?,
         None => for_path(request, setting)?,
     };
     // Offered only if it would really have answered this question.
@@ -197,27 +199,32 @@ pub fn suggest(
     let rule = Rule::parse(Effect::Allow, &suggestion.rule, origin, &bases).ok()?;
     let mut with_rule = gate.clone();
     with_rule.rules.push(rule);
-    let decision = with_rule.decide(request, setting, facts).evaluated.decision;
+    let decision = with_rule
+        .decide(request, setting, facts, analysis)
+        .evaluated
+        .decision;
     (decision == Effect::Allow).then_some(suggestion)
 }
 
-fn for_command(
-    gate: &Gate,
-    request: &GateRequest<'_>,
-    setting: &Setting<'_>,
-) -> Option<Suggestion> {
-    let command = request.semantics.command.as_ref()?;
-    let analysis = analyse(
-        &command.text,
-        &Start {
-            directory: command.cwd.clone(),
-            home: setting.home.to_owned(),
-            is_directory: &|_| None,
-        },
-    );
+fn for_command(gate: &Gate, analysis: &Analysis) -> Option<Suggestion> {
+    // A rule is not offered for what runs to make a word of another command.
+    let has_output = analysis.small.iter().flatten().any(|command| {
+        command.words.iter().any(|word| {
+            matches!(
+                word.value,
+                Value::Dynamic {
+                    why: Dynamic::CommandSubstitution,
+                    ..
+                }
+            )
+        })
+    });
+    if has_output {
+        return None;
+    }
     // One command that is not covered yet; two would need two rules.
     let mut uncovered: Vec<Vec<String>> = Vec::new();
-    prove(&analysis, &mut |command| {
+    prove(analysis, &mut |command| {
         let covered = gate.rules.iter().any(|rule| match &rule.pattern {
             super::Pattern::Words(pattern) => {
                 rule.effect == Effect::Allow && pattern.covers(&command.words)
@@ -292,6 +299,9 @@ fn for_path(request: &GateRequest<'_>, setting: &Setting<'_>) -> Option<Suggesti
     let [resource] = request.semantics.resources.as_slice() else {
         return None;
     };
+    if resource.given.starts_with('~') {
+        return None;
+    }
     let path = setting.workspace.root.join(&resource.given);
     let relative = path.strip_prefix(&setting.workspace.root).ok()?;
     let text = relative.to_str()?;

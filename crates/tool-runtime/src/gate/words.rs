@@ -140,7 +140,21 @@ impl WordPattern {
                 .zip(&operands)
                 .all(|(pattern, operand)| wildcard(pattern, operand));
         if flags_fit && operands_fit {
-            Match::Yes
+            return Match::Yes;
+        }
+        // What is not known may be the flag or the word that is missing; a word in front of it that is known
+        // to be another one stays what it is.
+        let unknown = rest.iter().position(may_be_any_word);
+        let Some(unknown) = unknown else {
+            return Match::No;
+        };
+        let (_, certain) = split_flags(rest.iter().take(unknown).map(Word::sketch));
+        let fits_so_far = wanted
+            .iter()
+            .zip(&certain)
+            .all(|(pattern, operand)| wildcard(pattern, operand));
+        if fits_so_far && (self.open || certain.len() <= wanted.len()) {
+            Match::Maybe
         } else {
             Match::No
         }
@@ -149,6 +163,15 @@ impl WordPattern {
     /// Whether the pattern is so wide that nobody should be offered it.
     pub fn is_blanket(&self) -> bool {
         self.open && self.words.len() < 2
+    }
+}
+
+/// Whether a word that only the running shell knows may become any word, a flag too.
+fn may_be_any_word(word: &Word) -> bool {
+    match &word.value {
+        Value::Literal { .. } => false,
+        Value::Glob { pattern } => pattern.starts_with(['*', '?', '[']),
+        Value::Dynamic { sketch, .. } => sketch.starts_with([UNKNOWN, '-']),
     }
 }
 

@@ -71,8 +71,8 @@ pub struct Redirect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
     pub name: String,
-    /// Whether nothing in the value is decided at run time.
-    pub literal: bool,
+    /// The value, when nothing in it is decided at run time.
+    pub value: Option<String>,
 }
 
 /// One simple command: assignments, words, redirects.
@@ -93,6 +93,8 @@ pub struct Command {
     pub piped: bool,
     /// Arguments from standard input or from matches are appended when it runs.
     pub appended_arguments: bool,
+    /// The directories below which those arguments are names of files, when that is known.
+    pub appended_below: Option<Vec<String>>,
 }
 
 /// All that is known about a script before it runs.
@@ -104,8 +106,9 @@ pub struct Analysis {
     /// Set when the script was refused before parsing.
     pub refusal: Option<Refusal>,
     pub commands: Vec<Command>,
-    /// What in the structure voids every proof, in order of appearance.
-    pub voids: Vec<String>,
+    /// The commands of a script in the small language, of which something may be proven, or why it is none. A
+    /// clause that can follow "because".
+    pub small: Result<Vec<Command>, String>,
 }
 
 impl Analysis {
@@ -114,6 +117,12 @@ impl Analysis {
         self.commands
             .iter()
             .filter(|command| command.place == Place::Plain)
+    }
+
+    /// The commands with the words they get, as far as the script is in the small language; else those that
+    /// were found in it.
+    pub fn known_commands(&self) -> &[Command] {
+        self.small.as_deref().unwrap_or(&self.commands)
     }
 
     pub fn redirects(&self) -> impl Iterator<Item = &Redirect> {
@@ -183,5 +192,6 @@ pub(super) fn empty_command(directories: Directories) -> Command {
         transparent: false,
         piped: false,
         appended_arguments: false,
+        appended_below: None,
     }
 }

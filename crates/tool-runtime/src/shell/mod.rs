@@ -18,7 +18,7 @@ mod parse;
 mod prescan;
 mod programs;
 pub mod prove;
-mod separators;
+pub mod subset;
 mod text;
 mod walk;
 pub mod word;
@@ -31,7 +31,6 @@ pub use analysis::{
 pub(crate) use inline_code::runs_scripts;
 pub use outcome::{Judged, Outcome, ScriptEnd, commands_behind_exit, ends_in_pipeline, judge};
 pub use prescan::{MAX_BYTES, Refusal, is_deceptive, prescan};
-pub use separators::count_commands;
 pub use text::segments;
 pub(crate) use walk::FORK_BOMB;
 pub use walk::analyse;

@@ -58,10 +58,7 @@ impl fmt::Display for Refusal {
 
 /// Looks at every character once. The first thing found is reported.
 pub fn prescan(script: &str) -> Result<(), Refusal> {
-    if let Some((offset, character)) = script
-        .char_indices()
-        .find(|(_, character)| is_deceptive(*character))
-    {
+    if let Some((character, offset)) = deceptive(script) {
         return Err(Refusal::Deceptive { character, offset });
     }
     if script.len() > MAX_BYTES {
@@ -114,6 +111,59 @@ pub fn is_deceptive(character: char) -> bool {
         '\u{FEFF}' | '\u{FFA0}' | '\u{FFF9}'..='\u{FFFD}' | '\u{E0000}'..='\u{E0FFF}' => true,
         _ => false,
     }
+}
+
+/// The first character that deceives where it stands. What belongs to an emoji shows as one, and a blank that does
+/// not break is no riddle inside quotes.
+fn deceptive(script: &str) -> Option<(char, usize)> {
+    if script.is_ascii()
+        && !script
+            .bytes()
+            .any(|byte| byte < b' ' && !b"\t\n".contains(&byte))
+    {
+        return script.find('\u{7f}').map(|offset| ('\u{7f}', offset));
+    }
+    let mut quote = None;
+    let mut escaped = false;
+    let mut before = None;
+    let mut characters = script.char_indices().peekable();
+    while let Some((offset, character)) = characters.next() {
+        let after = characters.peek().map(|(_, after)| *after);
+        let is_fine = match character {
+            '\u{00A0}' | '\u{202F}' => quote.is_some(),
+            '\u{FE0F}' => {
+                before.is_some_and(is_emoji)
+                    || (after == Some('\u{20E3}')
+                        && before.is_some_and(|c| c.is_ascii_digit() || matches!(c, '#' | '*')))
+            }
+            '\u{200D}' => {
+                before.is_some_and(|c| is_emoji(c) || c == '\u{FE0F}')
+                    && after.is_some_and(is_emoji)
+            }
+            other => !is_deceptive(other),
+        };
+        if !is_fine {
+            return Some((character, offset));
+        }
+        match (quote, character) {
+            _ if escaped => escaped = false,
+            (None | Some('"'), '\\') => escaped = true,
+            (None, '\'' | '"') => quote = Some(character),
+            (Some(open), close) if open == close => quote = None,
+            _ => {}
+        }
+        before = Some(character);
+    }
+    None
+}
+
+/// Signs that are drawn as pictures, and the tones of skin.
+fn is_emoji(character: char) -> bool {
+    matches!(character,
+        '\u{00A9}' | '\u{00AE}' | '\u{203C}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{3030}' | '\u{303D}'
+        | '\u{3297}' | '\u{3299}' | '\u{2190}'..='\u{21FF}' | '\u{2300}'..='\u{23FF}' | '\u{2460}'..='\u{24FF}'
+        | '\u{25A0}'..='\u{27BF}' | '\u{2900}'..='\u{297F}' | '\u{2B00}'..='\u{2BFF}'
+        | '\u{1F000}'..='\u{1FAFF}')
 }
 
 fn is_too_deep(script: &str) -> bool {

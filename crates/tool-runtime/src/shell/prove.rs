@@ -19,7 +19,75 @@ const HARMLESS_VARIABLES: &[&str] = &[
     "FORCE_COLOR",
     "CLICOLOR",
     "COLUMNS",
+    "TERM",
+    "GOOS",
+    "GOARCH",
+    "CGO_ENABLED",
+    "NODE_ENV",
+    "PYTHONUNBUFFERED",
+    "PYTHONDONTWRITEBYTECODE",
 ];
+
+/// Variables that name a program, which these values do not start.
+const PAGERS: &[&str] = &["PAGER", "GIT_PAGER", "GH_PAGER", "MANPAGER"];
+
+/// Commands of the shell that set variables, evaluate words as code or change how the rest is read. What a
+/// rule says about their name says nothing about that.
+const SHELL_STATE: &[&str] = &[
+    ".",
+    "alias",
+    "bind",
+    "builtin",
+    "caller",
+    "compgen",
+    "complete",
+    "compopt",
+    "declare",
+    "dirs",
+    "disown",
+    "enable",
+    "eval",
+    "exec",
+    "export",
+    "fc",
+    "getopts",
+    "hash",
+    "history",
+    "let",
+    "local",
+    "logout",
+    "mapfile",
+    "popd",
+    "pushd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "suspend",
+    "trap",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "wait",
+];
+
+/// True if a rule may speak for this command: it is no command of the shell that sets variables or evaluates
+/// words. `test`, `[` and `printf` do either with some of their words, and are covered without those.
+pub fn can_be_covered(command: &Command) -> bool {
+    let Some(name) = command.words.first().and_then(Word::plain_text) else {
+        return false;
+    };
+    match name {
+        "test" | "[" | "printf" => is_table_reader(command),
+        name => !SHELL_STATE.contains(&name),
+    }
+}
 
 /// What a proven script touches.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -38,29 +106,30 @@ pub fn prove(
     analysis: &Analysis,
     covered: &mut dyn FnMut(&Command) -> bool,
 ) -> Result<Proof, String> {
-    if let Some(why) = analysis.voids.first() {
-        return Err(why.clone());
-    }
+    let commands = analysis.small.as_ref().map_err(Clone::clone)?;
     let mut proof = Proof::default();
-    for (index, command) in analysis.commands.iter().enumerate() {
+    for (index, command) in commands.iter().enumerate() {
         if command.place == Place::Plain {
-            prove_command(analysis, index, command, covered, &mut proof)?;
+            prove_command(commands, index, command, covered, &mut proof)?;
         }
     }
     Ok(proof)
 }
 
 fn prove_command(
-    analysis: &Analysis,
+    commands: &[Command],
     index: usize,
     command: &Command,
     covered: &mut dyn FnMut(&Command) -> bool,
     proof: &mut Proof,
 ) -> Result<(), String> {
     for assignment in &command.assignments {
-        let name = &assignment.name;
-        let harmless = HARMLESS_VARIABLES.contains(&name.as_str()) || name.starts_with("LC_");
-        if !harmless || !assignment.literal || command.words.is_empty() {
+        let name = assignment.name.as_str();
+        let value = assignment.value.as_deref();
+        let harmless = HARMLESS_VARIABLES.contains(&name)
+            || name.starts_with("LC_")
+            || (PAGERS.contains(&name) && matches!(value, Some("cat" | "")));
+        if !harmless || value.is_none() || command.words.is_empty() {
             return Err(format!("it sets the variable `{name}`"));
         }
     }
@@ -68,22 +137,30 @@ fn prove_command(
     if command.words.is_empty() {
         return Err("it has redirects without a command".to_owned());
     }
-    if covered(command) {
+    if can_be_covered(command) && covered(command) {
         proof.by_rule = true;
         return Ok(());
     }
     if command.wraps {
-        return prove_wrapper(analysis, index, command, covered, proof);
+        return prove_wrapper(commands, index, command, covered, proof);
     }
     if let Some(why) = command.opaque {
         return Err(why.to_owned());
     }
-    if command.words.first().and_then(Word::plain_text) == Some("cd") {
-        return prove_cd(command, proof);
+    match command.words.first().and_then(Word::plain_text) {
+        // Behind a wrapper it goes nowhere, or nobody knows where.
+        Some("cd") if command.place == Place::Plain => return prove_cd(command, proof),
+        Some("set") if command.place == Place::Plain => return prove_set(command),
+        Some("export") if command.place == Place::Plain => return prove_export(command),
+        _ => {}
     }
     let reading = programs::judge(&command.words, &command.directories)?;
     if command.appended_arguments && !tolerates_any_argument(&command.words) {
-        return Err("the arguments that xargs appends are not known".to_owned());
+        let names = appended_names(command);
+        if names.is_empty() {
+            return Err("the arguments that are appended when it runs are not known".to_owned());
+        }
+        proof.reads.extend(names);
     }
     proof.needs_sandbox |= reading.needs_sandbox;
     proof.reads.extend(reading.paths);
@@ -91,7 +168,7 @@ fn prove_command(
 }
 
 fn prove_wrapper(
-    analysis: &Analysis,
+    commands: &[Command],
     index: usize,
     command: &Command,
     covered: &mut dyn FnMut(&Command) -> bool,
@@ -115,9 +192,9 @@ fn prove_wrapper(
         return Err(format!("`{name}` starts another program"));
     }
     let mut any = false;
-    for (inner_index, inner) in analysis.commands.iter().enumerate() {
+    for (inner_index, inner) in commands.iter().enumerate() {
         if inner.place == Place::Wrapped(index) {
-            prove_command(analysis, inner_index, inner, covered, proof)?;
+            prove_command(commands, inner_index, inner, covered, proof)?;
             any = true;
         }
     }
@@ -130,6 +207,41 @@ fn prove_wrapper(
 
 fn literal_words(command: &Command) -> Option<Vec<&str>> {
     command.words.iter().skip(1).map(Word::text).collect()
+}
+
+/// `set -e` and its kin end a script sooner and do nothing else.
+fn prove_set(command: &Command) -> Result<(), String> {
+    let words = literal_words(command).unwrap_or_default();
+    let mut words = words.iter();
+    let mut any = false;
+    while let Some(word) = words.next() {
+        let letters = word.strip_prefix('-').unwrap_or_default();
+        let fits = !letters.is_empty() && letters.bytes().all(|b| b"euo".contains(&b));
+        let option_fits = !letters.contains('o') || words.next() == Some(&"pipefail");
+        if !(fits && option_fits) {
+            return Err("`set` changes how the shell reads the rest".to_owned());
+        }
+        any = true;
+    }
+    if any {
+        Ok(())
+    } else {
+        Err("`set` alone shows every variable".to_owned())
+    }
+}
+
+/// `export NAME=value` of a variable that would be harmless in front of a command.
+fn prove_export(command: &Command) -> Result<(), String> {
+    let words = literal_words(command).unwrap_or_default();
+    let harmless = |word: &&str| {
+        word.split_once('=')
+            .is_some_and(|(name, _)| HARMLESS_VARIABLES.contains(&name) || name.starts_with("LC_"))
+    };
+    if !words.is_empty() && words.iter().all(harmless) {
+        Ok(())
+    } else {
+        Err("it sets variables for every program".to_owned())
+    }
 }
 
 fn prove_cd(command: &Command, proof: &mut Proof) -> Result<(), String> {
@@ -154,6 +266,12 @@ fn prove_cd(command: &Command, proof: &mut Proof) -> Result<(), String> {
 
 fn prove_redirects(command: &Command, proof: &mut Proof) -> Result<(), String> {
     for redirect in &command.redirects {
+        if matches!(
+            redirect.kind,
+            RedirectKind::Duplicate | RedirectKind::HereString | RedirectKind::HereDocument
+        ) {
+            continue;
+        }
         let target = match &redirect.target.value {
             Value::Literal { text, .. } => text.as_str(),
             _ => return Err("the target of a redirect is not known".to_owned()),
@@ -188,6 +306,18 @@ fn path(text: &str, usage: Use, directories: &Directories) -> PathUse {
     }
 }
 
+/// The directories below which the files lie whose names are appended, to a program that does nothing but read
+/// them whatever they are called.
+fn appended_names(command: &Command) -> Vec<PathUse> {
+    let Some(usage) = programs::use_of_names(&command.words) else {
+        return Vec::new();
+    };
+    let below = command.appended_below.iter().flatten();
+    below
+        .map(|directory| path(directory, usage, &command.directories))
+        .collect()
+}
+
 /// Whether the table knows the command as a reader with these words.
 pub(crate) fn is_table_reader(command: &Command) -> bool {
     programs::judge(&command.words, &command.directories).is_ok()
@@ -197,7 +327,10 @@ pub(crate) fn is_table_reader(command: &Command) -> bool {
 /// word that could be a path. The flag says which.
 pub fn touched_paths(command: &Command) -> (Vec<PathUse>, bool) {
     let name = command.words.first().map(Word::sketch).unwrap_or_default();
-    if let Ok(reading) = programs::judge(&command.words, &command.directories) {
+    if let Ok(mut reading) = programs::judge(&command.words, &command.directories) {
+        if !tolerates_any_argument(&command.words) {
+            reading.paths.extend(appended_names(command));
+        }
         return (reading.paths, true);
     }
     if name == "cd" {

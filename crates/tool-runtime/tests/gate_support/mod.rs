@@ -9,7 +9,7 @@ use agent_protocol::payload::permission::{Effect, Layer, RuleOrigin};
 use agent_tool_runtime::Workspace;
 use agent_tool_runtime::gate::{
     Bases, Below, Facts, Gate, GateRequest, HookVerdict, Judgement, Rule, SandboxLevel, Setting,
-    is_secret, semantics_of,
+    is_plain_name, is_secret, semantics_of,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -267,6 +267,13 @@ impl Facts for Machine<'_> {
                 .map(|(_, target)| Path::new(PROJECT).join(target))
                 .filter(|target| !target.starts_with(directory))
                 .collect(),
+            odd: self
+                .0
+                .files
+                .iter()
+                .filter(|file| inside(file))
+                .find(|file| !Path::new(file).iter().all(is_plain_name))
+                .map(PathBuf::from),
         })
     }
 

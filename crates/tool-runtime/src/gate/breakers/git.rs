@@ -64,6 +64,17 @@ fn always(sub: &str, act: &Act<'_>) -> Option<&'static str> {
         }
         "prune" if !(act.short('n') || act.long("dry-run")) => Some("it drops old commits"),
         "filter-branch" | "filter-repo" => Some("it rewrites history"),
+        "update-ref" if act.short('d') || act.long("delete") || act.long("stdin") => {
+            Some("it drops a branch")
+        }
+        "rm" if act.short('r')
+            && act
+                .operands()
+                .skip(1)
+                .any(|word| matches!(word.sketch(), "." | "./" | "*" | ":/" | ":/*")) =>
+        {
+            Some("it deletes every file that git knows")
+        }
         _ => None,
     }
 }

@@ -8,10 +8,11 @@ mod devices;
 mod git;
 mod trees;
 
+use super::command_facts::found_commands;
 use super::facts::Facts;
 use super::rule::Bases;
 use super::words::{base_name, without_global_options};
-use crate::shell::word::{UNKNOWN, Word};
+use crate::shell::word::Word;
 use crate::shell::{Analysis, Command, Place};
 
 /// A breaker that tripped.
@@ -21,17 +22,20 @@ pub(super) enum Tripped {
     Deny(String),
     /// A person has to look, in every mode.
     Ask(String),
+    /// It may be what no mode does, which only shows when it runs: a person has to look, and where nobody is
+    /// asked it is refused.
+    Unclear(String),
 }
 
 /// All breakers that trip on a script.
 pub(super) fn tripped(analysis: &Analysis, bases: &Bases, facts: &dyn Facts) -> Vec<Tripped> {
     let mut found = bombs::of_script(analysis);
     let ground = Ground { bases, facts };
-    for command in &analysis.commands {
+    for command in found_commands(analysis) {
         found.extend(devices::of_redirects(command, &ground));
         let mut words = without_global_options(&command.words);
         if takes_arguments_from_input(command, analysis) {
-            words.push(Word::literal(UNKNOWN));
+            words.push(Word::unknown());
         }
         let Some(name) = words.first().map(Word::sketch) else {
             continue;
@@ -41,6 +45,7 @@ pub(super) fn tripped(analysis: &Analysis, bases: &Bases, facts: &dyn Facts) -> 
             arguments: words.iter().skip(1).collect(),
             command,
         };
+        found.extend(trees::of_unknown_program(&act, &ground));
         found.extend(devices::of_command(&act, &ground));
         found.extend(trees::of_command(&act, &ground));
         found.extend(git::of_command(&act, &ground));

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use globset::GlobBuilder;
 
 use super::{Act, Ground, Tripped};
+use crate::gate::protected::wildcard;
 use crate::gate::rule::Bases;
 use crate::gate::words::base_name;
 use crate::shell::inline_code::InlineCode;
-use crate::shell::word::{UNKNOWN, Value, Word};
+use crate::shell::word::{Dynamic, UNKNOWN, Value, Word};
 use crate::shell::{Analysis, Directories, Place, normalise};
 
 const DELETE: &str = "a recursive delete";
@@ -26,6 +27,7 @@ pub(super) fn of_command(act: &Act<'_>, ground: &Ground<'_>) -> Option<Tripped> 
         }
         "rimraf" | "trash" | "trash-put" | "del-cli" => of_operands(act, ground, DELETE),
         "gio" if act.has("trash") => of_operands(act, ground, DELETE),
+        "tar" if act.long("remove-files") => of_operands(act, ground, DELETE),
         // Not recursive, but `~/*` is everything there all the same.
         "rm" | "shred" | "unlink" | "truncate" => {
             let globs = act.operands().filter(|word| is_everything(word.sketch()));
@@ -84,8 +86,34 @@ pub(super) fn of_pipelines(analysis: &Analysis, ground: &Ground<'_>) -> Option<T
 
 fn asked(tripped: Option<Tripped>) -> Option<Tripped> {
     match tripped {
-        Some(Tripped::Deny(why)) => Some(Tripped::Ask(why)),
+        Some(Tripped::Deny(why) | Tripped::Unclear(why)) => Some(Tripped::Ask(why)),
         other => other,
+    }
+}
+
+/// A program that only the running shell knows may be `rm -r`.
+pub(super) fn of_unknown_program(act: &Act<'_>, ground: &Ground<'_>) -> Option<Tripped> {
+    let name = act.command.words.first()?;
+    if matches!(name.value, Value::Literal { .. }) {
+        return None;
+    }
+    match of_operands(act, ground, "what may be a recursive delete") {
+        Some(Tripped::Deny(why)) => Some(Tripped::Unclear(why)),
+        // Braces and escapes may be the whole command.
+        _ if matches!(
+            name.value,
+            Value::Dynamic {
+                why: Dynamic::Braces | Dynamic::Unfinished,
+                ..
+            }
+        ) =>
+        {
+            Some(Tripped::Unclear(format!(
+                "the program `{}` is only known when it runs and may delete anything",
+                name.source
+            )))
+        }
+        _ => None,
     }
 }
 
@@ -105,10 +133,36 @@ fn of_find(act: &Act<'_>, ground: &Ground<'_>) -> Option<Tripped> {
         || texts.iter().enumerate().any(|(at, word)| {
             EXEC.contains(word) && starts_deleter(texts.get(at + 1..).unwrap_or_default())
         });
-    if !deletes || is_limited(act) {
+    if !deletes {
         return None;
     }
+    if is_limited(act) {
+        return of_named_tree(act, ground);
+    }
     of_starts(act, ground)
+}
+
+/// `find .. -name project -exec rm -rf {} +`: the name lets through what must not be deleted.
+fn of_named_tree(act: &Act<'_>, ground: &Ground<'_>) -> Option<Tripped> {
+    let texts: Vec<&str> = act.texts().collect();
+    let patterns: Vec<&str> = texts
+        .windows(2)
+        .filter_map(|pair| match pair {
+            ["-name" | "-iname", pattern] => Some(*pattern),
+            _ => None,
+        })
+        .collect();
+    let names_tree = |tree: &Path| {
+        tree.file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| {
+                !patterns.is_empty() && patterns.iter().all(|pattern| wildcard(pattern, name))
+            })
+    };
+    let holds = [&ground.bases.project, &ground.bases.home]
+        .iter()
+        .any(|tree| tree.ancestors().any(names_tree));
+    if holds { of_starts(act, ground) } else { None }
 }
 
 /// `rm`, or a shell whose string names it.
@@ -240,7 +294,7 @@ fn of_paths<'a>(
         }
     }
     unknown.map(|text| {
-        Tripped::Ask(format!(
+        Tripped::Unclear(format!(
             "{what} of a path that is only known when it runs: `{text}`"
         ))
     })
@@ -372,6 +426,7 @@ fn of_inline_code(act: &Act<'_>, ground: &Ground<'_>) -> Option<Tripped> {
         "RemoveAll",
     ];
     const HOMES: &[&str] = &["Path.home()", "homedir()", "Dir.home"];
+    const HERE: &[&str] = &["getcwd(", "cwd()", "Dir.pwd", "os.curdir", "Getwd("];
     let code = InlineCode::of(act.name, &act.arguments)?;
     if !CALLS.iter().any(|call| code.text().contains(call)) {
         return None;
@@ -387,6 +442,9 @@ fn of_inline_code(act: &Act<'_>, ground: &Ground<'_>) -> Option<Tripped> {
         .collect();
     if HOMES.iter().any(|call| code.text().contains(call)) || paths.iter().any(|p| p == "HOME") {
         paths.push(home);
+    }
+    if HERE.iter().any(|call| code.text().contains(call)) {
+        paths.push(".".to_owned());
     }
     let words: Vec<Word> = paths
         .into_iter()

@@ -184,7 +184,12 @@ impl<'a> Lexer<'a> {
         if self.rest.starts_with('(') && !is_keyword && !FUNCTIONS.contains(&name) {
             return None;
         }
-        self.prints |= matches!(name, "print" | "printf");
+        // In parentheses, as of `for`, a `>` behind it may be a file to one awk and none to another.
+        let prints = matches!(name, "print" | "printf");
+        if prints && !self.parentheses.is_empty() {
+            return None;
+        }
+        self.prints |= prints;
         self.condition_follows = matches!(name, "if" | "while" | "for" | "switch");
         self.before = if is_keyword {
             Before::Operator

@@ -25,6 +25,7 @@ pub(super) enum Check {
     GitFormat,
     GitConfig,
     Tar,
+    Rustc,
 }
 
 impl Check {
@@ -47,8 +48,10 @@ impl Check {
             Self::Jq => texts
                 .first()
                 .is_some_and(|program| jq::looks_at_its_input_only(program)),
-            // `-v` assigns a variable, and a subscript in its name is evaluated.
-            Self::Printf => !texts.first().is_some_and(|text| text.starts_with('-')),
+            // `-v` and `%n` assign a variable, and a subscript in its name is evaluated.
+            Self::Printf => texts
+                .first()
+                .is_some_and(|text| !text.starts_with('-') && only_formats(text)),
             Self::Test => is_plain_test(texts),
             Self::Date => texts.iter().all(|text| text.starts_with('+')),
             Self::Ps => shows_no_environment(arguments),
@@ -56,12 +59,17 @@ impl Check {
             Self::GitFormat => !arguments
                 .values
                 .iter()
-                .any(|(_, value)| value.contains("%G") || value.contains("%(signature")),
+                .any(|(_, value)| asks_for_signatures(value)),
             Self::GitConfig => reads_git_config(arguments),
             // `host:file` is fetched by a remote shell.
             Self::Tar => !arguments.values.iter().any(|(flag, value)| {
                 matches!(flag.as_str(), "-f" | "--file") && value.contains(':')
             }),
+            // `--print=KIND=FILE` writes the file.
+            Self::Rustc => !arguments
+                .values
+                .iter()
+                .any(|(_, value)| value.contains('=')),
         };
         if holds {
             Ok(())
@@ -77,10 +85,36 @@ impl Check {
                 Self::GitFormat => "the format has signatures checked by another program",
                 Self::GitConfig => "it may change git's configuration",
                 Self::Tar => "the archive may be on another machine",
+                Self::Rustc => "what is printed may go into a file",
             }
             .to_owned())
         }
     }
+}
+
+/// A format of printf in which each conversion prints its argument.
+fn only_formats(format: &str) -> bool {
+    let mut characters = format.chars();
+    while let Some(character) = characters.next() {
+        if character != '%' {
+            continue;
+        }
+        let conversion = characters.find(|next| !"-+ #0123456789.*'".contains(*next));
+        if !conversion.is_some_and(|c| "%diouxXeEfFgGaAcsbqQ".contains(c)) {
+            return false;
+        }
+    }
+    true
+}
+
+/// `%G?`, also behind a sign, and every field that has a signature in its name.
+fn asks_for_signatures(format: &str) -> bool {
+    let by_letter = format.split('%').skip(1).any(|conversion| {
+        conversion
+            .trim_start_matches(['+', '-', ' '])
+            .starts_with('G')
+    });
+    by_letter || format.contains("signature")
 }
 
 /// `ps e` and `ps -o environ` show the environment of other processes.

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use super::analysis::Directories;
+use super::checks::Check;
 use super::word::{Dynamic, Value, Word};
 use table::{Flag, Kind, Operand, Program, Repeat, program, table};
 
@@ -25,6 +26,11 @@ pub enum Use {
     Tree {
         /// Symbolic links on the way are followed.
         follows: bool,
+    },
+    /// Whatever is below it, by names that become words.
+    Names {
+        /// Its content is shown, and not only names and sizes.
+        shows_content: bool,
     },
 }
 
@@ -75,18 +81,40 @@ pub(crate) fn tolerates_any_argument(words: &[Word]) -> bool {
         .first()
         .and_then(Word::plain_text)
         .and_then(program)
-        .is_some_and(|program| {
-            program.harmless_flags
-                && program
-                    .operands
-                    .iter()
-                    .all(|operand| operand.kind != Kind::Read)
-        })
+        .is_some_and(|program| program.any_arguments)
+}
+
+/// The use of names that are appended to a program none of whose flags, listed or not, writes, executes or connects.
+pub(super) fn use_of_names(words: &[Word]) -> Option<Use> {
+    let program = words
+        .first()
+        .and_then(Word::plain_text)
+        .and_then(program)
+        .filter(|program| program.harmless_flags)?;
+    let last = program.operands.last()?;
+    Some(Use::Names {
+        shows_content: last.kind != Kind::Metadata,
+    })
 }
 
 /// The name of every program in the table.
 pub fn names() -> impl Iterator<Item = &'static str> {
     table().keys().map(String::as_str)
+}
+
+/// An operand that waits until every flag was seen.
+enum Later<'a> {
+    Text(&'a str),
+    Glob { pattern: &'a str, options_end: bool },
+}
+
+/// `"$x"` and `"$(…)"` are one word.
+fn is_one_quoted_word(word: &Word) -> bool {
+    let source = word.source.as_str();
+    source.len() >= 2
+        && source.starts_with('"')
+        && source.ends_with('"')
+        && source.matches('"').count() == 2
 }
 
 /// The state of one pass over a command's arguments.
@@ -121,6 +149,8 @@ impl Arguments {
         };
         let mut had_operands = false;
         let mut is_first = true;
+        // A flag behind the operands may say that the first of them is no text but a path.
+        let mut later: Vec<Later<'_>> = Vec::new();
         while let Some(word) = words.get(at) {
             at += 1;
             let text = match &word.value {
@@ -133,18 +163,18 @@ impl Arguments {
                         return Err(format!("a glob could become a flag of `{}`", self.name));
                     }
                     // A glob may become any number of operands.
-                    let Some(last) = operands.last().copied().filter(|o| o.repeat == Repeat::Any)
-                    else {
+                    if !operands
+                        .last()
+                        .is_some_and(|last| last.repeat == Repeat::Any)
+                    {
                         return Err(format!("a glob does not fit `{}`", self.name));
-                    };
-                    let kind = if last.kind == Kind::Text {
-                        Kind::Metadata
-                    } else {
-                        last.kind
-                    };
-                    self.use_path(pattern, kind, true);
-                    self.named += 1;
+                    }
+                    later.push(Later::Glob {
+                        pattern,
+                        options_end,
+                    });
                     had_operands = true;
+                    is_first = false;
                     continue;
                 }
                 Value::Dynamic { why, .. } => {
@@ -173,20 +203,21 @@ impl Arguments {
                 }
             }
             is_first = false;
-            if program
-                .first_from
-                .iter()
-                .any(|flag| self.seen.contains(flag))
-                && !had_operands
-                && operands
-                    .first()
-                    .is_some_and(|operand| operand.kind == Kind::Text)
-            {
-                operands.remove(0);
-            }
             had_operands = true;
-            self.operand(&mut operands, text, words.len() - at)?;
+            later.push(Later::Text(text));
         }
+        let given = program
+            .first_from
+            .iter()
+            .any(|flag| self.seen.contains(flag));
+        if given
+            && operands
+                .first()
+                .is_some_and(|operand| matches!(operand.kind, Kind::Text | Kind::TextOrRead))
+        {
+            operands.remove(0);
+        }
+        self.operands(&mut operands, &later)?;
         self.judge_presence(program, had_operands)?;
         self.use_trees(program);
         match program.check {
@@ -195,8 +226,37 @@ impl Arguments {
         }
     }
 
+    fn operands(&mut self, operands: &mut Vec<Operand>, later: &[Later<'_>]) -> Result<(), String> {
+        for (at, operand) in later.iter().enumerate() {
+            match operand {
+                Later::Text(text) => self.operand(operands, text, later.len() - at - 1)?,
+                Later::Glob {
+                    pattern,
+                    options_end,
+                } => {
+                    let last = operands.last().map(|last| last.kind);
+                    let kind = match last {
+                        Some(Kind::Text) | None => Kind::Metadata,
+                        Some(kind) => kind,
+                    };
+                    // Behind `--` it is no flag, as behind a directory.
+                    let shown = if *options_end {
+                        format!("./{pattern}")
+                    } else {
+                        (*pattern).to_owned()
+                    };
+                    self.use_path(&shown, kind, true);
+                    self.named += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn judge_raw(&mut self, program: &Program, words: &[Word]) -> Result<(), String> {
-        for word in words {
+        let prints = program.check == Some(Check::Printf);
+        let tests = program.check == Some(Check::Test);
+        for (at, word) in words.iter().enumerate() {
             match &word.value {
                 Value::Literal { text, .. } => self.texts.push(text.clone()),
                 Value::Glob { pattern } if program.harmless_flags => {
@@ -209,6 +269,11 @@ impl Arguments {
                     why: Dynamic::ExitCode,
                     ..
                 } if program.harmless_flags => {}
+                Value::Dynamic { .. } if program.any_arguments || (prints && at > 0) => {}
+                // One word whatever it is, and neither a flag nor a number to the test.
+                Value::Dynamic { sketch, .. } if tests && is_one_quoted_word(word) => {
+                    self.texts.push(sketch.clone());
+                }
                 Value::Dynamic { why, .. } => {
                     return Err(format!("an argument is {}", why.describe()));
                 }
@@ -232,6 +297,13 @@ impl Arguments {
         let bare = self.seen.is_empty() && !had_operands;
         if !program.require_or_bare.is_empty() && !bare && !any(&program.require_or_bare) {
             return Err(format!("`{name}` may change something here"));
+        }
+        let alone = program
+            .needs
+            .iter()
+            .find(|(flag, others)| self.seen.contains(*flag) && !any(others));
+        if let Some((flag, _)) = alone {
+            return Err(format!("`{name} {flag}` may write here"));
         }
         if had_operands && !program.operands_need.is_empty() && !any(&program.operands_need) {
             return Err(format!("`{name}` with a name may change something"));
@@ -389,9 +461,10 @@ impl Arguments {
         if operand.repeat != Repeat::Any {
             operands.remove(0);
         }
-        if operand.kind == Kind::Text {
+        if matches!(operand.kind, Kind::Text | Kind::TextOrRead) {
             self.texts.push(text.to_owned());
-        } else {
+        }
+        if operand.kind != Kind::Text {
             self.use_path(text, operand.kind, false);
             self.named += 1;
         }
@@ -425,7 +498,7 @@ impl Arguments {
                     usage,
                     ..path.clone()
                 }),
-                Use::Metadata | Use::Tree { .. } => {}
+                Use::Metadata | Use::Names { .. } | Use::Tree { .. } => {}
             }
         }
         self.reading.paths.extend(trees);
@@ -437,7 +510,7 @@ impl Arguments {
             return;
         }
         let usage = match kind {
-            Kind::Read | Kind::LineRange => Use::Content,
+            Kind::Read | Kind::TextOrRead | Kind::LineRange => Use::Content,
             Kind::Revision => Use::Revision,
             Kind::Metadata | Kind::Directory | Kind::Text => Use::Metadata,
         };

@@ -68,6 +68,10 @@ struct Row {
     #[serde(default)]
     harmless_flags: bool,
     #[serde(default)]
+    any_arguments: bool,
+    #[serde(default)]
+    needs: BTreeMap<String, String>,
+    #[serde(default)]
     needs_sandbox: bool,
     #[serde(default)]
     single_dash: bool,
@@ -89,6 +93,8 @@ struct Row {
 pub(super) enum Kind {
     Text,
     Read,
+    /// Text that may be taken for a path to read.
+    TextOrRead,
     Metadata,
     Revision,
     /// Later relative paths start here.
@@ -101,6 +107,7 @@ impl Kind {
     fn of(word: &str) -> Self {
         match word {
             "read" => Self::Read,
+            "either" => Self::TextOrRead,
             "meta" => Self::Metadata,
             "rev" => Self::Revision,
             "dir" => Self::Directory,
@@ -148,6 +155,10 @@ pub(super) struct Program {
     /// Flags with which symbolic links on the way are followed.
     pub(super) follow: HashSet<String>,
     pub(super) harmless_flags: bool,
+    /// No argument whatever makes it show the content of a file, write or start anything.
+    pub(super) any_arguments: bool,
+    /// Flags that are fine only together with one of others.
+    pub(super) needs: BTreeMap<String, HashSet<String>>,
     pub(super) needs_sandbox: bool,
     pub(super) single_dash: bool,
     /// The program takes the next word as a flag's value whatever it looks like.
@@ -194,6 +205,12 @@ impl Program {
             recurse: set(&row.recurse),
             follow: set(&row.follow),
             harmless_flags: row.harmless_flags,
+            any_arguments: row.any_arguments,
+            needs: row
+                .needs
+                .iter()
+                .map(|(flag, others)| (flag.clone(), set(others)))
+                .collect(),
             needs_sandbox: row.needs_sandbox,
             single_dash: row.single_dash,
             sure_values: row.sure_values,

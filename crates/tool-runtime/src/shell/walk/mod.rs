@@ -15,13 +15,12 @@ use super::inline_code::read_from_input;
 use super::lookalike::look_alike;
 use super::parse::parse;
 use super::prescan::prescan;
-use super::word::{Dynamic, Surroundings, Value, Word};
+use super::subset;
+use super::word::{Surroundings, Word};
 use super::wrappers;
 
 /// Substitutions in wrappers in substitutions: beyond this, "not understood".
 pub(super) const MAX_DEPTH: usize = 8;
-/// More simple commands than this are not judged one by one.
-pub(super) const MAX_COMMANDS: usize = 50;
 
 /// Finds every simple command of `script`. Never fails: what could not be read is said in the result.
 pub fn analyse(script: &str, start: &Start<'_>) -> Analysis {
@@ -35,7 +34,6 @@ pub fn analyse(script: &str, start: &Start<'_>) -> Analysis {
             ]),
         },
         commands: Vec::new(),
-        voids: Vec::new(),
         depth: 0,
         nested: false,
     };
@@ -46,92 +44,51 @@ pub fn analyse(script: &str, start: &Start<'_>) -> Analysis {
             for list in &program.complete_commands {
                 walker.list(list, &mut state);
             }
-            walker.cross_check(script);
             None
         }
         Err(why) => {
-            walker.void(why.clone());
             walker.segments_of_text(script);
             Some(why)
         }
+    };
+    let small = match &parse_error {
+        None => small(script, start),
+        Some(why) => Err(why.clone()),
     };
     Analysis {
         script: script.to_owned(),
         parse_error,
         refusal,
         commands: walker.commands,
-        voids: walker.voids,
+        small,
     }
+}
+
+/// The commands of a script in the small language.
+fn small(script: &str, start: &Start<'_>) -> Result<Vec<Command>, String> {
+    if let Some(character) = look_alike(script) {
+        return Err(format!(
+            "it holds `{character}` (U+{:04X}), which looks like another character",
+            u32::from(character)
+        ));
+    }
+    let reading = subset::read(script).map_err(|outside| outside.to_string())?;
+    subset::commands(&reading, start)
 }
 
 struct Walker<'a> {
     start: &'a Start<'a>,
     surroundings: Surroundings,
     commands: Vec<Command>,
-    voids: Vec<String>,
     depth: usize,
     nested: bool,
 }
 
 impl Walker<'_> {
-    fn void(&mut self, why: impl Into<String>) {
-        let why = why.into();
-        if self.voids.len() < 8 && !self.voids.contains(&why) {
-            self.voids.push(why);
-        }
-    }
-
-    /// The independent lexer must agree on the number of commands.
-    fn cross_check(&mut self, script: &str) {
-        let found = self
-            .commands
-            .iter()
-            .filter(|command| command.place == Place::Plain)
-            .count();
-        if found == 0 {
-            self.void("there is no command in it");
-        }
-        if found > MAX_COMMANDS {
-            self.void(format!(
-                "it has {found} commands, more than the {MAX_COMMANDS} that are judged"
-            ));
-        }
-        if let Some(character) = look_alike(script) {
-            self.void(format!(
-                "it holds `{character}` (U+{:04X}), which looks like another character",
-                u32::from(character)
-            ));
-        }
-        if continues_inside_a_word(script) {
-            self.void("a word is continued on the next line");
-        }
-        let unknown = self
-            .commands
-            .iter()
-            .flat_map(|command| &command.words)
-            .find_map(|word| match &word.value {
-                Value::Dynamic { why, .. } if *why != Dynamic::ExitCode => Some(why.describe()),
-                _ => None,
-            });
-        if let Some(what) = unknown {
-            self.void(format!(
-                "a word is {what}, which is only known when it runs"
-            ));
-        }
-        if self.voids.is_empty() {
-            match super::count_commands(script) {
-                Some(count) if count == found => {}
-                Some(_) => self.void("two readings of the script disagree on its commands"),
-                None => self.void("it is more than plain words, pipes and lists"),
-            }
-        }
-    }
-
     fn list(&mut self, list: &ast::CompoundList, state: &mut Directories) {
         for ast::CompoundListItem(and_or, separator) in &list.0 {
             let before = state.clone();
             if matches!(separator, ast::SeparatorOperator::Async) {
-                self.void("a part runs in the background");
                 let mut own = state.clone();
                 self.and_or(and_or, &mut own);
             } else {
@@ -191,9 +148,7 @@ impl Walker<'_> {
     fn nested(&mut self, body: impl FnOnce(&mut Self)) {
         let outer = std::mem::replace(&mut self.nested, true);
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            self.void("it is nested deeper than is analysed");
-        } else {
+        if self.depth <= MAX_DEPTH {
             body(self);
         }
         self.depth -= 1;
@@ -205,12 +160,10 @@ impl Walker<'_> {
         match command {
             ast::Command::Simple(simple) => self.simple(simple, state, input),
             ast::Command::Compound(compound, redirects) => {
-                self.void("it has compound commands, groups or subshells");
                 self.nested(|walker| walker.compound(compound, state));
                 self.redirects_of_compound(redirects.as_ref(), state);
             }
             ast::Command::Function(function) => {
-                self.void("it defines a function");
                 let ast::FunctionBody(body, redirects) = &function.body;
                 let mut own = state.clone();
                 self.nested(|walker| walker.compound(body, &mut own));
@@ -230,7 +183,6 @@ impl Walker<'_> {
                 }
             }
             ast::Command::ExtendedTest(test, redirects) => {
-                self.void("`[[ … ]]` may evaluate text as code");
                 let mut words = Vec::new();
                 collect_test_words(&test.expr, &mut words);
                 for word in words {
@@ -315,7 +267,7 @@ impl Walker<'_> {
                 self.list(&clause.0, state);
                 let body = self.commands.len();
                 self.list(&clause.1.list, state);
-                if self.never_ends(condition..body) && self.only_starts(&clause.1.list, body) {
+                if self.never_ends(condition..body) && only_starts(&clause.1.list) {
                     self.record(Command {
                         opaque: Some(FORK_BOMB),
                         ..empty_command(state.clone())
@@ -341,22 +293,6 @@ impl Walker<'_> {
             }
             _ => false,
         }
-    }
-
-    /// Whether a loop's body starts jobs in the background and does nothing that would slow or end it.
-    fn only_starts(&self, body: &ast::CompoundList, first: usize) -> bool {
-        let starts = body.0.iter().any(|ast::CompoundListItem(_, separator)| {
-            matches!(separator, ast::SeparatorOperator::Async)
-        });
-        let commands = self.commands.get(first..).unwrap_or_default();
-        let pauses = commands.iter().any(|command| {
-            let name = command.words.first().map(Word::sketch).unwrap_or_default();
-            matches!(
-                name,
-                "wait" | "sleep" | "break" | "exit" | "return" | "read" | "exec"
-            )
-        });
-        starts && !pauses
     }
 
     fn simple(
@@ -445,17 +381,63 @@ impl Walker<'_> {
     }
 }
 
-pub(crate) const FORK_BOMB: &str = "it starts copies of itself without end";
-
-/// `gi\` and `t` on the next line are one word to the shell and two to whoever reads them.
-fn continues_inside_a_word(script: &str) -> bool {
-    script.match_indices("\\\n").any(|(offset, _)| {
-        script
-            .get(..offset)
-            .and_then(|before| before.chars().next_back())
-            .is_some_and(|before| !before.is_whitespace())
-    })
+/// Whether a loop's body starts jobs in the background and does nothing itself that would slow or end it.
+fn only_starts(body: &ast::CompoundList) -> bool {
+    starts_jobs(body) && !pauses(body)
 }
+
+/// The lists that stand inside a chain as subshells or groups.
+fn inner_lists(and_or: &ast::AndOrList) -> impl Iterator<Item = &ast::CompoundList> {
+    let more = and_or.additional.iter().map(|part| match part {
+        ast::AndOr::And(pipeline) | ast::AndOr::Or(pipeline) => pipeline,
+    });
+    std::iter::once(&and_or.first)
+        .chain(more)
+        .flat_map(|pipeline| &pipeline.seq)
+        .filter_map(|command| match command {
+            ast::Command::Compound(ast::CompoundCommand::Subshell(subshell), _) => {
+                Some(&subshell.list)
+            }
+            ast::Command::Compound(ast::CompoundCommand::BraceGroup(group), _) => Some(&group.list),
+            _ => None,
+        })
+}
+
+fn starts_jobs(list: &ast::CompoundList) -> bool {
+    list.0
+        .iter()
+        .any(|ast::CompoundListItem(and_or, separator)| {
+            matches!(separator, ast::SeparatorOperator::Async)
+                || inner_lists(and_or).any(starts_jobs)
+        })
+}
+
+fn pauses(list: &ast::CompoundList) -> bool {
+    const PAUSES: &[&str] = &["wait", "sleep", "break", "exit", "return", "read", "exec"];
+    list.0
+        .iter()
+        .filter(|ast::CompoundListItem(_, separator)| {
+            !matches!(separator, ast::SeparatorOperator::Async)
+        })
+        .any(|ast::CompoundListItem(and_or, _)| {
+            let more = and_or.additional.iter().map(|part| match part {
+                ast::AndOr::And(pipeline) | ast::AndOr::Or(pipeline) => pipeline,
+            });
+            let by_name = std::iter::once(&and_or.first)
+                .chain(more)
+                .flat_map(|pipeline| &pipeline.seq)
+                .any(|command| match command {
+                    ast::Command::Simple(simple) => simple
+                        .word_or_name
+                        .as_ref()
+                        .is_some_and(|name| PAUSES.contains(&name.value.as_str())),
+                    _ => false,
+                });
+            by_name || inner_lists(and_or).any(pauses)
+        })
+}
+
+pub(crate) const FORK_BOMB: &str = "it starts copies of itself without end";
 
 /// What `echo`, `printf` or a `cat` of a here-document prints, when it is certain enough to be read as a
 /// script.

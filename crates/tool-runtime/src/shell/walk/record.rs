@@ -33,12 +33,16 @@ impl Walker<'_> {
             command.transparent = unwrapped.transparent;
             command
                 .assignments
-                .extend(unwrapped.assignments.iter().map(|text| Assignment {
-                    name: text.split('=').next().unwrap_or_default().to_owned(),
-                    literal: true,
+                .extend(unwrapped.assignments.iter().map(|text| {
+                    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+                    Assignment {
+                        name: name.to_owned(),
+                        value: Some(value.to_owned()),
+                    }
                 }));
         }
         let directories = command.directories.clone();
+        let appended = command.appended_arguments;
         let index = self.record(command);
         let Some(unwrapped) = unwrapped else {
             return index;
@@ -53,7 +57,7 @@ impl Walker<'_> {
                     let mut inner = empty_command(directories.clone());
                     inner.words = inner_words;
                     inner.place = Place::Wrapped(index);
-                    inner.appended_arguments = unwrapped.appends_arguments;
+                    inner.appended_arguments = appended || unwrapped.appends_arguments;
                     self.finish(inner, depth + 1);
                 }
                 Inner::Words(_) => {}

@@ -23,15 +23,29 @@ impl Walker<'_> {
         use ast::CommandPrefixOrSuffixItem as Item;
         match item {
             Item::IoRedirect(redirect) => {
+                // `<&-x` closes a descriptor, and what stands behind it is a word.
+                if let ast::IoRedirect::File(
+                    _,
+                    _,
+                    ast::IoFileRedirectTarget::Duplicate(target)
+                    | ast::IoFileRedirectTarget::Filename(target),
+                ) = redirect
+                    && hides_a_word(redirect, &target.value)
+                {
+                    command.words.push(Word {
+                        source: target.value.clone(),
+                        value: Value::Dynamic {
+                            why: Dynamic::Unfinished,
+                            sketch: UNKNOWN.to_string(),
+                        },
+                    });
+                }
                 let redirect = self.redirect(redirect, state);
                 command.redirects.extend(redirect);
             }
             Item::Word(word) => self.push_word(&word.value, state, command),
             Item::AssignmentWord(assignment, word) => {
                 if !before_name {
-                    if matches!(assignment.value, ast::AssignmentValue::Array(_)) {
-                        self.void("it assigns an array");
-                    }
                     self.push_word(&word.value, state, command);
                     return;
                 }
@@ -43,11 +57,10 @@ impl Walker<'_> {
                 let scalar = matches!(assignment.value, ast::AssignmentValue::Scalar(_));
                 command.assignments.push(Assignment {
                     name,
-                    literal: scalar && scanned.text().is_some(),
+                    value: scanned.text().filter(|_| scalar).map(str::to_owned),
                 });
             }
             Item::ProcessSubstitution(_, subshell) => {
-                self.void("it has a process substitution");
                 self.nested(|walker| walker.list(&subshell.list, &mut state.clone()));
                 command.words.push(Word {
                     source: "<(…)".to_owned(),
@@ -69,7 +82,6 @@ impl Walker<'_> {
             ..
         } = word.value
         {
-            self.void("it has a brace expansion");
             if let Some(words) = expand_braces(source) {
                 let words = words.iter().map(|word| scan(word, &self.surroundings).word);
                 command.words.extend(words);
@@ -86,7 +98,6 @@ impl Walker<'_> {
     pub(super) fn word(&mut self, source: &str, state: &Directories) -> Word {
         let scanned = scan(source, &self.surroundings);
         for script in &scanned.nested {
-            self.void("it has a substitution");
             self.script(script, state);
         }
         scanned.word
@@ -95,7 +106,6 @@ impl Walker<'_> {
     /// Text that is expanded without being split into words.
     pub(super) fn text(&mut self, text: &str, state: &Directories) {
         for script in nested_in_text(text, &self.surroundings) {
-            self.void("it has a substitution");
             self.script(&script, state);
         }
     }
@@ -108,10 +118,7 @@ impl Walker<'_> {
                     walker.list(list, &mut own);
                 }
             }
-            Err(why) => {
-                walker.void(why);
-                walker.segments_of_text(script);
-            }
+            Err(_) => walker.segments_of_text(script),
         });
     }
 
@@ -146,7 +153,6 @@ impl Walker<'_> {
                     }
                     Target::Fd(descriptor) => Word::literal(descriptor.to_string()),
                     Target::ProcessSubstitution(_, subshell) => {
-                        self.void("it has a process substitution");
                         self.nested(|walker| walker.list(&subshell.list, &mut state.clone()));
                         return None;
                     }
@@ -179,7 +185,6 @@ impl Walker<'_> {
                 (RedirectKind::HereString, self.word(&word.value, state))
             }
             ast::IoRedirect::HereDocument(_, document) => {
-                self.void("it has a here-document");
                 if document.requires_expansion {
                     self.text(&document.doc.value, state);
                 }
@@ -195,6 +200,19 @@ impl Walker<'_> {
             directories: state.clone(),
         })
     }
+}
+
+/// A target of `<&` or `>&` that begins with a dash or a digit and is more than that.
+fn hides_a_word(redirect: &ast::IoRedirect, target: &str) -> bool {
+    use ast::IoFileRedirectKind as Kind;
+    let duplicates = matches!(
+        redirect,
+        ast::IoRedirect::File(_, Kind::DuplicateInput | Kind::DuplicateOutput, _)
+    );
+    let behind_digits = target.trim_start_matches(|c: char| c.is_ascii_digit());
+    duplicates
+        && behind_digits.len() > 1
+        && target.starts_with(|c: char| c == '-' || c.is_ascii_digit())
 }
 
 fn is_keyword(word: &str) -> bool {

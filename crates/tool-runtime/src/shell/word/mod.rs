@@ -68,6 +68,17 @@ impl Word {
         }
     }
 
+    /// Any number of words that nobody has seen.
+    pub fn unknown() -> Self {
+        Self {
+            source: "…".to_owned(),
+            value: Value::Dynamic {
+                why: Dynamic::Parameter,
+                sketch: UNKNOWN.to_string(),
+            },
+        }
+    }
+
     /// The argument, when it is certain.
     pub fn text(&self) -> Option<&str> {
         match &self.value {

@@ -2,7 +2,6 @@
 
 use super::{Dynamic, Surroundings, UNKNOWN, escape_glob, nested_in_text};
 use crate::shell::is_deceptive;
-use crate::shell::separators::starts_expansion;
 
 pub(super) struct Scanner<'a> {
     pub(super) characters: Vec<char>,
@@ -82,7 +81,7 @@ impl Scanner<'_> {
                     self.text.push(character);
                     self.at += 1;
                 }
-                '{' if self.is_brace_expansion() => {
+                '{' if self.may_be_braces() => {
                     self.mark(Dynamic::Braces);
                     self.text.push(UNKNOWN);
                     self.at += 1;
@@ -364,17 +363,11 @@ impl Scanner<'_> {
                 '\\' => {
                     let Some(escape) = self.peek(0) else { break };
                     self.at += 1;
+                    // Numbers are bytes to bash, cut to eight bits, and it keeps what it does not know.
                     let decoded = match escape {
                         'n' => Some('\n'),
                         't' => Some('\t'),
                         '\\' | '\'' | '"' | '?' => Some(escape),
-                        'x' => self.number(16, 2),
-                        'u' => self.number(16, 4),
-                        'U' => self.number(16, 8),
-                        '0'..='7' => {
-                            self.at -= 1;
-                            self.number(8, 3)
-                        }
                         _ => None,
                     };
                     // A control character in an argument is not something a person can read.
@@ -394,20 +387,6 @@ impl Scanner<'_> {
         self.mark(Dynamic::Unfinished);
     }
 
-    pub(super) fn number(&mut self, radix: u32, most_digits: usize) -> Option<char> {
-        let mut value = 0u32;
-        let mut digits = 0;
-        while let Some(digit) = self.peek(0).and_then(|digit| digit.to_digit(radix)) {
-            if digits == most_digits {
-                break;
-            }
-            value = value.checked_mul(radix)?.checked_add(digit)?;
-            self.at += 1;
-            digits += 1;
-        }
-        (digits > 0).then(|| char::from_u32(value)).flatten()
-    }
-
     /// Without its closing bracket a `[` is text, above all the program of that name.
     pub(super) fn closes_later(&self) -> bool {
         self.characters
@@ -415,28 +394,30 @@ impl Scanner<'_> {
             .is_some_and(|rest| rest.contains(&']'))
     }
 
-    /// `{a,b}` and `{1..3}` expand, `{}` and `HEAD@{1}` do not.
-    pub(super) fn is_brace_expansion(&self) -> bool {
-        let mut separator = false;
-        let mut previous = '{';
-        let mut depth = 1usize;
+    /// `{}` and `HEAD@{1}` do not expand. Of everything else with a comma or two dots somewhere behind the
+    /// brace it is not said how bash takes it apart.
+    pub(super) fn may_be_braces(&self) -> bool {
         let rest = self.characters.get(self.at + 1..).unwrap_or_default();
-        for character in rest {
-            match character {
-                '{' => depth += 1,
-                '}' if separator => return true,
-                '}' => {
-                    depth -= 1;
-                    if depth == 0 {
-                        return false;
-                    }
-                }
-                ',' => separator = true,
-                '.' if previous == '.' => separator = true,
-                _ => {}
-            }
+        let separates =
+            rest.contains(&',') || rest.windows(2).any(|pair| matches!(pair, ['.', '.']));
+        let inside = rest.iter().take_while(|character| **character != '}');
+        let mut previous = '{';
+        let simple = inside.fold(true, |simple, character| {
+            let fits = !matches!(character, ',' | '{' | '\\' | '\'' | '"' | '$' | '`')
+                && !(*character == '.' && previous == '.');
             previous = *character;
-        }
-        false
+            simple && fits
+        });
+        let closes = rest.iter().filter(|character| **character == '}').count();
+        rest.contains(&'}') && separates && !(simple && closes == 1)
     }
+}
+
+/// Characters that make an expansion of a dollar in front of them.
+fn starts_expansion(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'_' | b'{' | b'(' | b'[' | b'@' | b'*' | b'#' | b'?' | b'$' | b'!' | b'-' | b'"'
+        )
 }

@@ -480,11 +480,19 @@ fn unwrap_git(rest: &[Word]) -> Option<Unwrapped> {
             "git is given configuration that may name programs",
         ));
         if let Some((key, value)) = setting.split_once('=')
-            && key.starts_with("alias.")
+            && let Some(alias) = key.strip_prefix("alias.")
         {
+            // What follows the alias follows what it stands for.
+            let behind = rest
+                .iter()
+                .skip_while(|word| word.sketch() != alias)
+                .skip(1)
+                .map(|word| word.source.as_str())
+                .collect::<Vec<_>>()
+                .join(" ");
             inner.push(Inner::Script(match value.strip_prefix('!') {
-                Some(script) => script.to_owned(),
-                None => format!("git {value}"),
+                Some(script) => format!("{script} {behind}").trim_end().to_owned(),
+                None => format!("git {value} {behind}").trim_end().to_owned(),
             }));
         }
     }

@@ -1,0 +1,830 @@
+//! The simple commands of a script in the small language, with the words they get and the directories
+//! they may run in.
+//!
+//! A `cd` counts only where it is certain: what follows `&&` runs in the new directory, what follows `;` in
+//! either. A loop is followed for each of its words. A variable has a value only if one place in the script
+//! sets it.
+
+use std::collections::HashMap;
+
+use super::names;
+use super::{Chain, Kind, Link, List, Node, Part, Pipeline, Reading, Redirection, Target, Text};
+use crate::shell::analysis::{
+    Assignment, Command, Directories, Place, Redirect, RedirectKind, Start, empty_command, moved,
+};
+use crate::shell::word::{Dynamic, UNKNOWN, Value, Word};
+use crate::shell::wrappers::{self, Inner};
+
+/// More simple commands than this are not judged one by one.
+const MAX_COMMANDS: usize = 50;
+/// A loop over more words than this is followed for a word that is not known.
+const MAX_VALUES: usize = 24;
+/// Wrappers in wrappers.
+const MAX_WRAPPERS: usize = 8;
+
+/// The simple commands of a script in order, or why they cannot be told. The error is a clause that can
+/// follow "because".
+pub(in crate::shell) fn commands(
+    reading: &Reading,
+    start: &Start<'_>,
+) -> Result<Vec<Command>, String> {
+    let mut sites = HashMap::new();
+    count_list(&reading.script.0, true, &mut sites);
+    let mut flow = Flow {
+        start,
+        documents: &reading.documents,
+        sites,
+        bindings: HashMap::new(),
+        commands: Vec::new(),
+        piped: false,
+        outputs: 0,
+        conditions: 0,
+        listed: None,
+    };
+    let here = Directories::Known(vec![start.directory.clone()]);
+    flow.list(&reading.script.0, &here)?;
+    if flow.commands.is_empty() {
+        return Err("there is no command in it".to_owned());
+    }
+    Ok(flow.commands)
+}
+
+/// The value of a variable.
+#[derive(Clone)]
+enum Binding {
+    Text(String),
+    /// A file that fits the pattern.
+    Glob(String),
+    Unknown,
+}
+
+/// The directories after a command that succeeded or failed.
+struct After {
+    success: Directories,
+    failure: Directories,
+}
+
+impl After {
+    fn same(state: &Directories) -> Self {
+        Self {
+            success: state.clone(),
+            failure: state.clone(),
+        }
+    }
+
+    fn any(&self) -> Directories {
+        self.success.union(&self.failure)
+    }
+}
+
+/// How often a variable is set, and whether each time for sure.
+#[derive(Default)]
+struct Sites {
+    count: usize,
+    uncertain: bool,
+}
+
+struct Flow<'a> {
+    start: &'a Start<'a>,
+    documents: &'a [String],
+    sites: HashMap<String, Sites>,
+    bindings: HashMap<String, Binding>,
+    commands: Vec<Command>,
+    piped: bool,
+    /// How many substitutions stand around the place at hand.
+    outputs: usize,
+    /// How many conditions of loops do.
+    conditions: usize,
+    /// The directories below which the names lie that come from the pipe.
+    listed: Option<Vec<String>>,
+}
+
+impl Flow<'_> {
+    fn list(&mut self, List(chains): &List, from: &Directories) -> Result<Directories, String> {
+        let mut state = from.clone();
+        for chain in chains {
+            state = self.chain(chain, &state)?.any();
+        }
+        Ok(state)
+    }
+
+    /// The directories after a condition, by how it came out.
+    fn condition(&mut self, List(chains): &List, from: &Directories) -> Result<After, String> {
+        let mut after = After::same(from);
+        let mut state = from.clone();
+        for chain in chains {
+            after = self.chain(chain, &state)?;
+            state = after.any();
+        }
+        Ok(after)
+    }
+
+    fn chain(&mut self, chain: &Chain, from: &Directories) -> Result<After, String> {
+        let mut after = self.pipeline(&chain.first, from)?;
+        for (link, pipeline) in &chain.rest {
+            after = match link {
+                Link::And => {
+                    let next = self.pipeline(pipeline, &after.success)?;
+                    After {
+                        success: next.success,
+                        failure: after.failure.union(&next.failure),
+                    }
+                }
+                Link::Or => {
+                    let next = self.pipeline(pipeline, &after.failure)?;
+                    After {
+                        success: after.success.union(&next.success),
+                        failure: next.failure,
+                    }
+                }
+            };
+        }
+        Ok(after)
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline, from: &Directories) -> Result<After, String> {
+        if let [only] = pipeline.nodes.as_slice() {
+            let after = self.node(only, from)?;
+            return Ok(if pipeline.negated {
+                After {
+                    success: after.failure,
+                    failure: after.success,
+                }
+            } else {
+                after
+            });
+        }
+        let outer = self.piped;
+        let mut members: Vec<Vec<Word>> = Vec::new();
+        for (at, node) in pipeline.nodes.iter().enumerate() {
+            self.piped = outer || at > 0;
+            let before: Vec<&[Word]> = members.iter().map(Vec::as_slice).collect();
+            self.listed = names::listed_below(&before);
+            let first = self.commands.len();
+            self.node(node, from)?;
+            let is_simple = matches!(&node.kind, Kind::Simple { .. });
+            let words = self
+                .commands
+                .get(first)
+                .map(|command| command.words.clone());
+            members.push(words.filter(|_| is_simple).unwrap_or_default());
+        }
+        self.listed = None;
+        self.piped = outer;
+        Ok(After::same(from))
+    }
+
+    fn node(&mut self, node: &Node, from: &Directories) -> Result<After, String> {
+        match &node.kind {
+            Kind::Simple { assignments, words } => {
+                return self.simple(assignments, words, &node.redirections, from);
+            }
+            Kind::Subshell(list) => {
+                self.list(list, from)?;
+            }
+            Kind::For { name, values, body } => self.for_loop(name, values, body, from)?,
+            Kind::While { condition, body } => {
+                self.conditions += 1;
+                let after = self.condition(condition, from)?.any();
+                self.conditions -= 1;
+                let end = self.list(body, from)?;
+                stays(&[&after, &end], from)?;
+            }
+            Kind::If {
+                branches,
+                otherwise,
+            } => return self.if_clause(branches, otherwise.as_ref(), node, from),
+        }
+        self.redirections_alone(&node.redirections, from)?;
+        Ok(After::same(from))
+    }
+
+    fn if_clause(
+        &mut self,
+        branches: &[(List, List)],
+        otherwise: Option<&List>,
+        node: &Node,
+        from: &Directories,
+    ) -> Result<After, String> {
+        let mut state = from.clone();
+        let mut end: Option<Directories> = None;
+        let mut join = |more: Directories| {
+            end = Some(match end.take() {
+                Some(known) => known.union(&more),
+                None => more,
+            });
+        };
+        for (condition, body) in branches {
+            let after = self.condition(condition, &state)?;
+            let ended = self.list(body, &after.success)?;
+            join(ended);
+            state = after.failure;
+        }
+        let ended = match otherwise {
+            Some(body) => self.list(body, &state)?,
+            None => state,
+        };
+        join(ended);
+        self.redirections_alone(&node.redirections, from)?;
+        Ok(After::same(&end.unwrap_or_else(|| from.clone())))
+    }
+
+    fn for_loop(
+        &mut self,
+        name: &str,
+        values: &[Text],
+        body: &List,
+        from: &Directories,
+    ) -> Result<(), String> {
+        check_name(name)?;
+        let mut bindings = Vec::new();
+        for value in values {
+            let word = self.word(value, from)?;
+            bindings.push(match word.value {
+                Value::Literal { text, .. } => Binding::Text(text),
+                Value::Glob { pattern } => Binding::Glob(pattern),
+                Value::Dynamic { .. } => Binding::Unknown,
+            });
+        }
+        if bindings.len() > MAX_VALUES || !self.is_set_once(name) {
+            bindings = vec![Binding::Unknown];
+        }
+        for binding in bindings {
+            self.bindings.insert(name.to_owned(), binding);
+            let end = self.list(body, from)?;
+            stays(&[&end], from)?;
+        }
+        self.bindings.insert(name.to_owned(), Binding::Unknown);
+        Ok(())
+    }
+
+    /// Redirections of a compound command, as a command without words.
+    fn redirections_alone(
+        &mut self,
+        redirections: &[Redirection],
+        from: &Directories,
+    ) -> Result<(), String> {
+        if redirections.is_empty() {
+            return Ok(());
+        }
+        let redirects = self.redirects(redirections, from)?;
+        self.record(Command {
+            redirects,
+            words: vec![Word::literal(":")],
+            ..empty_command(from.clone())
+        })?;
+        Ok(())
+    }
+
+    fn simple(
+        &mut self,
+        assignments: &[(String, Text)],
+        words: &[Text],
+        redirections: &[Redirection],
+        from: &Directories,
+    ) -> Result<After, String> {
+        let mut command = empty_command(from.clone());
+        for word in words {
+            let word = self.word(word, from)?;
+            command.words.push(word);
+        }
+        let values: Vec<(String, Value)> = assignments
+            .iter()
+            .map(|(name, text)| Ok((name.clone(), self.assigned(text, from)?)))
+            .collect::<Result<_, String>>()?;
+        command.redirects = self.redirects(redirections, from)?;
+        if command.words.is_empty() {
+            for (name, value) in values {
+                check_name(&name)?;
+                let binding = match value {
+                    Value::Literal { text, .. } if self.is_set_once(&name) && self.outputs == 0 => {
+                        Binding::Text(text)
+                    }
+                    _ => Binding::Unknown,
+                };
+                self.bindings.insert(name, binding);
+            }
+            if !command.redirects.is_empty() {
+                return Err("it has redirects without a command".to_owned());
+            }
+            return Ok(After::same(from));
+        }
+        if command.words.first().and_then(Word::plain_text) == Some("read") {
+            return self.read_builtin(&command, &values, from);
+        }
+        command.assignments = values
+            .into_iter()
+            .map(|(name, value)| Assignment {
+                name,
+                value: match value {
+                    Value::Literal { text, .. } => Some(text),
+                    _ => None,
+                },
+            })
+            .collect();
+        command.piped = self.piped;
+        if matches!(
+            command.words.first().and_then(Word::plain_text),
+            Some("pushd" | "popd")
+        ) {
+            return Err("where it goes is not known".to_owned());
+        }
+        if let Some((outer, inner)) = self.split_exec(&command)? {
+            self.record(outer)?;
+            for command in inner {
+                self.finish(command, 0)?;
+            }
+            return Ok(After::same(from));
+        }
+        let is_cd = command.words.first().and_then(Word::plain_text) == Some("cd");
+        let target = is_cd
+            .then(|| moved(&command.words, from, &self.start.home))
+            .filter(|_| command.redirects.is_empty() && command.assignments.is_empty());
+        let has_literal_target = is_plain_cd(&command.words);
+        let uncertain = is_cd && !(command.redirects.is_empty() && command.assignments.is_empty());
+        self.finish(command, 0)?;
+        if !is_cd {
+            return Ok(After::same(from));
+        }
+        if uncertain || !has_literal_target {
+            return Err("where `cd` goes is not certain".to_owned());
+        }
+        Ok(After {
+            success: target.unwrap_or(Directories::Unknown),
+            failure: from.clone(),
+        })
+    }
+
+    /// `read` sets variables to what nobody knows yet.
+    fn read_builtin(
+        &mut self,
+        command: &Command,
+        values: &[(String, Value)],
+        from: &Directories,
+    ) -> Result<After, String> {
+        let only_separator = values.iter().all(|(name, value)| {
+            name == "IFS" && matches!(value, Value::Literal { text, .. } if text.len() <= 1)
+        });
+        let mut names = 0;
+        for word in command.words.iter().skip(1) {
+            match word.plain_text() {
+                Some("-r") if names == 0 => {}
+                Some(name) => {
+                    check_name(name)?;
+                    self.bindings.insert(name.to_owned(), Binding::Unknown);
+                    names += 1;
+                }
+                None => names = usize::MAX / 2,
+            }
+        }
+        if !only_separator || names == 0 || names > 8 || self.conditions == 0 {
+            return Err("`read` does more than set variables of its own".to_owned());
+        }
+        if !command.redirects.is_empty() {
+            self.record(Command {
+                words: vec![Word::literal(":")],
+                ..command.clone()
+            })?;
+        }
+        Ok(After::same(from))
+    }
+
+    fn is_set_once(&self, name: &str) -> bool {
+        self.sites
+            .get(name)
+            .is_some_and(|sites| sites.count == 1 && !sites.uncertain)
+    }
+
+    fn record(&mut self, command: Command) -> Result<usize, String> {
+        self.commands.push(command);
+        if self.commands.len() > MAX_COMMANDS {
+            return Err(format!(
+                "it has more than the {MAX_COMMANDS} commands that are judged"
+            ));
+        }
+        Ok(self.commands.len() - 1)
+    }
+
+    /// Records a command and, behind it, what a wrapper would start.
+    fn finish(&mut self, mut command: Command, depth: usize) -> Result<(), String> {
+        let unwrapped = wrappers::unwrap(&command.words);
+        if let Some(unwrapped) = &unwrapped {
+            command.wraps = true;
+            command.transparent = unwrapped.transparent;
+            command
+                .assignments
+                .extend(unwrapped.assignments.iter().map(|text| {
+                    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+                    Assignment {
+                        name: name.to_owned(),
+                        value: Some(value.to_owned()),
+                    }
+                }));
+        }
+        let directories = command.directories.clone();
+        let appended = command.appended_arguments;
+        let below = command
+            .appended_below
+            .clone()
+            .or_else(|| self.listed.clone().filter(|_| !appended));
+        let piped = command.piped;
+        let index = self.record(command)?;
+        let Some(unwrapped) = unwrapped.filter(|unwrapped| unwrapped.transparent) else {
+            return Ok(());
+        };
+        if depth >= MAX_WRAPPERS {
+            return Err("it is wrapped deeper than is analysed".to_owned());
+        }
+        for inner in unwrapped.inner {
+            if let Inner::Words(words) = inner {
+                let command = Command {
+                    words,
+                    place: Place::Wrapped(index),
+                    appended_arguments: appended || unwrapped.appends_arguments,
+                    appended_below: below
+                        .clone()
+                        .filter(|_| appended || unwrapped.appends_arguments),
+                    piped,
+                    ..empty_command(directories.clone())
+                };
+                self.finish(command, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `find … -exec PROGRAM … {} +` as the search and what it starts on each file.
+    fn split_exec(&self, command: &Command) -> Result<Option<(Command, Vec<Command>)>, String> {
+        let texts: Option<Vec<&str>> = command.words.iter().map(Word::text).collect();
+        let Some(texts) = texts.filter(|texts| texts.first() == Some(&"find")) else {
+            return Ok(None);
+        };
+        if !texts.contains(&"-exec") {
+            return Ok(None);
+        }
+        let below = names::find_starts(texts.get(1..).unwrap_or_default());
+        let mut outer = Command {
+            words: Vec::new(),
+            ..command.clone()
+        };
+        let mut inner = Vec::new();
+        let mut words = command.words.iter();
+        while let Some(word) = words.next() {
+            if word.text() != Some("-exec") {
+                outer.words.push(word.clone());
+                continue;
+            }
+            let mut started = Vec::new();
+            let mut names = 0;
+            let ended = loop {
+                match words.next() {
+                    None => break false,
+                    Some(word) if matches!(word.text(), Some(";" | "+")) => break true,
+                    Some(word) if word.text() == Some("{}") => names += 1,
+                    Some(word) if word.sketch().contains("{}") => break false,
+                    Some(word) => started.push(word.clone()),
+                }
+            };
+            if !ended || names != 1 || started.is_empty() {
+                return Err("what `find` starts is not known".to_owned());
+            }
+            inner.push(Command {
+                words: started,
+                assignments: Vec::new(),
+                redirects: Vec::new(),
+                appended_arguments: true,
+                appended_below: Some(below.clone()),
+                ..command.clone()
+            });
+        }
+        // A search that says nothing else prints; with something to start it does not.
+        Ok(Some((outer, inner)))
+    }
+
+    fn redirects(
+        &mut self,
+        redirections: &[Redirection],
+        from: &Directories,
+    ) -> Result<Vec<Redirect>, String> {
+        let mut redirects = Vec::new();
+        for Redirection { target } in redirections {
+            let (kind, target) = match target {
+                Target::Read(text) => (RedirectKind::Read, self.target(text, from)?),
+                Target::Write(text) => (RedirectKind::Write, self.target(text, from)?),
+                Target::HereString(text) => {
+                    let value = self.assigned(text, from)?;
+                    let source = text.source.clone();
+                    (RedirectKind::HereString, Word { source, value })
+                }
+                Target::Duplicate(number) => {
+                    (RedirectKind::Duplicate, Word::literal(number.to_string()))
+                }
+                Target::Document(index) => {
+                    let body = self.documents.get(*index).cloned().unwrap_or_default();
+                    (RedirectKind::HereDocument, Word::literal(body))
+                }
+            };
+            redirects.push(Redirect {
+                kind,
+                target,
+                directories: from.clone(),
+            });
+        }
+        Ok(redirects)
+    }
+
+    fn target(&mut self, text: &Text, from: &Directories) -> Result<Word, String> {
+        let word = self.word(text, from)?;
+        match &word.value {
+            Value::Literal { text, .. } if !text.is_empty() => Ok(word),
+            _ => Err("the target of a redirect is not known".to_owned()),
+        }
+    }
+
+    /// The value where no files are looked for: assignments and here-strings.
+    fn assigned(&mut self, text: &Text, from: &Directories) -> Result<Value, String> {
+        let word = self.word(text, from)?;
+        Ok(match word.value {
+            Value::Glob { pattern } => Value::Literal {
+                text: unescape(&pattern),
+                plain: false,
+            },
+            other => other,
+        })
+    }
+
+    fn word(&mut self, text: &Text, from: &Directories) -> Result<Word, String> {
+        let mut built = Built::default();
+        for part in &text.parts {
+            match part {
+                Part::Plain(text) => built.push(text),
+                Part::Quoted(text) => {
+                    built.plain = false;
+                    built.push(text);
+                }
+                Part::Star => built.glob('*'),
+                Part::Question => built.glob('?'),
+                Part::Home => {
+                    built.plain = false;
+                    built.push(&self.start.home.display().to_string());
+                }
+                Part::ExitCode => built.unknown(Dynamic::ExitCode),
+                Part::Variable { name, quoted } => {
+                    built.plain = false;
+                    match self.bindings.get(name) {
+                        Some(Binding::Text(value)) if *quoted || is_one_word(value) => {
+                            built.push(value);
+                        }
+                        Some(Binding::Glob(pattern)) if *quoted => {
+                            built.is_glob = true;
+                            built.text.push_str(pattern);
+                        }
+                        Some(_) => built.unknown(Dynamic::Parameter),
+                        None if may_hold_secret(name) => {
+                            return Err(format!("the variable `{name}` may hold a secret"));
+                        }
+                        None => built.unknown(Dynamic::Parameter),
+                    }
+                }
+                Part::Output { list, quoted } => {
+                    built.plain = false;
+                    match self.document_of(list).filter(|_| *quoted) {
+                        Some(body) => built.push(body.trim_end_matches('\n')),
+                        None => {
+                            // What it sets and where it goes ends with it.
+                            let outer = self.bindings.clone();
+                            let piped = std::mem::replace(&mut self.piped, false);
+                            self.outputs += 1;
+                            self.list(list, from)?;
+                            self.outputs -= 1;
+                            self.piped = piped;
+                            self.bindings = outer;
+                            built.unknown(Dynamic::CommandSubstitution);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Word {
+            source: text.source.clone(),
+            value: built.value(),
+        })
+    }
+
+    /// The text of `$(cat <<'END' …)`.
+    fn document_of(&self, List(chains): &List) -> Option<String> {
+        let [Chain { first, rest }] = chains.as_slice() else {
+            return None;
+        };
+        let [node] = first.nodes.as_slice() else {
+            return None;
+        };
+        let Kind::Simple { assignments, words } = &node.kind else {
+            return None;
+        };
+        let [
+            Redirection {
+                target: Target::Document(index),
+            },
+        ] = node.redirections.as_slice()
+        else {
+            return None;
+        };
+        let is_cat = matches!(words.as_slice(), [word] if word.source == "cat");
+        (is_cat && assignments.is_empty() && rest.is_empty() && !first.negated)
+            .then(|| self.documents.get(*index).cloned())
+            .flatten()
+    }
+}
+
+/// A word in the making; quoted glob characters are escaped in it.
+struct Built {
+    text: String,
+    plain: bool,
+    is_glob: bool,
+    dynamic: Option<Dynamic>,
+}
+
+impl Default for Built {
+    fn default() -> Self {
+        Self {
+            text: String::new(),
+            plain: true,
+            is_glob: false,
+            dynamic: None,
+        }
+    }
+}
+
+impl Built {
+    fn push(&mut self, text: &str) {
+        for character in text.chars() {
+            if matches!(character, '*' | '?' | '[' | '\\') {
+                self.text.push('\\');
+            }
+            self.text.push(character);
+        }
+    }
+
+    fn glob(&mut self, sign: char) {
+        self.is_glob = true;
+        self.text.push(sign);
+    }
+
+    fn unknown(&mut self, why: Dynamic) {
+        if self.dynamic.is_none_or(|known| known == Dynamic::ExitCode) {
+            self.dynamic = Some(why);
+        }
+        self.text.push(UNKNOWN);
+    }
+
+    fn value(self) -> Value {
+        match self.dynamic {
+            Some(why) => Value::Dynamic {
+                why,
+                sketch: unescape(&self.text),
+            },
+            None if self.is_glob => Value::Glob { pattern: self.text },
+            None => Value::Literal {
+                text: unescape(&self.text),
+                plain: self.plain,
+            },
+        }
+    }
+}
+
+fn unescape(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => result.extend(characters.next()),
+            other => result.push(other),
+        }
+    }
+    result
+}
+
+/// Without quotes a value stays as it is only if nothing in it is split or takes part in a pattern.
+fn is_one_word(value: &str) -> bool {
+    !value.is_empty()
+        && value
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_./-+:@,=%".contains(c))
+}
+
+/// Variables of the environment that are named like secrets.
+fn may_hold_secret(name: &str) -> bool {
+    const PARTS: &[&str] = &[
+        "KEY", "TOKEN", "SECRET", "PASS", "CRED", "AUTH", "AWS", "PRIVATE", "COOKIE", "SESSION",
+    ];
+    let upper = name.to_ascii_uppercase();
+    PARTS.iter().any(|part| upper.contains(part))
+}
+
+/// `cd` and one literal directory, which goes up only in front.
+fn is_plain_cd(words: &[Word]) -> bool {
+    let [_, target] = words else { return false };
+    let Some(target) = target.text() else {
+        return false;
+    };
+    let mut went_down = false;
+    !target.is_empty()
+        && !target.starts_with(['-', '+'])
+        && target.split('/').all(|step| {
+            let climbs = step == "..";
+            let fits = !(climbs && went_down);
+            went_down |= !climbs && !step.is_empty() && step != ".";
+            fits
+        })
+}
+
+/// Names of variables that mean something to the shell or to programs are not set.
+fn check_name(name: &str) -> Result<(), String> {
+    const TAKEN: &[&str] = &[
+        "histchars",
+        "auto_resume",
+        "http_proxy",
+        "https_proxy",
+        "ftp_proxy",
+        "all_proxy",
+        "no_proxy",
+    ];
+    let is_own = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        && !name.starts_with("npm_")
+        && !name.starts_with("pip_")
+        && !TAKEN.contains(&name);
+    let is_letter = name.len() == 1 && name.bytes().all(|b| b.is_ascii_uppercase());
+    if is_own || is_letter {
+        Ok(())
+    } else {
+        Err(format!("it sets the variable `{name}`"))
+    }
+}
+
+/// A loop whose body moves somewhere may do so again from there.
+fn stays(ends: &[&Directories], from: &Directories) -> Result<(), String> {
+    if ends.iter().all(|end| *end == from) {
+        Ok(())
+    } else {
+        Err("`cd` in a loop may go further each time".to_owned())
+    }
+}
+
+fn count_list(List(chains): &List, certain: bool, sites: &mut HashMap<String, Sites>) {
+    for chain in chains {
+        let certain_first = certain && chain.first.nodes.len() == 1;
+        for node in &chain.first.nodes {
+            count_node(node, certain_first, sites);
+        }
+        for (_, pipeline) in &chain.rest {
+            for node in &pipeline.nodes {
+                count_node(node, false, sites);
+            }
+        }
+    }
+}
+
+fn count_node(node: &Node, certain: bool, sites: &mut HashMap<String, Sites>) {
+    let mut site = |name: &str, certain: bool| {
+        let entry = sites.entry(name.to_owned()).or_default();
+        entry.count += 1;
+        entry.uncertain |= !certain;
+    };
+    match &node.kind {
+        Kind::Simple { assignments, words } => {
+            for (name, _) in assignments {
+                site(name, certain && words.is_empty());
+            }
+            if words.first().is_some_and(|word| word.source == "read") {
+                for word in words.iter().skip(1) {
+                    site(&word.source, false);
+                }
+            }
+        }
+        Kind::Subshell(list) => count_list(list, false, sites),
+        Kind::For { name, body, .. } => {
+            site(name, true);
+            count_list(body, false, sites);
+        }
+        Kind::While { condition, body } => {
+            count_list(condition, false, sites);
+            count_list(body, false, sites);
+        }
+        Kind::If {
+            branches,
+            otherwise,
+        } => {
+            for (condition, body) in branches {
+                count_list(condition, false, sites);
+                count_list(body, false, sites);
+            }
+            if let Some(body) = otherwise {
+                count_list(body, false, sites);
+            }
+        }
+    }
+}

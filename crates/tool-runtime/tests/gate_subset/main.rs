@@ -1,0 +1,17 @@
+//! The small language of the gate: real commands, families of attacks, and bash as the judge.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test says which script failed and why"
+)]
+
+#[path = "../gate_support/mod.rs"]
+mod gate_support;
+
+mod bash;
+mod families;
+mod grammar;
+mod real_use;
