@@ -377,6 +377,7 @@ impl Session {
         let place = AuthorityPlace {
             home: self.root.clone(),
             sandbox: SandboxLevel::Full,
+            project: self.root.clone(),
             tree_is_dirty: Box::new(|| None),
             ask_timeout: None,
             command_timeout_ms: None,
