@@ -13,6 +13,7 @@ mod claude_code;
 mod claude_result;
 mod codex;
 mod codex_result;
+mod count;
 mod place;
 mod tools;
 mod words;

@@ -19,6 +19,7 @@ use agent_protocol::status::{Mode, Status, VerificationStatus};
 use agent_protocol::{Clock, Payload, Refs, Scope, Timestamp};
 
 use super::call::{EarlyEnd, OpenCall};
+use super::count::{add, usages};
 use super::{Entry, Part, Record, Said};
 use crate::log::open::{OpenError, Rim};
 use crate::log::writer::{AppendError, SessionWriter, SyncError};
@@ -138,19 +139,15 @@ pub fn write(
         left_out.insert("results of no call".into(), count);
     }
     import.tell_end(record, &left_out)?;
-    let imported = Imported {
+    writer.sync()?;
+    Ok(Imported {
         session_id: writer.session_id().clone(),
         turns: import.turns,
         calls: import.calls,
         subagents: import.agents.len() as u64,
         subagent_calls: import.subagent_calls,
-        events: 0,
-        left_out,
-    };
-    writer.sync()?;
-    Ok(Imported {
         events: writer.head().next_sequence,
-        ..imported
+        left_out,
     })
 }
 
@@ -596,51 +593,4 @@ impl Import<'_> {
         }
         Ok(())
     }
-}
-
-/// Which answer each count belongs to: the one before it, or the one right after it. A count that
-/// belongs to none is its own.
-fn usages(said: &[Entry]) -> HashMap<usize, Usage> {
-    let mut usages = HashMap::new();
-    let is_border = |said: &Said| {
-        matches!(
-            said,
-            Said::Counted(_) | Said::Prompt { .. } | Said::Result(_)
-        )
-    };
-    let is_answer = |said: &Said| matches!(said, Said::Answer { .. });
-    for (at, entry) in said.iter().enumerate() {
-        let Said::Counted(usage) = &entry.said else {
-            continue;
-        };
-        // A sub-agent counts its own answers.
-        let same = |(_, other): &(usize, &Entry)| other.agent == entry.agent;
-        let before = said[..at].iter().enumerate().rev().filter(same);
-        let mut before = before.take_while(|(_, entry)| !is_border(&entry.said));
-        let after = said[at + 1..].iter().enumerate().filter(same);
-        let mut after = after.take_while(|(_, entry)| !is_border(&entry.said));
-        let place = before
-            .find(|(_, entry)| is_answer(&entry.said))
-            .map(|(place, _)| place)
-            .or_else(|| {
-                let found = after.find(|(_, entry)| is_answer(&entry.said));
-                found.map(|(place, _)| at + 1 + place)
-            })
-            .filter(|place| !usages.contains_key(place));
-        usages.insert(place.unwrap_or(at), usage.clone());
-    }
-    usages
-}
-
-fn add(total: &mut Usage, more: &Usage) {
-    let sum = |total: &mut Option<u64>, more: Option<u64>| {
-        if let Some(more) = more {
-            *total = Some(total.unwrap_or(0).saturating_add(more));
-        }
-    };
-    sum(&mut total.input, more.input);
-    sum(&mut total.output, more.output);
-    sum(&mut total.cached_input, more.cached_input);
-    sum(&mut total.cache_write, more.cache_write);
-    sum(&mut total.reasoning, more.reasoning);
 }
