@@ -3,7 +3,9 @@
 //! Compared without regard to case, on every component of the given and of the resolved path: a file
 //! that does not exist yet counts like one that does.
 
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use super::protected_names::PROTECTED_NAMES;
 
@@ -187,6 +189,49 @@ pub fn is_secret(path: &Path) -> bool {
     secret(path).is_some()
 }
 
+/// The globs over names by how they are compared, because whole trees are gone through.
+struct SecretNames {
+    plain: HashMap<&'static str, usize>,
+    /// `*.pem` by what stands behind the star.
+    extensions: HashMap<&'static str, usize>,
+    others: Vec<usize>,
+}
+
+static SECRETS: LazyLock<SecretNames> = LazyLock::new(|| {
+    let mut names = SecretNames {
+        plain: HashMap::new(),
+        extensions: HashMap::new(),
+        others: Vec::new(),
+    };
+    for (at, (glob, _)) in SECRET_NAMES.iter().enumerate() {
+        match glob.strip_prefix('*') {
+            Some(rest) if rest.rfind('.') == Some(0) && !rest.contains('*') => {
+                names.extensions.entry(rest).or_insert(at);
+            }
+            _ if glob.contains('*') => names.others.push(at),
+            _ => {
+                names.plain.entry(glob).or_insert(at);
+            }
+        }
+    }
+    names
+});
+
+/// The first glob of the list that matches a name in lower case.
+fn secret_name(name: &str) -> Option<&'static (&'static str, &'static str)> {
+    let extension = name.rfind('.').and_then(|at| name.get(at..));
+    let others = SECRETS.others.iter().find(|at| {
+        let glob = SECRET_NAMES.get(**at);
+        glob.is_some_and(|(glob, _)| wildcard(glob, name))
+    });
+    let found = [
+        SECRETS.plain.get(name),
+        extension.and_then(|extension| SECRETS.extensions.get(extension)),
+        others,
+    ];
+    SECRET_NAMES.get(*found.into_iter().flatten().min()?)
+}
+
 /// Whether the content of `path` is a secret, with what it is and the names a rule may spell out.
 pub(super) fn secret(path: &Path) -> Option<(&'static str, Vec<String>)> {
     let components = folded(path);
@@ -209,13 +254,11 @@ pub(super) fn secret(path: &Path) -> Option<(&'static str, Vec<String>)> {
     }) {
         return Some((what, vec![(*second).to_owned(), name.clone()]));
     }
+    let (glob, what) = secret_name(name)?;
     if NOT_SECRET.iter().any(|glob| wildcard(glob, name)) {
         return None;
     }
-    SECRET_NAMES
-        .iter()
-        .find(|(glob, _)| wildcard(glob, name))
-        .map(|(glob, what)| (*what, vec![name.clone(), (*glob).to_owned()]))
+    Some((what, vec![name.clone(), (*glob).to_owned()]))
 }
 
 /// `*` stands for anything, also nothing. Linear in practice: patterns have one or two stars.
@@ -307,6 +350,32 @@ mod tests {
         ] {
             assert!(secret(Path::new(path)).is_none(), "{path}");
         }
+    }
+
+    #[test]
+    fn names_are_found_as_by_going_through_the_list() {
+        let ends = [
+            "",
+            "x",
+            ".x",
+            "env",
+            ".env",
+            ".pem.x",
+            ".env.example",
+            "_rsa",
+        ];
+        for (glob, _) in SECRET_NAMES {
+            for end in ends {
+                for name in [
+                    glob.replace('*', end),
+                    format!("{end}{}", glob.replace('*', "")),
+                ] {
+                    let slow = SECRET_NAMES.iter().find(|(glob, _)| wildcard(glob, &name));
+                    assert_eq!(secret_name(&name), slow, "{name}");
+                }
+            }
+        }
+        assert_eq!(secret_name("main.rs"), None);
     }
 
     #[test]
