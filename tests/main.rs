@@ -12,6 +12,7 @@ mod audit;
 mod backtest;
 mod browser;
 mod call;
+mod checks;
 mod command_line;
 mod compaction;
 mod config;

@@ -281,7 +281,9 @@ line it printed), what was cut, the sandbox it ran in, who let it through. `⊘`
 diff below that, a command its last lines, with how many more there are. `Ctrl-T` folds out the rest: output or diff,
 changed files, sandbox violations, artifacts and each decision on the way; `w` there or `/why` tells
 the decisions alone. The last line of a turn says whether the work was verified, from the log and not
-from what the model claims: passed, failed, stale (files changed since) or unverified.
+from what the model claims: passed, failed, stale (files changed since), could not be judged (the exit
+status of the check is not in the log) or not verified. `!` before a command that exited with 0 means that
+a command inside its pipeline failed.
 
 ## Accessibility
 

@@ -259,16 +259,16 @@ impl Report {
         if summary.violations > 0 {
             row("Sandbox violations", &summary.violations.to_string());
         }
-        if let Some(claims) = crate::replay::text::conflicts(summary) {
+        if let Some(claims) = crate::replay::claims::conflicts(summary) {
             row("Claims", &claims);
         }
         if !summary.failures.is_empty() {
-            row("Failed tests", &crate::replay::text::failures(summary));
+            row("Failed tests", &crate::replay::claims::failures(summary));
         }
         if !summary.claims.is_empty() {
             text.push_str("\n**Claims and their evidence**\n\n");
             for claim in &summary.claims {
-                let said = crate::replay::text::claimed_about(claim);
+                let said = crate::replay::claims::claimed_about(claim);
                 text.push_str(&format!("- {}\n", inline(&said)));
             }
         }

@@ -30,7 +30,7 @@ use agent_tool_runtime::{
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-#[allow(unreachable_pub)] // the engine's own file: the real journal, not a copy of it
+#[allow(unreachable_pub, dead_code)] // the engine's own file: the real journal, not a copy of it
 #[path = "../../engine/src/journal.rs"]
 mod journal;
 

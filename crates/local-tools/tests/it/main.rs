@@ -16,7 +16,7 @@ mod documentation;
 mod edit;
 mod effects;
 mod hostile;
-#[allow(unreachable_pub)] // the engine's own file: the real journal, not a copy of it
+#[allow(unreachable_pub, dead_code)] // the engine's own file: the real journal, not a copy of it
 #[path = "../../../engine/src/journal.rs"]
 mod journal;
 mod oracle;

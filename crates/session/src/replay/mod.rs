@@ -9,6 +9,7 @@
 //! reads a log and, for the tools as they were defined then, the artifacts the log names.
 
 mod card;
+pub(crate) mod claims;
 mod entry;
 pub mod html;
 pub mod json;

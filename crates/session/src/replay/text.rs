@@ -5,17 +5,17 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use agent_protocol::Timestamp;
-use agent_protocol::payload::conversation::{Claim, SessionParent};
+use agent_protocol::payload::conversation::SessionParent;
 use agent_protocol::status::VerificationStatus;
 
 use super::card::{Answer, Card};
+use super::claims::{claimed, conflicts, failures};
 use super::entry::{Block, BlockKind, Entry, Level, Tone};
 use super::lineage::Lineage;
 use super::plain::{clip, line, lines, split_at_column, width};
 use super::read::Integrity;
 use super::summary::Summary;
 use super::timeline::Timeline;
-use crate::verification::describe_failure;
 
 /// Columns before the words of an entry: number, time, label.
 const MARGIN: usize = 27;
@@ -428,49 +428,6 @@ pub(crate) fn verification(summary: &Summary) -> String {
 pub(super) fn counted(count: u64, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{ending}")
-}
-
-/// The claims that the log does not show, counted; none is no fact.
-pub(crate) fn conflicts(summary: &Summary) -> Option<String> {
-    let mut says = Vec::new();
-    if summary.conflicts > 0 {
-        let claims = counted(summary.conflicts, "claim");
-        says.push(format!("{claims} contradicted by a failed check"));
-    }
-    if summary.unproven > 0 {
-        says.push(format!(
-            "{} without proof",
-            counted(summary.unproven, "claim")
-        ));
-    }
-    (!says.is_empty()).then(|| says.join(", "))
-}
-
-/// A claim with what the log shows of it.
-pub(crate) fn claimed(claim: &Claim) -> String {
-    let said = crate::fold::brief(&claim.text, 200);
-    judged(claim, &format!("\"{said}\""))
-}
-
-/// The same without the words of the model.
-pub(crate) fn claimed_about(claim: &Claim) -> String {
-    judged(claim, claim.about.as_deref().unwrap_or("something"))
-}
-
-fn judged(claim: &Claim, said: &str) -> String {
-    let verdict = claim.verdict.as_str().replace('_', " ");
-    let evidence: Vec<&str> = claim.evidence_ids.iter().map(|id| id.as_str()).collect();
-    let by = match evidence.as_slice() {
-        [] => String::new(),
-        ids => format!(" ({})", ids.join(", ")),
-    };
-    format!("{verdict}: {said}{by}")
-}
-
-/// The tests that the latest failed check names.
-pub(crate) fn failures(summary: &Summary) -> String {
-    let all: Vec<String> = summary.failures.iter().map(describe_failure).collect();
-    all.join(", ")
 }
 
 pub(crate) fn tokens(summary: &Summary) -> String {

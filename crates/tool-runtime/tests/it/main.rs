@@ -11,7 +11,7 @@
 
 mod ask;
 mod codes;
-#[allow(unreachable_pub)] // the engine's own file: the real journal, not a copy of it
+#[allow(unreachable_pub, dead_code)] // the engine's own file: the real journal, not a copy of it
 #[path = "../../../engine/src/journal.rs"]
 mod journal;
 mod machine;

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 
 use agent_protocol::payload::conversation::ClaimVerdict;
 
+use super::super::claims::{claimed, conflicts, failures};
 use super::super::entry::Tone;
 use super::super::summary::Summary;
-use super::super::text::{
-    claimed, clock, conflicts, cost, counted, decisions, failures, open, tokens, verification,
-};
+use super::super::text::{clock, cost, counted, decisions, open, tokens, verification};
 use super::markup::escaped;
 use super::{Page, span};
 use crate::audit::{AuditReport, Severity};

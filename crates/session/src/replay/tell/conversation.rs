@@ -7,7 +7,7 @@ use agent_protocol::payload::conversation::{
 use agent_protocol::payload::{SideEffect, Usage};
 use agent_protocol::status::{Status, VerificationStatus};
 
-use super::super::text::claimed;
+use super::super::claims::claimed;
 use super::super::timeline::IMPORTED;
 use super::{Facts, Kind, Level, Told, Tone, counted, words};
 use crate::verification::describe_failure;
