@@ -6,7 +6,7 @@
 //! model has no more to say or something ends the turn. Everything the engine knows is
 //! [`SessionState`], a fold over the log; a restart folds the same lines and goes on.
 //!
-//! What this crate deliberately cannot do: it names no concrete tool, opens no socket and no project
+//! What this crate deliberately cannot do: it decides nothing by a tool's name, opens no socket and no project
 //! file, reads no environment and no clock. Only [`Control::respond`] lets a paused call go on.
 //!
 //! Where to start: [`Engine::run_turn`] is the loop, [`conversation`] what the model is told again,
