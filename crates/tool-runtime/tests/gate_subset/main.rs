@@ -15,3 +15,4 @@ mod bash;
 mod families;
 mod grammar;
 mod real_use;
+mod rows;

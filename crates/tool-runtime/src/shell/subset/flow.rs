@@ -8,11 +8,13 @@
 use std::collections::HashMap;
 
 use super::names;
+use super::sites::{Sites, count_list};
+use super::value::{Built, check_name, is_one_word, is_plain_cd, may_hold_secret, unescape};
 use super::{Chain, Kind, Link, List, Node, Part, Pipeline, Reading, Redirection, Target, Text};
 use crate::shell::analysis::{
     Assignment, Command, Directories, Place, Redirect, RedirectKind, Start, empty_command, moved,
 };
-use crate::shell::word::{Dynamic, UNKNOWN, Value, Word};
+use crate::shell::word::{Dynamic, Value, Word};
 use crate::shell::wrappers::{self, Inner};
 
 /// More simple commands than this are not judged one by one.
@@ -75,13 +77,6 @@ impl After {
     fn any(&self) -> Directories {
         self.success.union(&self.failure)
     }
-}
-
-/// How often a variable is set, and whether each time for sure.
-#[derive(Default)]
-struct Sites {
-    count: usize,
-    uncertain: bool,
 }
 
 struct Flow<'a> {
@@ -329,7 +324,7 @@ impl Flow<'_> {
         ) {
             return Err("where it goes is not known".to_owned());
         }
-        if let Some((outer, inner)) = self.split_exec(&command)? {
+        if let Some((outer, inner)) = names::split_exec(&command)? {
             self.record(outer)?;
             for command in inner {
                 self.finish(command, 0)?;
@@ -451,54 +446,6 @@ impl Flow<'_> {
             }
         }
         Ok(())
-    }
-
-    /// `find … -exec PROGRAM … {} +` as the search and what it starts on each file.
-    fn split_exec(&self, command: &Command) -> Result<Option<(Command, Vec<Command>)>, String> {
-        let texts: Option<Vec<&str>> = command.words.iter().map(Word::text).collect();
-        let Some(texts) = texts.filter(|texts| texts.first() == Some(&"find")) else {
-            return Ok(None);
-        };
-        if !texts.contains(&"-exec") {
-            return Ok(None);
-        }
-        let below = names::find_starts(texts.get(1..).unwrap_or_default());
-        let mut outer = Command {
-            words: Vec::new(),
-            ..command.clone()
-        };
-        let mut inner = Vec::new();
-        let mut words = command.words.iter();
-        while let Some(word) = words.next() {
-            if word.text() != Some("-exec") {
-                outer.words.push(word.clone());
-                continue;
-            }
-            let mut started = Vec::new();
-            let mut names = 0;
-            let ended = loop {
-                match words.next() {
-                    None => break false,
-                    Some(word) if matches!(word.text(), Some(";" | "+")) => break true,
-                    Some(word) if word.text() == Some("{}") => names += 1,
-                    Some(word) if word.sketch().contains("{}") => break false,
-                    Some(word) => started.push(word.clone()),
-                }
-            };
-            if !ended || names != 1 || started.is_empty() {
-                return Err("what `find` starts is not known".to_owned());
-            }
-            inner.push(Command {
-                words: started,
-                assignments: Vec::new(),
-                redirects: Vec::new(),
-                appended_arguments: true,
-                appended_below: Some(below.clone()),
-                ..command.clone()
-            });
-        }
-        // A search that says nothing else prints; with something to start it does not.
-        Ok(Some((outer, inner)))
     }
 
     fn redirects(
@@ -637,194 +584,11 @@ impl Flow<'_> {
     }
 }
 
-/// A word in the making; quoted glob characters are escaped in it.
-struct Built {
-    text: String,
-    plain: bool,
-    is_glob: bool,
-    dynamic: Option<Dynamic>,
-}
-
-impl Default for Built {
-    fn default() -> Self {
-        Self {
-            text: String::new(),
-            plain: true,
-            is_glob: false,
-            dynamic: None,
-        }
-    }
-}
-
-impl Built {
-    fn push(&mut self, text: &str) {
-        for character in text.chars() {
-            if matches!(character, '*' | '?' | '[' | '\\') {
-                self.text.push('\\');
-            }
-            self.text.push(character);
-        }
-    }
-
-    fn glob(&mut self, sign: char) {
-        self.is_glob = true;
-        self.text.push(sign);
-    }
-
-    fn unknown(&mut self, why: Dynamic) {
-        if self.dynamic.is_none_or(|known| known == Dynamic::ExitCode) {
-            self.dynamic = Some(why);
-        }
-        self.text.push(UNKNOWN);
-    }
-
-    fn value(self) -> Value {
-        match self.dynamic {
-            Some(why) => Value::Dynamic {
-                why,
-                sketch: unescape(&self.text),
-            },
-            None if self.is_glob => Value::Glob { pattern: self.text },
-            None => Value::Literal {
-                text: unescape(&self.text),
-                plain: self.plain,
-            },
-        }
-    }
-}
-
-fn unescape(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            '\\' => result.extend(characters.next()),
-            other => result.push(other),
-        }
-    }
-    result
-}
-
-/// Without quotes a value stays as it is only if nothing in it is split or takes part in a pattern.
-fn is_one_word(value: &str) -> bool {
-    !value.is_empty()
-        && value
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "_./-+:@,=%".contains(c))
-}
-
-/// Variables of the environment that are named like secrets.
-fn may_hold_secret(name: &str) -> bool {
-    const PARTS: &[&str] = &[
-        "KEY", "TOKEN", "SECRET", "PASS", "CRED", "AUTH", "AWS", "PRIVATE", "COOKIE", "SESSION",
-    ];
-    let upper = name.to_ascii_uppercase();
-    PARTS.iter().any(|part| upper.contains(part))
-}
-
-/// `cd` and one literal directory, which goes up only in front.
-fn is_plain_cd(words: &[Word]) -> bool {
-    let [_, target] = words else { return false };
-    let Some(target) = target.text() else {
-        return false;
-    };
-    let mut went_down = false;
-    !target.is_empty()
-        && !target.starts_with(['-', '+'])
-        && target.split('/').all(|step| {
-            let climbs = step == "..";
-            let fits = !(climbs && went_down);
-            went_down |= !climbs && !step.is_empty() && step != ".";
-            fits
-        })
-}
-
-/// Names of variables that mean something to the shell or to programs are not set.
-fn check_name(name: &str) -> Result<(), String> {
-    const TAKEN: &[&str] = &[
-        "histchars",
-        "auto_resume",
-        "http_proxy",
-        "https_proxy",
-        "ftp_proxy",
-        "all_proxy",
-        "no_proxy",
-    ];
-    let is_own = name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
-        && !name.starts_with("npm_")
-        && !name.starts_with("pip_")
-        && !TAKEN.contains(&name);
-    let is_letter = name.len() == 1 && name.bytes().all(|b| b.is_ascii_uppercase());
-    if is_own || is_letter {
-        Ok(())
-    } else {
-        Err(format!("it sets the variable `{name}`"))
-    }
-}
-
 /// A loop whose body moves somewhere may do so again from there.
 fn stays(ends: &[&Directories], from: &Directories) -> Result<(), String> {
     if ends.iter().all(|end| *end == from) {
         Ok(())
     } else {
         Err("`cd` in a loop may go further each time".to_owned())
-    }
-}
-
-fn count_list(List(chains): &List, certain: bool, sites: &mut HashMap<String, Sites>) {
-    for chain in chains {
-        let certain_first = certain && chain.first.nodes.len() == 1;
-        for node in &chain.first.nodes {
-            count_node(node, certain_first, sites);
-        }
-        for (_, pipeline) in &chain.rest {
-            for node in &pipeline.nodes {
-                count_node(node, false, sites);
-            }
-        }
-    }
-}
-
-fn count_node(node: &Node, certain: bool, sites: &mut HashMap<String, Sites>) {
-    let mut site = |name: &str, certain: bool| {
-        let entry = sites.entry(name.to_owned()).or_default();
-        entry.count += 1;
-        entry.uncertain |= !certain;
-    };
-    match &node.kind {
-        Kind::Simple { assignments, words } => {
-            for (name, _) in assignments {
-                site(name, certain && words.is_empty());
-            }
-            if words.first().is_some_and(|word| word.source == "read") {
-                for word in words.iter().skip(1) {
-                    site(&word.source, false);
-                }
-            }
-        }
-        Kind::Subshell(list) => count_list(list, false, sites),
-        Kind::For { name, body, .. } => {
-            site(name, true);
-            count_list(body, false, sites);
-        }
-        Kind::While { condition, body } => {
-            count_list(condition, false, sites);
-            count_list(body, false, sites);
-        }
-        Kind::If {
-            branches,
-            otherwise,
-        } => {
-            for (condition, body) in branches {
-                count_list(condition, false, sites);
-                count_list(body, false, sites);
-            }
-            if let Some(body) = otherwise {
-                count_list(body, false, sites);
-            }
-        }
     }
 }

@@ -29,6 +29,8 @@
 mod flow;
 mod names;
 mod reader;
+mod sites;
+mod value;
 mod words;
 
 use std::fmt;

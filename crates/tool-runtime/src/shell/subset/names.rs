@@ -1,5 +1,6 @@
 //! Names that one command prints and another gets as arguments: `find src | xargs wc`, `find src -exec wc {} +`.
 
+use crate::shell::analysis::Command;
 use crate::shell::word::Word;
 
 /// The directories below which every name lies that a pipeline prints, when its first command lists names and the
@@ -104,4 +105,52 @@ fn leaves_lines_out(words: &[Word]) -> bool {
         }
         _ => false,
     }
+}
+
+/// `find … -exec PROGRAM … {} +` as the search and what it starts on each file.
+pub(super) fn split_exec(command: &Command) -> Result<Option<(Command, Vec<Command>)>, String> {
+    let texts: Option<Vec<&str>> = command.words.iter().map(Word::text).collect();
+    let Some(texts) = texts.filter(|texts| texts.first() == Some(&"find")) else {
+        return Ok(None);
+    };
+    if !texts.contains(&"-exec") {
+        return Ok(None);
+    }
+    let below = find_starts(texts.get(1..).unwrap_or_default());
+    let mut outer = Command {
+        words: Vec::new(),
+        ..command.clone()
+    };
+    let mut inner = Vec::new();
+    let mut words = command.words.iter();
+    while let Some(word) = words.next() {
+        if word.text() != Some("-exec") {
+            outer.words.push(word.clone());
+            continue;
+        }
+        let mut started = Vec::new();
+        let mut names = 0;
+        let ended = loop {
+            match words.next() {
+                None => break false,
+                Some(word) if matches!(word.text(), Some(";" | "+")) => break true,
+                Some(word) if word.text() == Some("{}") => names += 1,
+                Some(word) if word.sketch().contains("{}") => break false,
+                Some(word) => started.push(word.clone()),
+            }
+        };
+        if !ended || names != 1 || started.is_empty() {
+            return Err("what `find` starts is not known".to_owned());
+        }
+        inner.push(Command {
+            words: started,
+            assignments: Vec::new(),
+            redirects: Vec::new(),
+            appended_arguments: true,
+            appended_below: Some(below.clone()),
+            ..command.clone()
+        });
+    }
+    // A search that says nothing else prints; with something to start it does not.
+    Ok(Some((outer, inner)))
 }

@@ -81,12 +81,11 @@ impl Walker<'_> {
             why: Dynamic::Braces,
             ..
         } = word.value
+            && let Some(words) = expand_braces(source)
         {
-            if let Some(words) = expand_braces(source) {
-                let words = words.iter().map(|word| scan(word, &self.surroundings).word);
-                command.words.extend(words);
-                return;
-            }
+            let words = words.iter().map(|word| scan(word, &self.surroundings).word);
+            command.words.extend(words);
+            return;
         }
         match split_expansion(&word) {
             Some(words) => command.words.extend(words),

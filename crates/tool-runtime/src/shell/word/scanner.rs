@@ -403,10 +403,10 @@ impl Scanner<'_> {
         let inside = rest.iter().take_while(|character| **character != '}');
         let mut previous = '{';
         let simple = inside.fold(true, |simple, character| {
-            let fits = !matches!(character, ',' | '{' | '\\' | '\'' | '"' | '$' | '`')
-                && !(*character == '.' && previous == '.');
+            let parts = matches!(character, ',' | '{' | '\\' | '\'' | '"' | '$' | '`')
+                || (*character == '.' && previous == '.');
             previous = *character;
-            simple && fits
+            simple && !parts
         });
         let closes = rest.iter().filter(|character| **character == '}').count();
         rest.contains(&'}') && separates && !(simple && closes == 1)
