@@ -270,7 +270,7 @@ fn partial_confinement_lets_a_granted_commit_stand() {
     std::fs::write(git.join("config"), "[core]\n").unwrap();
     std::fs::write(git.join("HEAD"), "old\n").unwrap();
     let mut policy = place.policy("echo new > .git/HEAD; echo evil > .git/config");
-    policy.write_access = agent_sandbox::WriteAccess::WorkspaceWithGit;
+    policy.write_access = WriteAccess::WorkspaceWithGit;
     let running = prepare(&policy, &partial()).unwrap();
     let finished = running.start(Box::new(|_, _| {})).unwrap().wait(None, None);
     assert_eq!(std::fs::read_to_string(git.join("HEAD")).unwrap(), "new\n");
