@@ -1,9 +1,12 @@
 //! Sessions that came with a repository: what their log says was answered was not answered by the
 //! person who goes on with them.
 
-use agent_protocol::{Event, Payload};
+use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
+use agent_protocol::{Event, Payload, Refs, Scope};
+use agent_session::{AnchorStore, Rim, SessionStore};
 use agent_test_support::model_server::{ModelServer, Wire};
 use agent_test_support::project::TestProject;
+use serde_json::json;
 
 use crate::agent;
 use crate::approval::{ask_for, respond};
@@ -131,6 +134,45 @@ fn a_question_in_foreign_words_takes_no_answer_and_is_put_anew() {
         .expect_code(0);
     assert_eq!(counter(&project), 1);
     assert_audit_is_clean(&project);
+}
+
+/// "Edits of this session" is a rule of the session; a log from elsewhere brings none.
+#[test]
+fn a_rule_for_the_session_of_another_account_allows_no_edit() {
+    for is_own in [true, false] {
+        let project = project();
+        project.write("a.txt", "one\n");
+        let (session, _) = ask_for(&project, None, "true");
+        let anchors = AnchorStore::new(&project.home().join("state"));
+        let rim = Rim {
+            anchors: Some(anchors).filter(|_| is_own),
+            ..crate::sample::rim(&project, 78)
+        };
+        let directory = SessionStore::of_project(&project.root());
+        let directory = directory.resolve(&session).unwrap();
+        let writer = directory.open_writer(rim).unwrap().writer;
+        let changed = PolicyChanged {
+            scope: GrantScope::Session,
+            changed: PolicyChanges {
+                rules_added: vec!["allow edit(**)".to_owned()],
+                ..PolicyChanges::default()
+            },
+            by: DecidedBy::User,
+            reason: "saved while answering a question".to_owned(),
+        };
+        writer
+            .append(&Scope::default(), changed, Refs::default())
+            .unwrap();
+        writer.sync_and_anchor().unwrap();
+        drop(writer);
+
+        let input = json!({"path": "b.txt", "content": "two\n"}).to_string();
+        let arguments = ["call", "--session", &session, "write", &input];
+        let written = agent(&project, &arguments).finish().code() == 0;
+        assert_eq!(written, is_own);
+        assert_eq!(project.root().join("b.txt").exists(), is_own);
+        assert_eq!(warnings(&log(&project)), usize::from(!is_own));
+    }
 }
 
 #[test]

@@ -131,6 +131,9 @@ impl SessionAuthority {
                         .any(|rule| *rule == format!("allow {SESSION_EDITS}"))
                     && let Ok(rule) = self.session_edits()
                 {
+                    if !own {
+                        return false;
+                    }
                     lock(&self.gate).rules.push(rule);
                 }
             }

@@ -81,5 +81,5 @@ fn check_inputs(session: &SessionDirectory, expected: usize) {
 fn inputs_of_earlier_logs_are_made_again() {
     check_inputs(&recorded(), 7);
     // Recorded when the answer to the question for a summary was still sent on.
-    check_inputs(&only_session("fixtures/logs/v1-compacted"), 9);
+    check_inputs(&only_session("fixtures/compacted"), 9);
 }

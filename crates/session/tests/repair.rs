@@ -30,13 +30,17 @@ fn check(tell: impl FnOnce(&mut Teller<'_>), expected: &[&str]) -> Vec<Payload> 
     let opened = session.open_writer(project.rim()).unwrap();
     assert_eq!(opened.repairs.closing_events, expected.len());
     drop(opened);
-    let added: Vec<Payload> = session
+    let mut added: Vec<Payload> = session
         .reader()
         .unwrap()
         .map(|item| item.unwrap().event.unwrap())
         .filter(|event| event.sequence >= before)
         .map(|event| event.payload)
         .collect();
+    // What closes the work is announced.
+    if !expected.is_empty() {
+        assert_eq!(added.remove(0).type_name(), "history.reconstructed");
+    }
     let classes: Vec<&str> = added.iter().map(Payload::type_name).collect();
     assert_eq!(classes, expected);
     let report = agent_session::audit::audit(&session, None).unwrap();
