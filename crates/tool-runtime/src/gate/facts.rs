@@ -176,11 +176,17 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
 
     fn expand(&self, pattern: &str) -> Option<Vec<PathBuf>> {
         let mut found = vec![PathBuf::from("/")];
+        let mut after_pattern = false;
         for component in pattern.split('/').filter(|part| !part.is_empty()) {
             if !component.contains(['*', '?', '[', '\\']) {
                 found.iter_mut().for_each(|path| path.push(component));
+                // Behind a pattern only what is there is a match.
+                if after_pattern {
+                    found.retain(|path| path.symlink_metadata().is_ok());
+                }
                 continue;
             }
+            after_pattern = true;
             let pattern: Vec<char> = component.chars().collect();
             let mut next = Vec::new();
             for directory in &found {

@@ -239,7 +239,7 @@ pub(crate) fn script(random: &mut Random, depth: usize) -> String {
             let between = &[
                 "; ", ";", "\n", " && ", " || ", " | ", "|", "&&", "\n\n", " # c'\n", " ;\n",
             ];
-            let odd = &[" & ", "|&", " ;; ", "&", "\\\n", " ) "];
+            let odd = &[" & ", "|&", " ;; ", "&", " \\\n", " ) "];
             text.push_str(if strange && random.below(8) == 0 {
                 random.one(odd)
             } else {

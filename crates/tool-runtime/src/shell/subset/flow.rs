@@ -400,6 +400,11 @@ impl Flow<'_> {
         Ok(self.commands.len() - 1)
     }
 
+    /// The text of `$(cat <<'END' …)`.
+    fn document_of(&self, list: &List) -> Option<String> {
+        self.documents.get(list.document()?).cloned()
+    }
+
     /// Records a command and, behind it, what a wrapper would start.
     fn finish(&mut self, mut command: Command, depth: usize) -> Result<(), String> {
         let unwrapped = wrappers::unwrap(&command.words);
@@ -556,31 +561,6 @@ impl Flow<'_> {
             source: text.source.clone(),
             value: built.value(),
         })
-    }
-
-    /// The text of `$(cat <<'END' …)`.
-    fn document_of(&self, List(chains): &List) -> Option<String> {
-        let [Chain { first, rest }] = chains.as_slice() else {
-            return None;
-        };
-        let [node] = first.nodes.as_slice() else {
-            return None;
-        };
-        let Kind::Simple { assignments, words } = &node.kind else {
-            return None;
-        };
-        let [
-            Redirection {
-                target: Target::Document(index),
-            },
-        ] = node.redirections.as_slice()
-        else {
-            return None;
-        };
-        let is_cat = matches!(words.as_slice(), [word] if word.source == "cat");
-        (is_cat && assignments.is_empty() && rest.is_empty() && !first.negated)
-            .then(|| self.documents.get(*index).cloned())
-            .flatten()
     }
 }
 

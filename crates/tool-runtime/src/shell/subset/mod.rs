@@ -17,7 +17,7 @@
 //! redirection = [1|2] ">" word | [1|2] ">>" word | "&>" word | "&>>" word | [1|2] ">&" (1|2) | "<" word
 //!             | "<<<" word | "<<" name, where a body under an unquoted name holds no "$", "`" or "\"
 //! word        = plain characters, '…', "…", \x, * and ?, ~ and ~/ in front, $NAME, ${NAME}, $?, $(list),
-//!               {} and @{name}
+//!               {} and @{name}; a here-document in $(list) only as $(cat <<name), and not inside another
 //! comment     = "#" where a word could begin, to the end of the line
 //! blank       = space, tab, and a backslash at the end of a line behind one of them
 //! ```
@@ -45,6 +45,31 @@ pub struct Script(pub(super) List);
 /// Chains, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct List(pub(super) Vec<Chain>);
+
+impl List {
+    /// The document, when the list is nothing but `cat` with one.
+    fn document(&self) -> Option<usize> {
+        let [Chain { first, rest }] = self.0.as_slice() else {
+            return None;
+        };
+        let [node] = first.nodes.as_slice() else {
+            return None;
+        };
+        let Kind::Simple { assignments, words } = &node.kind else {
+            return None;
+        };
+        let [
+            Redirection {
+                target: Target::Document(index),
+            },
+        ] = node.redirections.as_slice()
+        else {
+            return None;
+        };
+        let is_cat = matches!(words.as_slice(), [word] if word.source == "cat");
+        (is_cat && assignments.is_empty() && rest.is_empty() && !first.negated).then_some(*index)
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chain {

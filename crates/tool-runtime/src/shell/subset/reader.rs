@@ -21,6 +21,7 @@ pub fn read(script: &str) -> Result<Reading, Outside> {
         depth: 0,
         pending: Vec::new(),
         documents: Vec::new(),
+        outputs: 0,
     };
     let list = reader.list(&[], false)?;
     if reader.peek().is_some() {
@@ -42,6 +43,8 @@ pub(super) struct Reader<'a> {
     /// Documents whose bodies begin behind the next newline.
     pub(super) pending: Vec<Pending>,
     pub(super) documents: Vec<String>,
+    /// Substitutions around the place at hand.
+    pub(super) outputs: usize,
 }
 
 pub(super) struct Pending {

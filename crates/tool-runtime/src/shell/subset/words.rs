@@ -181,8 +181,16 @@ impl Reader<'_> {
             Some('(') => {
                 self.no_pending()?;
                 self.skip(2);
+                let documents = self.documents.len();
+                self.outputs += 1;
                 let list = self.deeper(|reader| reader.list(&[], true))?;
                 self.close()?;
+                self.outputs -= 1;
+                // bash writes the text of a substitution anew, and not always the same with a document in it.
+                let has_document = self.documents.len() > documents;
+                if has_document && !(self.outputs == 0 && list.document().is_some()) {
+                    return Err(self.outside("a here-document inside a substitution"));
+                }
                 parts.push(Part::Output { list, quoted });
                 Ok(())
             }
