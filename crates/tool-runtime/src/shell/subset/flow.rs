@@ -55,8 +55,6 @@ pub(in crate::shell) fn commands(
 #[derive(Clone)]
 enum Binding {
     Text(String),
-    /// A file that fits the pattern.
-    Glob(String),
     Unknown,
 }
 
@@ -237,8 +235,7 @@ impl Flow<'_> {
             let word = self.word(value, from)?;
             bindings.push(match word.value {
                 Value::Literal { text, .. } => Binding::Text(text),
-                Value::Glob { pattern } => Binding::Glob(pattern),
-                Value::Dynamic { .. } => Binding::Unknown,
+                Value::Glob { .. } | Value::Dynamic { .. } => Binding::Unknown,
             });
         }
         if bindings.len() > MAX_VALUES || !self.is_set_once(name) {
@@ -526,10 +523,6 @@ impl Flow<'_> {
                     match self.bindings.get(name) {
                         Some(Binding::Text(value)) if *quoted || is_one_word(value) => {
                             built.push(value);
-                        }
-                        Some(Binding::Glob(pattern)) if *quoted => {
-                            built.is_glob = true;
-                            built.text.push_str(pattern);
                         }
                         Some(_) => built.unknown(Dynamic::Parameter),
                         None if may_hold_secret(name) => {
