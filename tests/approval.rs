@@ -9,7 +9,7 @@ use agent_protocol::payload::permission::{
     ActionDecision, ActionResolved, DecidedBy, DecisionSource, GrantScope,
 };
 use agent_protocol::{Clock, Event, Payload, Refs, Timestamp};
-use agent_session::{AnchorStore, Rim, SessionStore};
+use agent_session::{Rim, SessionStore};
 use agent_test_support::model_server::{ModelServer, Wire};
 use agent_test_support::project::TestProject;
 use agent_test_support::run::Ran;
@@ -241,8 +241,6 @@ fn an_approval_that_is_too_old_is_asked_for_again() {
         .unwrap();
     let rim = Rim {
         clock: Arc::new(LongAgo),
-        // This account's own answer: only its age speaks against it.
-        anchors: Some(AnchorStore::new(&project.home().join("state"))),
         ..crate::sample::rim(&project, 77)
     };
     let writer = session.open_writer(rim).unwrap().writer;

@@ -145,7 +145,7 @@ fn a_rule_for_the_session_of_another_account_allows_no_edit() {
         let (session, _) = ask_for(&project, None, "true");
         let anchors = AnchorStore::new(&project.home().join("state"));
         let rim = Rim {
-            anchors: Some(anchors).filter(|_| is_own),
+            anchors: is_own.then_some(anchors),
             ..crate::sample::rim(&project, 78)
         };
         let directory = SessionStore::of_project(&project.root());
@@ -154,7 +154,7 @@ fn a_rule_for_the_session_of_another_account_allows_no_edit() {
         let changed = PolicyChanged {
             scope: GrantScope::Session,
             changed: PolicyChanges {
-                rules_added: vec!["allow edit(**)".to_owned()],
+                rules_added: vec!["allow edit(**)".to_owned(), "allow write(**)".to_owned()],
                 ..PolicyChanges::default()
             },
             by: DecidedBy::User,

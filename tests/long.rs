@@ -149,6 +149,8 @@ fn a_log_is_played_piece_by_piece() {
     let play = |project: &TestProject| {
         let mut terminal = Terminal::start(project, &["replay", "last"], (100, 30));
         terminal
+            .wait_for("(0%)")
+            .keys("G")
             .wait_for("20 lines")
             .wait_for("(100%) · session.updated");
         let most = peak(terminal.pid()).unwrap();

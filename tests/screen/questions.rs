@@ -274,7 +274,9 @@ fn a_yes_to_edits_holds_for_the_session() {
     let recorded = events(&project, ".")
         .iter()
         .any(|event| match &event.payload {
-            Payload::PolicyChanged(policy) => policy.changed.rules_added == ["allow edit(**)"],
+            Payload::PolicyChanged(policy) => {
+                policy.changed.rules_added == ["allow edit(**)", "allow write(**)"]
+            }
             _ => false,
         });
     assert!(recorded);

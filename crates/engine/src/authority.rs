@@ -123,18 +123,16 @@ impl SessionAuthority {
                 if let Some(mode) = changed.changed.mode {
                     *lock(&self.mode) = mode;
                 }
-                let added = &changed.changed.rules_added;
+                let first = format!("allow {}", SESSION_EDITS[0]);
                 if changed.scope == GrantScope::Session
                     && changed.by == DecidedBy::User
-                    && added
-                        .iter()
-                        .any(|rule| *rule == format!("allow {SESSION_EDITS}"))
-                    && let Ok(rule) = self.session_edits()
+                    && changed.changed.rules_added.contains(&first)
+                    && let Ok(rules) = self.session_edits()
                 {
                     if !own {
                         return false;
                     }
-                    lock(&self.gate).rules.push(rule);
+                    lock(&self.gate).rules.extend(rules);
                 }
             }
             _ => {}
@@ -192,11 +190,11 @@ impl SessionAuthority {
         self.desk.reconsider();
     }
 
-    /// The rule for all edits in this project until the session ends.
+    /// The rules for all edits in this project until the session ends.
     ///
     /// # Errors
     /// When the project's place cannot stand in a rule.
-    pub fn session_edits(&self) -> Result<Rule, RuleProblem> {
+    pub fn session_edits(&self) -> Result<Vec<Rule>, RuleProblem> {
         let origin = RuleOrigin {
             layer: Layer::Session,
             ..RuleOrigin::default()
@@ -205,13 +203,14 @@ impl SessionAuthority {
             project: self.place.project.clone(),
             home: self.place.home.clone(),
         };
-        Rule::parse(Effect::Allow, SESSION_EDITS, origin, &bases)
+        let parse = |text: &&str| Rule::parse(Effect::Allow, text, origin.clone(), &bases);
+        SESSION_EDITS.iter().map(parse).collect()
     }
 
-    /// Adds a rule the user saved, and has open questions judged again; the caller records it and
-    /// writes it to its file.
-    pub fn add_rule(&self, rule: Rule) {
-        lock(&self.gate).rules.push(rule);
+    /// Adds rules the user saved, and has open questions judged again; the caller records them and
+    /// writes them to their file.
+    pub fn add_rules(&self, rules: Vec<Rule>) {
+        lock(&self.gate).rules.extend(rules);
         self.desk.reconsider();
     }
 

@@ -233,31 +233,33 @@ impl Courier {
         }
         let answer = self.control.respond(response);
         // Other open questions are judged by it too; this one has its answer.
-        if let Some(rule) = added {
-            self.authority.add_rule(rule);
+        if let Some(rules) = added {
+            self.authority.add_rules(rules);
         }
         answer
     }
 
-    fn save_rule(&self, rule: &str, scope: GrantScope) -> Result<Rule, String> {
+    fn save_rule(&self, rule: &str, scope: GrantScope) -> Result<Vec<Rule>, String> {
         let saved = match scope {
-            GrantScope::Session if rule == SESSION_EDITS => self
+            GrantScope::Session if rule == SESSION_EDITS[0] => self
                 .authority
                 .session_edits()
                 .map_err(|problem| problem.message)?,
-            _ => self.rules.save(rule, scope)?,
+            _ => vec![self.rules.save(rule, scope)?],
         };
         let changed = PolicyChanged {
             scope,
             changed: PolicyChanges {
-                rules_added: vec![saved.to_string()],
+                rules_added: saved.iter().map(ToString::to_string).collect(),
                 ..PolicyChanges::default()
             },
             by: DecidedBy::User,
             reason: "saved while answering a question".to_owned(),
         };
         self.record(changed).map_err(|error| error.to_string())?;
-        self.host.rule_added(&saved.to_string());
+        for rule in &saved {
+            self.host.rule_added(&rule.to_string());
+        }
         Ok(saved)
     }
 

@@ -153,8 +153,9 @@ record! {
     }
 }
 
-/// The rule that an answer for all edits of a session adds: files of the project, protected ones not.
-pub const SESSION_EDITS: &str = "edit(**)";
+/// The rules that an answer for all edits of a session adds: files of the project, protected ones not. The
+/// first one names the answer.
+pub const SESSION_EDITS: [&str; 2] = ["edit(**)", "write(**)"];
 
 words! {
     /// How long an answer holds.

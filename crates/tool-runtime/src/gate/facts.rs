@@ -31,16 +31,10 @@ pub trait Facts {
 
     /// The setting of a git repository by which git, run in `directory` only to read, would start a
     /// program that no setting of ours can take back.
-    fn program_of_repository(&self, directory: &Path) -> Option<String> {
-        let _ = directory;
-        None
-    }
+    fn program_of_repository(&self, directory: &Path) -> Option<String>;
 
     /// Further names of a file (hard links), whose content changes with it; 0 where that is not known.
-    fn other_names(&self, path: &Path) -> u64 {
-        let _ = path;
-        0
-    }
+    fn other_names(&self, path: &Path) -> u64;
 
     /// `sha256:…` of a regular file.
     fn content_hash(&self, path: &Path) -> Option<String>;
@@ -64,6 +58,14 @@ pub struct NamesOnly;
 impl Facts for NamesOnly {
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
         Some(normalise(path))
+    }
+
+    fn program_of_repository(&self, _directory: &Path) -> Option<String> {
+        None
+    }
+
+    fn other_names(&self, _path: &Path) -> u64 {
+        0
     }
 
     fn is_directory(&self, _path: &Path) -> Option<bool> {
@@ -126,6 +128,14 @@ where
 impl Facts for Remembered<'_> {
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
         remembered(&self.resolved, path, || self.facts.resolve(path))
+    }
+
+    fn program_of_repository(&self, directory: &Path) -> Option<String> {
+        self.facts.program_of_repository(directory)
+    }
+
+    fn other_names(&self, path: &Path) -> u64 {
+        self.facts.other_names(path)
     }
 
     fn is_directory(&self, path: &Path) -> Option<bool> {

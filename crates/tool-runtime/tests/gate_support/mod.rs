@@ -224,6 +224,14 @@ impl Facts for Machine<'_> {
         Some(result)
     }
 
+    fn program_of_repository(&self, _directory: &Path) -> Option<String> {
+        None
+    }
+
+    fn other_names(&self, _path: &Path) -> u64 {
+        0
+    }
+
     fn is_directory(&self, path: &Path) -> Option<bool> {
         let name = path.file_name()?.to_str()?;
         Some(

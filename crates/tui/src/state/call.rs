@@ -148,7 +148,7 @@ impl State {
             // Only what the mode alone asks about is covered by an answer for all edits.
             session_rule: (evaluated.decision_source == DecisionSource::Default
                 && evaluated.action_class == ActionClass::Modify)
-                .then(|| SESSION_EDITS.to_owned()),
+                .then(|| SESSION_EDITS[0].to_owned()),
             ..Evaluated::default()
         };
         if let Some(parse) = &evaluated.parse {

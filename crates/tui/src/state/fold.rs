@@ -247,9 +247,12 @@ impl State {
                     GrantScope::User => "for you everywhere",
                 };
                 for rule in &changed.rules_added {
-                    if policy.scope == GrantScope::Session && rule.ends_with(SESSION_EDITS) {
-                        let text = "Edits in this project no longer ask, for this session.";
-                        self.notice(NoticeLevel::Information, text.to_owned(), None);
+                    let edits = SESSION_EDITS.iter().position(|edits| rule.ends_with(edits));
+                    if let (GrantScope::Session, Some(place)) = (policy.scope, edits) {
+                        if place == 0 {
+                            let text = "Edits in this project no longer ask, for this session.";
+                            self.notice(NoticeLevel::Information, text.to_owned(), None);
+                        }
                         continue;
                     }
                     let text = format!("rule added {holds}: {rule}");
