@@ -149,7 +149,7 @@ fn a_log_is_played_piece_by_piece() {
     let play = |project: &TestProject| {
         let mut terminal = Terminal::start(project, &["replay", "last"], (100, 30));
         terminal
-            .wait_for("(0%)")
+            .wait_for("· turn.submitted ·")
             .keys("G")
             .wait_for("20 lines")
             .wait_for("(100%) · session.updated");
