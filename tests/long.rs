@@ -237,7 +237,7 @@ fn fifty_thousand_events_are_told_piece_by_piece() {
         let (most, printed) = printing(&project, &["replay", "last", "--format", form]);
         assert!(printed > 40 * MEGABYTE, "{form}: {printed}");
         assert!(most <= 64 * MEGABYTE, "{form}: {} MiB", most / MEGABYTE);
-        eprintln!(
+        println!(
             "{form}: {} MiB for {} MB",
             most / MEGABYTE,
             printed / 1_000_000

@@ -18,7 +18,6 @@ use serde_json::json;
 
 #[allow(unreachable_pub, dead_code)] // the engine's own file: the real journal, not a copy of it
 #[path = "../../engine/src/journal.rs"]
-#[allow(dead_code, reason = "the engine alone names checks")]
 mod journal;
 #[path = "../tests/it/stage.rs"]
 mod stage;

@@ -32,7 +32,6 @@ use sha2::{Digest as _, Sha256};
 
 #[allow(unreachable_pub, dead_code)] // the engine's own file: the real journal, not a copy of it
 #[path = "../../engine/src/journal.rs"]
-#[allow(dead_code, reason = "the engine alone names checks")]
 mod journal;
 
 const CALLS: usize = 300;

@@ -1,6 +1,6 @@
 //! Import: the session file of another program as a session of ours, as far as its facts go.
 //!
-//! Each format is read into a list of [`Said`], which is all they have in common: who said what,
+//! Each format is read into a list of `Said`, which is all they have in common: who said what,
 //! which tool was called with what, what came back, what was counted. That becomes events. Names and
 //! inputs of tools are also told in our words (`tools`), beside the other program's own, so that
 //! calls can be compared and judged; nothing of that is ever run. What the other program did not

@@ -13,7 +13,6 @@ mod ask;
 mod codes;
 #[allow(unreachable_pub, dead_code)] // the engine's own file: the real journal, not a copy of it
 #[path = "../../../engine/src/journal.rs"]
-#[allow(dead_code, reason = "the engine alone names checks")]
 mod journal;
 mod machine;
 mod order;
