@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use agent_test_support::project::TestProject;
+use agent_test_support::run::Run;
 use serde_json::{Value, json};
 
 use crate::agent;
@@ -547,4 +548,54 @@ fn a_long_diff_is_told_whole() {
             "{number}"
         );
     }
+}
+
+/// A disk without room for the result: the call ran, its result is gone, and the record says both.
+#[test]
+fn a_result_that_cannot_be_stored_fails_when_it_is_written_back() {
+    let project = TestProject::new();
+    let text: String = (0..9_000)
+        .map(|number| format!("needle {number}\n"))
+        .collect();
+    project.write("hay.txt", text);
+    let input = json!({"pattern": "needle", "limit": 5000}).to_string();
+    // No file may grow beyond 60 kB: the log's lines fit, the listing does not.
+    let bounded = "trap '' XFSZ; ulimit -f 60; exec \"$0\" \"$@\"";
+    let binary = env!("CARGO_BIN_EXE_agent");
+    let arguments = ["-c", bounded, binary, "call", "--json", "grep", &input];
+    let ran = Run::new("/bin/bash", &project).args(arguments).finish();
+    assert_eq!(ran.code(), 1, "{}", ran.stderr());
+    let observed = ran.json();
+    assert_eq!(observed["phase"], "write_back", "{observed}");
+    assert_eq!(observed["code"], "io_error");
+    let summary = observed["summary"].as_str().unwrap();
+    assert!(summary.contains("cannot keep a tool_result"), "{summary}");
+    let failed = events(&project, "tool.failed").pop().unwrap();
+    assert_eq!(failed["payload"]["phase"], "write_back");
+    agent(&project, &["audit", "last"]).finish().expect_code(0);
+}
+
+/// What nobody can read is named and not shown; the bytes are kept.
+#[test]
+fn binary_output_is_named_and_not_shown() {
+    let project = TestProject::new();
+    let bytes: Vec<u8> = (0..4096_u32)
+        .map(|number| (number * 7 % 256) as u8)
+        .collect();
+    project.write("image.bin", &bytes);
+    let mut talk = Conversation::start(&project, ALLOWED);
+    let observed = bash(&mut talk, "cat image.bin");
+    let text = observed["model_text"].as_str().unwrap();
+    assert!(
+        text.contains("[binary: 4096 bytes, not shown; artifact sha256:"),
+        "{text}"
+    );
+    assert!(text.len() < 300, "{text}");
+    assert_eq!(observed["truncated"], true);
+    assert_eq!(observed["omitted_bytes"], 4096);
+    let names = bash(
+        &mut talk,
+        "for i in $(seq 40); do printf './file-%s\\0' $i; done",
+    );
+    assert!(names["model_text"].as_str().unwrap().contains("./file-40"));
 }

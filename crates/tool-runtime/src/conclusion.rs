@@ -70,14 +70,14 @@ impl Shared {
             ..EndFacts::default()
         };
         let producer = call.intent_id.to_string();
-        self.observe(
+        Ok(self.observe(
             call,
             end,
             &refusal.bodies,
             &producer,
             |_, _| failed.into(),
             refs,
-        )
+        )?)
     }
 
     fn conclude_result(
@@ -157,7 +157,14 @@ impl Shared {
             }
             .into()
         };
-        self.observe(call, end, &raw.bodies, &producer, terminal, Refs::default())
+        let observed = self.observe(call, end, &raw.bodies, &producer, terminal, Refs::default());
+        match observed {
+            Err(NotObserved::Content(error)) => {
+                let failure = not_stored(&raw, error);
+                self.conclude_failure(call, start, failure, ended_at)
+            }
+            observed => Ok(observed?),
+        }
     }
 
     fn normalize(&self, call: &Call, raw: &RawResult) -> Result<Normalized, String> {
@@ -185,7 +192,11 @@ impl Shared {
         failure: ExecutionFailure,
         ended_at: Timestamp,
     ) -> Result<Outcome, JournalError> {
-        self.conclude_failed_in(call, start, failure, ended_at, Phase::Execute)
+        let phase = match failure.not_stored {
+            true => Phase::WriteBack,
+            false => Phase::Execute,
+        };
+        self.conclude_failed_in(call, start, failure, ended_at, phase)
     }
 
     fn conclude_failed_in(
@@ -243,14 +254,14 @@ impl Shared {
             }
             failed.into()
         };
-        self.observe(
+        Ok(self.observe(
             call,
             end,
             &failure.bodies,
             &producer,
             terminal,
             Refs::default(),
-        )
+        )?)
     }
 
     /// Bounds the content, records the terminal fact, then the observation.
@@ -262,7 +273,7 @@ impl Shared {
         producer: &str,
         terminal: impl FnOnce(&Projection, &mut Refs) -> Payload,
         mut refs: Refs,
-    ) -> Result<Outcome, JournalError> {
+    ) -> Result<Outcome, NotObserved> {
         let journal = &*self.journal;
         let own_limit = call.tool.as_ref().map_or(MAX_MODEL_CHARS, |tool| {
             usize::try_from(tool.definition().max_result_chars).unwrap_or(MAX_MODEL_CHARS)
@@ -270,7 +281,8 @@ impl Shared {
         let limit = own_limit.clamp(2_000, MAX_MODEL_CHARS);
         let head = end.head(journal);
         let budget = EndFacts::content_budget(&head, limit);
-        let projection = project(bodies, budget, journal, &call.scope, producer)?;
+        let projection = project(bodies, budget, journal, &call.scope, producer)
+            .map_err(NotObserved::Content)?;
         let terminal = self.record(&mut call.scope, terminal(&projection, &mut refs), refs)?;
         self.baselines
             .apply(Some(&call.tool_call_id), &terminal.payload);
@@ -282,6 +294,39 @@ impl Shared {
         let recorded = self.record(&mut call.scope, draft.clone(), refs)?;
         let observation = Observation::of(call.tool_call_id.clone(), &recorded, draft);
         Ok(Outcome::Observed(Box::new(observation)))
+    }
+}
+
+/// Reason why a call has no observation.
+enum NotObserved {
+    /// Its content could not be kept; no end of the call is recorded yet.
+    Content(JournalError),
+    /// The log could not be written.
+    Log(JournalError),
+}
+
+impl From<JournalError> for NotObserved {
+    fn from(error: JournalError) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl From<NotObserved> for JournalError {
+    fn from(error: NotObserved) -> Self {
+        match error {
+            NotObserved::Content(error) | NotObserved::Log(error) => error,
+        }
+    }
+}
+
+/// The failure of a call that ran and whose result has no place to be kept.
+fn not_stored(raw: &RawResult, error: JournalError) -> ExecutionFailure {
+    ExecutionFailure {
+        side_effects: raw.side_effects.clone(),
+        artifacts: raw.artifacts.clone(),
+        data: raw.data.clone(),
+        sandbox: raw.sandbox.clone(),
+        ..ExecutionFailure::from(error).having(raw.action_happened)
     }
 }
 

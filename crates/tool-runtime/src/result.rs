@@ -154,6 +154,8 @@ pub struct ExecutionFailure {
     pub side_effects: Vec<SideEffect>,
     pub artifacts: Vec<ArtifactRef>,
     pub sandbox: Option<String>,
+    /// True if the session could not keep what belongs to the call: it failed as it was written back.
+    pub not_stored: bool,
 }
 
 impl ExecutionFailure {
@@ -185,6 +187,9 @@ impl From<JournalError> for ExecutionFailure {
             message = format!("{message}: {cause}");
             source = cause.source();
         }
-        Self::new(Code::IoError, message)
+        Self {
+            not_stored: true,
+            ..Self::new(Code::IoError, message)
+        }
     }
 }

@@ -439,6 +439,7 @@ impl Call<'_> {
                 side_effects: result.side_effects,
                 artifacts: result.artifacts,
                 sandbox: result.sandbox,
+                not_stored: false,
             }),
         }
     }

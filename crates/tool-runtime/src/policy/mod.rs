@@ -2,6 +2,7 @@
 
 mod collector;
 mod keeper;
+mod noise;
 pub mod piece;
 pub(crate) mod project;
 

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::collector::Segment;
 use super::keeper::{CollectLimits, Keeper};
+use super::noise::is_noise;
 use super::piece::{Hidden, hidden_in, masked_piece, read_range};
 use crate::escape::push_visible;
 use crate::journal::{Journal, JournalError};
@@ -83,6 +84,12 @@ pub(crate) fn project(
             }
             Body::Collected { source, output } => {
                 projection.artifacts.extend(output.index.clone());
+                if let Some(artifact) = &output.artifact
+                    && is_noise(&output.segments)
+                {
+                    projection.leave_out(source, artifact, journal, scope)?;
+                    continue;
+                }
                 let collected = Output {
                     source,
                     format: ContentFormat::Text,
@@ -222,6 +229,47 @@ impl Projection {
             text: Some(shown.into_owned()),
             omitted_bytes: (left_out > 0).then_some(left_out),
             artifact: output.artifact.map(|artifact| artifact.artifact_id),
+            media_type: None,
+        });
+        self.text.push_str(&text);
+        Ok(())
+    }
+
+    /// Names an output that is no text, and shows nothing of it.
+    fn leave_out(
+        &mut self,
+        source: &str,
+        artifact: &ArtifactRef,
+        journal: &dyn Journal,
+        scope: &Scope,
+    ) -> Result<(), JournalError> {
+        let id = &artifact.artifact_id;
+        spilled(artifact, 0, journal, scope)?;
+        let truncated = OutputTruncated {
+            shown_bytes: 0,
+            omitted_bytes: artifact.bytes,
+            strategy: TruncationStrategy::Head,
+            artifact_id: Some(id.clone()),
+        };
+        journal.append(scope, truncated.into(), Refs::default().with("output", id))?;
+        let text = format!(
+            "[binary: {} bytes, not shown; artifact {id}]",
+            artifact.bytes
+        );
+        self.output_bytes += artifact.bytes;
+        self.omitted_bytes += artifact.bytes;
+        self.artifacts.push(artifact.clone());
+        self.read_more.get_or_insert(ReadMore {
+            tool: "read_artifact".to_owned(),
+            input_hint: json!({ "artifact_id": id, "offset": 0 }),
+        });
+        self.blocks.push(ContentBlock {
+            trust: Trust::ToolOutputUntrusted,
+            format: ContentFormat::Text,
+            source: Some(source.to_owned()),
+            text: Some(text.clone()),
+            omitted_bytes: Some(artifact.bytes),
+            artifact: Some(id.clone()),
             media_type: None,
         });
         self.text.push_str(&text);
