@@ -1,5 +1,7 @@
 //! Questions and their answers: what each does, and what is none.
 
+use std::time::Duration;
+
 use agent_protocol::Payload;
 use agent_protocol::payload::permission::{ActionDecision, DecidedBy};
 use agent_test_support::model_server::{Script, Turn};
@@ -198,33 +200,49 @@ fn an_edit_that_does_not_hold_up_changes_nothing() {
 }
 
 /// Whoever types the next message while a question appears answers nothing, however long it takes;
-/// a single key pressed in a calm is an answer soon.
+/// a single key pressed in a calm is an answer soon. (Slower typing is tried with a clock of its own,
+/// in the tests of the keys: here a busy machine would make a calm of it.)
 #[test]
 fn sentences_typed_through_a_question_approve_nothing() {
     for (sentence, pause) in [
         ("you should not touch the lock file", 35),
         ("allow all and save a rule please", 130),
-        ("a s a r p e a", 390),
+        ("a s a r p e a", 200),
     ] {
-        let (project, _server) = project_with(
-            Script::new()
-                .turn(bash("touch made"))
-                .turn(Turn::text("Well.")),
+        let tries = (0..5).any(|_| typed_through(sentence, pause));
+        assert!(
+            tries,
+            "{sentence}: this machine cannot type {pause} ms a key"
         );
-        let mut terminal = Terminal::start(&project, &[], USUAL);
-        terminal.wait_for(READY).keys("go\r");
-        terminal.wait_for("bash").type_slowly(sentence, pause);
-        terminal.wait_for("Run this command?");
-        terminal.type_slowly(sentence, pause).keys("\r");
-        terminal.question("$ touch made");
-        assert!(decisions(&events(&project, ".")).is_empty(), "{sentence}");
-        assert!(!project.root().join("made").exists(), "{sentence}");
-        terminal.paste("a\na\n");
-        terminal.type_slowly("d", 700).wait_for("Well.");
-        assert_eq!(decisions(&events(&project, "."))[0].0, ActionDecision::Deny);
-        terminal.keys("\x03\x03");
-        assert_eq!(terminal.exit_code(), 0);
     }
+}
+
+/// Types through a question and checks that nothing was answered. False when the machine paused so
+/// long between two keys that one of them may count.
+fn typed_through(sentence: &str, pause: u64) -> bool {
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(bash("touch made"))
+            .turn(Turn::text("Well.")),
+    );
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("go\r");
+    let mut longest = terminal.wait_for("bash").longest_pause(sentence, pause);
+    terminal.wait_for("Run this command?");
+    let behind = format!("{sentence} and so on");
+    longest = longest.max(terminal.longest_pause(&behind, pause));
+    if longest > Duration::from_millis(300) {
+        return false;
+    }
+    terminal.keys("\r").question("$ touch made");
+    assert!(decisions(&events(&project, ".")).is_empty(), "{sentence}");
+    assert!(!project.root().join("made").exists(), "{sentence}");
+    terminal.paste("a\na\n");
+    terminal.type_slowly("d", 700).wait_for("Well.");
+    assert_eq!(decisions(&events(&project, "."))[0].0, ActionDecision::Deny);
+    terminal.keys("\x03\x03");
+    assert_eq!(terminal.exit_code(), 0);
+    true
 }
 
 /// The model changes three files, one after the other.

@@ -153,11 +153,21 @@ impl Terminal {
     /// Types as a person does, with a pause before each key. This is the one place that lets time
     /// pass: how keys follow one another is what is tested.
     pub(crate) fn type_slowly(&mut self, text: &str, pause_ms: u64) -> &mut Self {
+        self.longest_pause(text, pause_ms);
+        self
+    }
+
+    /// The same; gives the longest pause there was, which on a busy machine may be longer than meant.
+    pub(crate) fn longest_pause(&mut self, text: &str, pause_ms: u64) -> Duration {
+        let mut longest = Duration::ZERO;
+        let mut last = Instant::now();
         for letter in text.chars() {
             thread::sleep(Duration::from_millis(pause_ms));
             self.keys(letter.encode_utf8(&mut [0; 4]));
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
         }
-        self
+        longest
     }
 
     /// Presses Enter until it counts, which it does in a calm, and `text` is on the screen.
