@@ -11,20 +11,25 @@ use std::path::{Path, PathBuf};
 /// start nothing, `engine` names no tool, `tui` reaches neither provider nor tools, and `sandbox`
 /// is audited alone.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("protocol", &[]),
-    ("session", &["protocol"]),
-    ("sandbox", &[]),
-    ("provider", &["protocol"]),
-    ("tool-runtime", &["protocol"]),
-    ("local-tools", &["protocol", "tool-runtime", "sandbox"]),
+    ("text", &[]),
+    ("protocol", &["text"]),
+    ("session", &["text", "protocol"]),
+    ("sandbox", &["text"]),
+    ("provider", &["text", "protocol"]),
+    ("tool-runtime", &["text", "protocol"]),
+    (
+        "local-tools",
+        &["text", "protocol", "tool-runtime", "sandbox"],
+    ),
     (
         "engine",
-        &["protocol", "session", "provider", "tool-runtime"],
+        &["text", "protocol", "session", "provider", "tool-runtime"],
     ),
-    ("tui", &["protocol", "session"]),
+    ("tui", &["text", "protocol", "session"]),
     (
         "cli",
         &[
+            "text",
             "protocol",
             "session",
             "sandbox",
@@ -35,7 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tui",
         ],
     ),
-    ("test-support", &["protocol"]),
+    ("test-support", &["text", "protocol"]),
 ];
 
 /// The packages the project is meant to be built from.

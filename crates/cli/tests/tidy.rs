@@ -1,4 +1,5 @@
-//! Keeps the settings honest: what is declared, documented and shown is also used.
+//! Claims of `docs/ARCHITECTURE.md` about the code, checked by reading it: what is declared is used, and there is one of
+//! each thing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a failure is the report
 
@@ -105,4 +106,68 @@ fn read_sources(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
 
 fn compact(text: &str) -> String {
     text.split_whitespace().collect()
+}
+
+/// Each crate's folder.
+fn crates() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.join("Cargo.toml").is_file())
+        .collect();
+    found.sort();
+    assert!(found.len() > 8);
+    found
+}
+
+/// Code in front of a file's own tests.
+fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]").next().unwrap_or_default()
+}
+
+/// A dependency that no code of a crate names is there for nothing.
+#[test]
+fn every_dependency_is_named_in_its_crate() {
+    for folder in crates() {
+        let mut files = Vec::new();
+        read_sources(&folder.join("src"), &mut files);
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let declared = manifest
+            .split("\n[")
+            .find(|part| part.starts_with("dependencies]"));
+        for line in declared.unwrap_or_default().lines().skip(1) {
+            let Some((name, _)) = line.split_once(['.', ' ']) else {
+                continue;
+            };
+            let word = name.replace('-', "_");
+            let is_named = files.iter().any(|(_, text)| {
+                is_used(without_tests(text), &word) || text.contains(&format!("use{word}"))
+            });
+            assert!(is_named, "{}: nothing names `{name}`", folder.display());
+        }
+    }
+}
+
+/// Characters that show nothing are listed in `text` alone: a second table would answer differently.
+#[test]
+fn one_table_of_invisible_characters() {
+    for folder in crates().iter().filter(|folder| !folder.ends_with("text")) {
+        let mut files = Vec::new();
+        read_sources(&folder.join("src"), &mut files);
+        for (path, text) in files {
+            if path.file_name().is_some_and(|name| name == "tests.rs") {
+                continue;
+            }
+            for sign in ["{200b}", "{202e}", "{2066}", "{180e}", "{e0000}"] {
+                assert!(
+                    !without_tests(&text)
+                        .to_lowercase()
+                        .contains(&format!("'\\u{sign}")),
+                    "{}: lists `{sign}`",
+                    path.display()
+                );
+            }
+        }
+    }
 }

@@ -19,7 +19,8 @@ use crate::file::{Snapshot, hash_bytes};
 use crate::path::{ProjectPath, Roots};
 use crate::replace::{Expected, replace};
 use crate::search::is_ignored;
-use crate::support::{count, flags, not_replaced, resource};
+use crate::support::{flags, not_replaced, resource};
+use agent_text::counted;
 
 /// A change that was checked and can be made.
 pub(crate) struct Change {
@@ -79,8 +80,8 @@ pub(crate) fn words(verb: &str, what: &str, raw: &RawResult) -> Normalized {
         title: format!("{verb} {name}"),
         summary: format!(
             "{what}: {} added, {} removed.",
-            count(data.lines_added.unwrap_or(0), "line"),
-            count(data.lines_removed.unwrap_or(0), "line"),
+            counted(data.lines_added.unwrap_or(0), "line"),
+            counted(data.lines_removed.unwrap_or(0), "line"),
         ),
         detail: other_names
             .and_then(|names| other_names_fact(names + 1))

@@ -101,7 +101,7 @@ pub fn load(mut file: &File) -> io::Result<Snapshot> {
     let encoding = Encoding::of(&content);
     Ok(Snapshot {
         content,
-        sha256: hex(hasher),
+        sha256: agent_text::hex(&hasher.finalize()),
         encoding,
         stamp,
     })
@@ -114,7 +114,7 @@ pub fn hash(mut file: &File) -> io::Result<String> {
     let mut chunk = vec![0; CHUNK];
     loop {
         match file.read(&mut chunk) {
-            Ok(0) => return Ok(hex(hasher)),
+            Ok(0) => return Ok(agent_text::hex(&hasher.finalize())),
             Ok(read) => hasher.update(&chunk[..read]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -124,19 +124,7 @@ pub fn hash(mut file: &File) -> io::Result<String> {
 
 /// The hash of bytes in hand.
 pub fn hash_bytes(bytes: &[u8]) -> String {
-    hex(Sha256::new_with_prefix(bytes))
-}
-
-/// Lower-case hexadecimal digits of a finished hash.
-pub(crate) fn hex(hasher: Sha256) -> String {
-    use std::fmt::Write as _;
-    hasher
-        .finalize()
-        .iter()
-        .fold(String::with_capacity(64), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    agent_text::sha256_hex(bytes)
 }
 
 /// What kind of content this is, judged by its first bytes; nothing for text.

@@ -8,7 +8,7 @@ use agent_tool_runtime::policy::piece::{Hidden, hidden_in, read_range};
 use sha2::{Digest, Sha256};
 
 use crate::encoding::{Detector, Encoding};
-use crate::file::{MAX_WHOLE_FILE, Stamp, hex};
+use crate::file::{MAX_WHOLE_FILE, Stamp};
 
 /// A line is clipped after this many characters.
 pub(crate) const MAX_LINE_CHARACTERS: usize = 2_000;
@@ -109,7 +109,7 @@ pub(crate) fn read_page(mut file: &File, window: Window, secrets: Secrets<'_>) -
     }
     let hidden = scan.hidden(file, encoding, secrets);
     let mut page = scan.render(encoding, stamp, finished, &hidden);
-    page.sha256 = (whole && finished).then(|| hex(hasher));
+    page.sha256 = (whole && finished).then(|| agent_text::hex(&hasher.finalize()));
     Ok(page)
 }
 

@@ -18,7 +18,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::bash::{Background, Ended, Processes, Stopped};
-use crate::support::{count, flags, parse, prepared, reading_definition};
+use crate::support::{flags, parse, prepared, reading_definition};
+use agent_text::counted;
 
 const DEFAULT_BYTES: usize = 16_000;
 const MAX_BYTES: usize = 27_000;
@@ -216,7 +217,7 @@ impl Tool for ProcessOutputTool {
 
     fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
         let data = &raw.data;
-        let shown = count(data.returned.unwrap_or(0), "byte");
+        let shown = counted(data.returned.unwrap_or(0), "byte");
         Normalized {
             title: "process_output".to_owned(),
             summary: format!(

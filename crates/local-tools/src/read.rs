@@ -18,8 +18,9 @@ use crate::file;
 use crate::page::{Page, Window, read_page};
 use crate::path::{Access, ProjectPath, Roots, open_file};
 use crate::support::{
-    bad_file, bad_path, count, flags, lost_file, parse, prepared, reading_definition, resource,
+    bad_file, bad_path, flags, lost_file, parse, prepared, reading_definition, resource,
 };
+use agent_text::counted;
 
 const DEFAULT_LINES: u64 = 2_000;
 /// Leaves room for the summary within what one result may hold.
@@ -250,7 +251,7 @@ impl Tool for ReadTool {
         detail.extend(data.note.clone());
         Normalized {
             title: format!("read {name}"),
-            user_text: Some(format!("{summary} ({})", count(shown, "line"))),
+            user_text: Some(format!("{summary} ({})", counted(shown, "line"))),
             summary,
             detail: detail.join(", "),
         }
@@ -264,7 +265,7 @@ fn note(page: &Page, offset: u64, column: u64) -> Option<String> {
         notes.push(format!("line {} from column {column}", offset + 1));
     }
     if page.clipped > 0 {
-        notes.push(format!("{} clipped", count(page.clipped, "line")));
+        notes.push(format!("{} clipped", counted(page.clipped, "line")));
     }
     if !page.ends_with_break && page.shown > 0 && page.total == Some(offset + page.shown) {
         notes.push("no line break at the end of the file".to_owned());

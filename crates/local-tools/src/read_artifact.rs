@@ -18,7 +18,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::{count, flags, parse, prepared, reading_definition};
+use crate::support::{flags, parse, prepared, reading_definition};
+use agent_text::counted;
 
 const DEFAULT_BYTES: usize = 16_000;
 const MAX_BYTES: usize = 27_000;
@@ -215,7 +216,7 @@ impl Tool for ReadArtifactTool {
             format!(
                 "Bytes {from}-{} of the artifact; {} follow.",
                 from + shown - 1,
-                count(left, "byte")
+                counted(left, "byte")
             )
         };
         Normalized {

@@ -132,9 +132,3 @@ pub(crate) fn lost_file(problem: &OpenProblem) -> ExecutionFailure {
 pub(crate) fn not_replaced(problem: &ReplaceProblem) -> ExecutionFailure {
     ExecutionFailure::new(problem.code(), problem.to_string()).having(problem.action_happened())
 }
-
-/// `1 line`, `2 lines`.
-pub(crate) fn count(number: u64, word: &str) -> String {
-    let ending = if number == 1 { "" } else { "s" };
-    format!("{number} {word}{ending}")
-}

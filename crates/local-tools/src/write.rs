@@ -19,7 +19,8 @@ use crate::encoding::{Encoding, LineEndings};
 use crate::file::Snapshot;
 use crate::path::{Access, Found, Roots};
 use crate::reveal::reveal;
-use crate::support::{bad_path, count, parse, prepared, writing_definition};
+use crate::support::{bad_path, parse, prepared, writing_definition};
+use agent_text::counted;
 
 /// What `write` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -132,7 +133,7 @@ impl Tool for WriteTool {
         } else {
             "Replaced the content of"
         };
-        let what = format!("{verb} `{name}`, {}", count(bytes, "byte"));
+        let what = format!("{verb} `{name}`, {}", counted(bytes, "byte"));
         words("write", &what, raw)
     }
 }

@@ -2,8 +2,7 @@
 
 use std::io;
 
-/// Escapes, besides what JSON demands, everything that can move a cursor, hide text or reorder it:
-/// DEL, C1 controls, line and paragraph separators, zero-width and bidirectional controls.
+/// Formatter that escapes, besides what JSON demands, everything that can move a cursor, hide text or reorder it.
 pub(crate) struct TerminalSafe;
 
 impl serde_json::ser::Formatter for TerminalSafe {
@@ -12,20 +11,7 @@ impl serde_json::ser::Formatter for TerminalSafe {
         writer: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        // Most text is plain ASCII, and is passed in two looks at memory speed.
-        if fragment.is_ascii() && !fragment.as_bytes().contains(&0x7F) {
-            return writer.write_all(fragment.as_bytes());
-        }
-        let mut rest = fragment;
-        while let Some((at, risky)) = first_risky(rest) {
-            writer.write_all(&rest.as_bytes()[..at])?;
-            // As JSON does: what is beyond four digits takes two.
-            for unit in risky.encode_utf16(&mut [0; 2]) {
-                write!(writer, "\\u{unit:04x}")?;
-            }
-            rest = &rest[at + risky.len_utf8()..];
-        }
-        writer.write_all(rest.as_bytes())
+        agent_text::write_json_fragment(writer, fragment)
     }
 }
 
@@ -38,31 +24,6 @@ pub fn to_terminal_safe_json(value: &serde_json::Value) -> String {
     // Writing a value that is JSON already into memory has no way to fail.
     let _ = value.serialize(&mut serializer);
     String::from_utf8(out).unwrap_or_default()
-}
-
-fn first_risky(text: &str) -> Option<(usize, char)> {
-    let bytes = text.as_bytes();
-    // Every risky character starts with one of these bytes, so plain text is passed in one look.
-    let mut from = 0;
-    while let Some(found) = bytes[from..]
-        .iter()
-        .position(|byte| matches!(byte, 0x7F | 0xC2 | 0xD8 | 0xE1 | 0xE2 | 0xEF | 0xF3))
-    {
-        let at = from + found;
-        let character = text[at..].chars().next()?;
-        if is_risky(character) {
-            return Some((at, character));
-        }
-        from = at + character.len_utf8();
-    }
-    None
-}
-
-fn is_risky(character: char) -> bool {
-    matches!(character,
-        '\u{7F}'..='\u{9F}' | '\u{AD}' | '\u{61C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
-        | '\u{2060}'..='\u{2069}' | '\u{206A}'..='\u{206F}' | '\u{FEFF}'
-        | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
 }
 
 #[cfg(test)]

@@ -157,24 +157,7 @@ impl ModelError {
     }
 }
 
-/// Bounds a foreign text and makes its control characters visible.
+/// Foreign text in one bounded line with everything hidden written out.
 pub(crate) fn escape_bounded(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len().min(MESSAGE_CAP));
-    for (count, character) in text.trim().chars().enumerate() {
-        if count == MESSAGE_CAP {
-            escaped.push('…');
-            break;
-        }
-        match character {
-            '\n' | '\t' | '\r' => escaped.push(' '),
-            // Besides ASCII controls: marks that reorder text on a screen.
-            c if c.is_control()
-                || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
-            {
-                escaped.extend(c.escape_unicode());
-            }
-            c => escaped.push(c),
-        }
-    }
-    escaped
+    agent_text::visible_excerpt(&text.trim().replace(['\n', '\r'], " "), MESSAGE_CAP)
 }

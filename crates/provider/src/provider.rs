@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::conversation::ModelRequest;
@@ -74,12 +73,4 @@ pub enum Signal {
         /// How often is tried at the most.
         max_attempts: u32,
     },
-}
-
-/// The SHA-256 of `bytes`, in lower-case hex.
-pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }

@@ -20,7 +20,7 @@ use crate::error::{ErrorKind, ModelError, classify, escape_bounded};
 use crate::event::ModelEvent;
 use crate::hint::{NOT_CONNECTED, NOT_UNDERSTOOD, hint, is_loopback};
 use crate::limits::RateLimits;
-use crate::provider::{Provider, Signal, sha256_hex};
+use crate::provider::{Provider, Signal};
 use crate::response::{Response, ResponseBuilder};
 
 /// How many times the idle timeout a server may keep the connection alive without a word.
@@ -114,7 +114,7 @@ impl HttpProvider {
         observe: &mut (dyn FnMut(Signal) + Send),
     ) -> Result<Response, ModelError> {
         let body = Bytes::from(encode(self.endpoint.dialect, request, self.endpoint.quirks));
-        let body_sha256 = sha256_hex(&body);
+        let body_sha256 = agent_text::sha256_hex(&body);
         let begin = Instant::now();
         let mut attempt = 0;
         loop {

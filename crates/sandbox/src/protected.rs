@@ -173,7 +173,7 @@ fn folded(path: &Path) -> Vec<String> {
 fn fold(name: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(name)
         .chars()
-        .filter(|character| !matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'))
+        .filter(|character| !agent_text::is_hidden(*character))
         .flat_map(char::to_lowercase)
         .collect();
     text.trim_end_matches(['.', ' ']).to_owned()

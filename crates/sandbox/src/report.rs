@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use sha2::{Digest, Sha256};
-
 use crate::policy::Network;
 
 /// How complete the confinement is. The order is from strong to weak.
@@ -150,10 +148,6 @@ impl EnforcementReport {
             self.uid,
             self.notes,
         ));
-        let mut hex = String::from("sha256:");
-        for byte in Sha256::digest(text.as_bytes()) {
-            hex.push_str(&format!("{byte:02x}"));
-        }
-        hex
+        format!("sha256:{}", agent_text::sha256_hex(text.as_bytes()))
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use agent_protocol::id::SessionId;
 use serde_json::{Value, json};
 
-use crate::hash::{Hash, from_hex, hex};
+use crate::hash::Hash;
 use crate::log::reader::Head;
 use crate::place::{Place, PlaceError};
 
@@ -120,7 +120,7 @@ impl AnchorStore {
         let text = json!({
             "session_id": anchor.session_id.as_str(),
             "sequence": anchor.sequence,
-            "hash": format!("sha256:{}", hex(&anchor.hash)),
+            "hash": format!("sha256:{}", agent_text::hex(&anchor.hash)),
             "directory": anchor.directory.to_string_lossy(),
             "own": anchor.own.0,
         })
@@ -189,7 +189,9 @@ fn parse(text: &str) -> Option<Anchor> {
     Some(Anchor {
         session_id: value["session_id"].as_str()?.parse().ok()?,
         sequence,
-        hash: from_hex(value["hash"].as_str()?.strip_prefix("sha256:")?.as_bytes())?,
+        hash: agent_text::hex::from_hex(
+            value["hash"].as_str()?.strip_prefix("sha256:")?.as_bytes(),
+        )?,
         directory: value["directory"].as_str()?.into(),
         own,
     })

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::fold::{Fold as _, ReadModels};
-use crate::hash::{from_hex, hash_of, hex};
 use crate::log::error::AppendError;
 use crate::log::line::Lines;
 use crate::log::reader::{Head, LogReader, ReadError};
@@ -100,7 +99,7 @@ pub fn store_read_models(writer: &SessionWriter, models: &ReadModels) -> Result<
         format: FORMAT.into(),
         next_sequence: head.next_sequence,
         bytes: head.bytes,
-        hash: hex(&head.hash).into(),
+        hash: agent_text::hex(&head.hash).into(),
         models,
     }) else {
         return Ok(false);
@@ -114,7 +113,7 @@ pub fn store_read_models(writer: &SessionWriter, models: &ReadModels) -> Result<
     let updated = SnapshotUpdated {
         name: NAME.into(),
         path: format!("{CACHE}/{FILE}"),
-        sha256: hex(&hash_of(text.as_bytes())),
+        sha256: agent_text::sha256_hex(text.as_bytes()),
         as_of_sequence: head.next_sequence - 1,
     };
     writer.append(&Scope::default(), updated, Refs::default())?;
@@ -201,7 +200,7 @@ fn read_cache(place: &Place) -> Result<Option<Cache>, String> {
     if read.format != FORMAT {
         return Err("the cache was written by another version".into());
     }
-    let hash = from_hex(read.hash.as_bytes()).ok_or_else(broken)?;
+    let hash = agent_text::hex::from_hex(read.hash.as_bytes()).ok_or_else(broken)?;
     let models = serde_json::from_str(read.models.get()).map_err(|_| broken())?;
     Ok(Some(Cache {
         head: Head {
@@ -209,7 +208,7 @@ fn read_cache(place: &Place) -> Result<Option<Cache>, String> {
             hash,
             bytes: read.bytes,
         },
-        sha256: hex(&hash_of(&text)),
+        sha256: agent_text::sha256_hex(&text),
         models,
     }))
 }

@@ -13,7 +13,6 @@ use std::io::Read as _;
 
 use agent_protocol::id::ArtifactId;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::artifact::{ArtifactError, ArtifactStore};
 
@@ -164,7 +163,7 @@ pub(crate) fn read_after(
         let applied = difference
             .apply(&body)
             .ok_or_else(|| broken("it repeats more than there was"))?;
-        if hex(&applied) != difference.sha256 {
+        if agent_text::sha256_hex(&applied) != difference.sha256 {
             return Err(broken("its bytes have another hash"));
         }
         body = applied;
@@ -224,10 +223,6 @@ fn common_end(left: &[u8], right: &[u8]) -> usize {
     equal + rest.take_while(|(left, right)| left == right).count()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    crate::hash::hex(&Sha256::digest(bytes).into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,7 +250,7 @@ mod tests {
         let mut names = Vec::new();
         for messages in 1..200 {
             let body = body(messages);
-            let kept = inputs.keep(&body, &hex(&body));
+            let kept = inputs.keep(&body, &agent_text::sha256_hex(&body));
             kept_bytes += kept.bytes.len();
             let artifact_id = store.put(&kept.bytes).unwrap().artifact_id;
             let (media_type, bytes) = (kept.media_type, kept.bytes.len() as u64);
@@ -264,7 +259,7 @@ mod tests {
         }
         // A shorter one follows, as after making room.
         let body = body(3);
-        let kept = inputs.keep(&body, &hex(&body));
+        let kept = inputs.keep(&body, &agent_text::sha256_hex(&body));
         let artifact_id = store.put(&kept.bytes).unwrap().artifact_id;
         names.push((artifact_id, body));
         for (artifact_id, body) in &names {

@@ -434,7 +434,7 @@ pub fn schema() -> Value {
 /// Text that stands in a line or a cell of Markdown and means nothing there.
 fn inline(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    for character in crate::replay::plain_line(text).chars() {
+    for character in agent_text::visible_line(text).chars() {
         match character {
             '|' | '<' | '>' | '*' | '_' | '[' | ']' | '#' | '\\' | '@' => {
                 shown.push('\\');
@@ -449,7 +449,7 @@ fn inline(text: &str) -> String {
 
 /// Text as code in a line or a cell.
 fn code(text: &str) -> String {
-    let text = crate::replay::plain_line(text).replace('|', "\\|");
+    let text = agent_text::visible_line(text).replace('|', "\\|");
     let text = crate::fold::brief(&text, 160);
     if text.contains('`') {
         format!("`` {text} ``")

@@ -13,7 +13,6 @@ use crate::authority::{Confinement, Decision, PROOF_TIMEOUT, PermissionRequest};
 use crate::call::{Call, Refusal, panic_words, schema_refusal};
 use crate::cancel::Cancel;
 use crate::context::RuntimeContext;
-use crate::hash::sha256_hex;
 use crate::invocation::{Admitted, ToolInvocation};
 use crate::journal::JournalError;
 use crate::pipeline::Shared;
@@ -21,6 +20,7 @@ use crate::question::{Asked, Grant};
 use crate::registry::Registered;
 use crate::result::ValidationFailure;
 use crate::tool::Prepared;
+use agent_text::sha256_hex;
 
 /// What the gate step came to.
 pub(crate) enum Admission {

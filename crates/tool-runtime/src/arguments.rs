@@ -14,8 +14,8 @@ use jsonschema::error::ValidationErrorKind;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::escape::visible_line;
-use crate::suggest::nearest;
+use agent_text::nearest;
+use agent_text::visible_excerpt;
 
 /// The longest argument text that is read at all.
 pub(crate) const MAX_ARGUMENT_BYTES: usize = 16 * 1024 * 1024;
@@ -344,7 +344,7 @@ impl Schema {
 }
 
 fn unknown_field(pointer: &str, name: &str, known: &[String]) -> ValidationError {
-    let shown = visible_line(name, 64);
+    let shown = visible_excerpt(name, 64);
     let message = match nearest(name, known.iter().map(String::as_str)) {
         Some(meant) => format!("unknown field `{shown}`; did you mean `{meant}`?"),
         None => {
@@ -364,11 +364,11 @@ fn unknown_field(pointer: &str, name: &str, known: &[String]) -> ValidationError
 fn plain(pointer: &str, error: &jsonschema::ValidationError<'_>, input: &Value) -> ValidationError {
     // The value itself may be long or a secret; short ones help.
     let given = input.pointer(pointer).map(|value| match value {
-        Value::String(text) => format!("`{}`", visible_line(text, 40)),
+        Value::String(text) => format!("`{}`", visible_excerpt(text, 40)),
         Value::Array(_) | Value::Object(_) => kind_of(value).to_owned(),
         scalar => format!("`{scalar}`"),
     });
-    let what = visible_line(&error.masked().to_string(), 300);
+    let what = visible_excerpt(&error.masked().to_string(), 300);
     let message = match given {
         Some(given) => format!("{what} (given {given})"),
         None => what,
@@ -380,7 +380,7 @@ fn plain(pointer: &str, error: &jsonschema::ValidationError<'_>, input: &Value) 
 }
 
 fn bounded_pointer(pointer: &str) -> String {
-    visible_line(pointer, 200)
+    visible_excerpt(pointer, 200)
 }
 
 #[cfg(test)]

@@ -12,14 +12,14 @@ use agent_protocol::{Code, Phase, Refs, Scope, Timestamp};
 use serde_json::Value;
 
 use crate::arguments::{self, BadArguments};
-use crate::escape::visible_line;
-use crate::hash::sha256_hex;
 use crate::intent::ToolIntent;
 use crate::journal::JournalError;
 use crate::pipeline::Shared;
 use crate::registry::Registered;
 use crate::result::{Body, ExecutionFailure, RawResult};
 use crate::tool::Visibility;
+use agent_text::sha256_hex;
+use agent_text::visible_excerpt;
 
 /// One call on its way.
 pub(crate) struct Call {
@@ -86,7 +86,7 @@ impl Shared {
             .tool_call_id
             .unwrap_or_else(|| self.journal.ids().mint());
         let tool = self.registry.resolve(&intent.tool_name).cloned();
-        let asked = visible_line(&intent.tool_name, 100);
+        let asked = visible_excerpt(&intent.tool_name, 100);
         let tool_name = tool
             .as_ref()
             .map_or_else(|| asked.clone(), |tool| tool.definition().name.clone());
@@ -237,5 +237,5 @@ pub(crate) fn panic_words(panic: &(dyn std::any::Any + Send)) -> String {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "it panicked".to_owned());
-    visible_line(&words, 300)
+    visible_excerpt(&words, 300)
 }

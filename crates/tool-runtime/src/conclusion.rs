@@ -8,13 +8,13 @@ use agent_protocol::{ActionHappened, Code, Payload, Phase, Refs, Timestamp};
 
 use crate::call::{Call, Ending, Refusal, StartFacts, panic_words};
 use crate::context::NormalizeContext;
-use crate::escape::visible_line;
 use crate::journal::JournalError;
 use crate::observation::{EndFacts, Observation, Outcome, preview_of};
 use crate::pipeline::Shared;
 use crate::policy::MAX_MODEL_CHARS;
 use crate::policy::project::{Projection, project};
 use crate::result::{Body, ExecutionFailure, Normalized, Omission, RawResult};
+use agent_text::visible_excerpt;
 
 impl Shared {
     /// The end of a call: records its terminal fact and its observation.
@@ -46,7 +46,7 @@ impl Shared {
             phase: refusal.phase,
             category: category(refusal.phase, refusal.code).to_owned(),
             code: refusal.code,
-            message: visible_line(&refusal.message, 2_000),
+            message: visible_excerpt(&refusal.message, 2_000),
             retryable: facts.retryable,
             recovery: facts.recovery.to_owned(),
             action_happened: ActionHappened::No,
@@ -218,7 +218,7 @@ impl Shared {
             phase,
             category: category(phase, failure.code).to_owned(),
             code: failure.code,
-            message: visible_line(&failure.message, 2_000),
+            message: visible_excerpt(&failure.message, 2_000),
             retryable: facts.retryable,
             recovery: facts.recovery.to_owned(),
             action_happened: failure.action_happened,

@@ -219,7 +219,7 @@ impl ExecutionContext {
         }
         let preview = update
             .preview
-            .map(|text| crate::escape::visible_line(&text, 200));
+            .map(|text| agent_text::visible_excerpt(&text, 200));
         self.emit(ToolProgress {
             phase: Phase::Execute,
             status: ProgressStatus::Running,

@@ -21,9 +21,7 @@ mod call;
 pub mod cancel;
 mod conclusion;
 pub mod context;
-pub mod escape;
 pub mod gate;
-mod hash;
 pub mod intent;
 pub mod invocation;
 pub mod journal;
@@ -36,7 +34,6 @@ pub mod registry;
 pub mod result;
 pub mod scheduler;
 pub mod shell;
-mod suggest;
 pub mod tool;
 pub mod wrapper;
 

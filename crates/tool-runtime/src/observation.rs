@@ -9,10 +9,10 @@ use agent_protocol::payload::tool::{
 use agent_protocol::payload::{ArtifactRef, SideEffect};
 use agent_protocol::{ActionHappened, Code, Phase};
 
-use crate::escape::{visible, visible_line};
 use crate::journal::{Journal, Recorded};
 use crate::policy::project::Projection;
 use crate::result::Omission;
+use agent_text::{visible, visible_excerpt};
 
 /// The bounded, escaped and masked projection of a call, exactly as it stands in the log. Handed
 /// out only after it would survive a power cut.
@@ -140,8 +140,8 @@ impl EndFacts {
             let _ = write!(
                 head,
                 "\n- {}: {}",
-                visible_line(path, 200),
-                visible_line(&error.message, 400)
+                visible_excerpt(path, 200),
+                visible_excerpt(&error.message, 400)
             );
         }
         if !self.ok {
@@ -161,7 +161,7 @@ impl EndFacts {
                 head,
                 "\n[{} {}]",
                 effect.kind,
-                visible_line(&effect.path, 300)
+                visible_excerpt(&effect.path, 300)
             );
         }
         if self.side_effects.len() > MAX_LISTED_EFFECTS {
@@ -233,7 +233,7 @@ impl EndFacts {
             ok: self.ok,
             phase: self.phase,
             code: self.code,
-            title: journal.mask(&visible_line(&self.title, 200)),
+            title: journal.mask(&visible_excerpt(&self.title, 200)),
             summary: journal.mask(&bounded(&self.summary, 2_000)),
             model_text: Some(model_text),
             model_text_ref: None,
@@ -272,7 +272,7 @@ pub(crate) fn preview_of(text: &str) -> Option<String> {
     let shown: Vec<_> = lines
         .by_ref()
         .take(6)
-        .map(|line| visible_line(line, 160))
+        .map(|line| visible_excerpt(line, 160))
         .collect();
     (!shown.is_empty()).then(|| shown.join("\n"))
 }

@@ -17,10 +17,10 @@ use crate::admission::Admission;
 use crate::authority::{Answer, Question};
 use crate::call::{Call, Refusal};
 use crate::cancel::Cancel;
-use crate::hash::sha256_hex;
 use crate::journal::JournalError;
 use crate::pipeline::Shared;
 use crate::question::{Asked, Resolution};
+use agent_text::sha256_hex;
 
 /// A call that has not started and waits, as the log shows it.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -14,11 +14,11 @@ use serde_json::Value;
 use crate::authority::{Answer, Decision, Question};
 use crate::call::{Call, Refusal};
 use crate::cancel::Cancel;
-use crate::escape::visible_line;
 use crate::journal::JournalError;
 use crate::pipeline::Shared;
 use crate::registry::Registered;
 use crate::tool::Prepared;
+use agent_text::visible_excerpt;
 
 /// Why a call may go on.
 pub(crate) struct Grant {
@@ -348,21 +348,21 @@ fn question_title(call: &Call, prepared: &Prepared) -> String {
         Some(command) => command.text.clone(),
         None => prepared.normalised_paths.join(", "),
     };
-    visible_line(&format!("{} {about}", call.tool_name), 120)
+    visible_excerpt(&format!("{} {about}", call.tool_name), 120)
 }
 
 fn question_prompt(call: &Call, prepared: &Prepared, evaluated: &PermissionEvaluated) -> String {
     let what = match &prepared.semantics.command {
-        Some(command) => format!("run `{}`", visible_line(&command.text, 2_000)),
+        Some(command) => format!("run `{}`", visible_excerpt(&command.text, 2_000)),
         None if prepared.normalised_paths.is_empty() => format!("use `{}`", call.tool_name),
         None => format!(
             "{} {}",
             call.tool_name,
-            visible_line(&prepared.normalised_paths.join(", "), 500)
+            visible_excerpt(&prepared.normalised_paths.join(", "), 500)
         ),
     };
     format!(
         "Allow the agent to {what}? ({})",
-        visible_line(&evaluated.reason, 500)
+        visible_excerpt(&evaluated.reason, 500)
     )
 }

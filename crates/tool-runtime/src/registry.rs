@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use crate::arguments::Schema;
 use crate::authority::Authority;
-use crate::hash::sha256_hex;
 use crate::journal::{Journal, JournalError};
-use crate::suggest::nearest;
 use crate::tool::{Tool, ToolDefinition, Visibility, VisibilityContext};
+use agent_text::nearest;
+use agent_text::sha256_hex;
 
 /// Why a tool cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

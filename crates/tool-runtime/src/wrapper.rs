@@ -1,19 +1,17 @@
 //! The wrapper around tool output in the model's input: it names the source, says that the text is
 //! untrusted, and ends with a mark that the text cannot contain.
 
-use std::fmt::Write as _;
-
 use agent_protocol::id::ToolCallId;
 use sha2::{Digest as _, Sha256};
 
-use crate::escape::visible_line;
+use agent_text::visible_excerpt;
 
 /// `model_text` as the model sees it. A pure function of its arguments, all of which are in the
 /// log, so that the same log rebuilds the same bytes.
 #[must_use]
 pub fn wrap_untrusted(tool_call_id: &ToolCallId, tool_name: &str, model_text: &str) -> String {
     let mark = end_mark(tool_call_id, model_text);
-    let source = visible_line(tool_name, 64).replace(['"', '<', '>'], "_");
+    let source = visible_excerpt(tool_name, 64).replace(['"', '<', '>'], "_");
     format!(
         "<tool_output source=\"{source}\" trust=\"untrusted\" end=\"{mark}\">\n{model_text}\n</tool_output {mark}>"
     )
@@ -39,10 +37,7 @@ fn end_mark(tool_call_id: &ToolCallId, text: &str) -> String {
             .chain_update(content)
             .chain_update(attempt.to_be_bytes())
             .finalize();
-        let mut mark = String::with_capacity(24);
-        for byte in digest.iter().take(12) {
-            let _ = write!(mark, "{byte:02x}");
-        }
+        let mark = agent_text::hex(&digest[..12]);
         if !text.contains(&mark) {
             return mark;
         }

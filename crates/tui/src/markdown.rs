@@ -7,8 +7,9 @@ use ratatui::text::{Line, Span};
 
 use crate::highlight::{Highlighter, worth_coloring};
 use crate::safe;
-use crate::text::{Break, cut, pad, width, wrap};
+use crate::text::{Break, pad, wrap};
 use crate::theme::{ColorDepth, Theme};
+use agent_text::{clip, width};
 
 /// `text`, foreign and unchecked, as lines of at most `columns`.
 #[must_use]
@@ -464,7 +465,7 @@ impl Renderer {
             }
             if number == 0 {
                 let rule: Vec<String> = widths.iter().map(|room| "─".repeat(*room)).collect();
-                let rule = cut(&rule.join("─┼─"), self.columns);
+                let rule = clip(&rule.join("─┼─"), self.columns);
                 self.lines.push(Line::styled(rule, self.theme.dim()));
             }
         }

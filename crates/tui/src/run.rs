@@ -265,7 +265,7 @@ impl Screen {
         if title != self.title {
             // What goes between the marks was cleaned: it can neither end the title nor begin
             // something else.
-            let cleaned = crate::text::cut(&crate::safe::one_line(&title), 80);
+            let cleaned = agent_text::clip(&crate::safe::one_line(&title), 80);
             self.bytes
                 .extend_from_slice(format!("\x1b]2;{cleaned}\x07").as_bytes());
             self.title = title;
@@ -301,7 +301,7 @@ impl Screen {
                     continue;
                 }
                 Effect::Notify(text) => {
-                    let text = crate::text::cut(&text, 100);
+                    let text = agent_text::clip(&text, 100);
                     console
                         .write(format!("\x1b]9;{text}\x07\x07").as_bytes())
                         .map_err(terminal)?;

@@ -5,7 +5,7 @@
 //! hide text or reorder it is shown as a mark. [`exact`] is for questions: every byte that matters
 //! is visible, because somebody is about to agree to it.
 
-use agent_session::replay::is_part_of_emoji;
+use agent_text::{is_hidden, is_part_of_emoji};
 
 /// A piece of a line of [`exact`] text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,9 +187,7 @@ fn escape_of(character: char) -> Option<String> {
         '\t' => Some("\\t".into()),
         '\r' => Some("\\r".into()),
         '\0'..='\u{1f}' | '\u{7f}' => Some(format!("\\x{:02x}", u32::from(character))),
-        _ if is_unseen(character) || matches!(character, '\u{200d}' | '\u{fe0f}') => {
-            Some(format!("⟨U+{:04X}⟩", u32::from(character)))
-        }
+        _ if is_hidden(character) => Some(format!("⟨U+{:04X}⟩", u32::from(character))),
         _ => None,
     }
 }
@@ -221,21 +219,11 @@ fn push_visible(out: &mut String, character: char) {
     match character {
         '\0'..='\u{1f}' => out.extend(char::from_u32(0x2400 + u32::from(character))),
         '\u{7f}' => out.push('␡'),
-        _ if is_unseen(character) || matches!(character, '\u{200d}' | '\u{fe0f}') => {
+        _ if is_hidden(character) => {
             out.push_str(&format!("⟨U+{:04X}⟩", u32::from(character)));
         }
         _ => out.push(character),
     }
-}
-
-/// Characters that show nothing, or change the order in which others are shown.
-fn is_unseen(character: char) -> bool {
-    matches!(character,
-        '\u{80}'..='\u{9f}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}'
-        | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{200c}' | '\u{200e}'
-        | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-        | '\u{fe00}'..='\u{fe0e}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-        | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[derive(PartialEq, Eq)]

@@ -287,8 +287,7 @@ fn encode(out: &mut Vec<u8>, line: &Line<'static>, width: u16) -> usize {
 
 /// The last wall: whatever the layers above let through, no control character gets out.
 fn is_harmless(character: char) -> bool {
-    !character.is_control()
-        && !matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}')
+    !agent_text::invisible::acts_on_terminal(character)
 }
 
 fn push_style(out: &mut Vec<u8>, style: Style) {

@@ -14,12 +14,6 @@ pub enum Break {
     Anywhere,
 }
 
-/// Columns `text` takes.
-#[must_use]
-pub fn width(text: &str) -> usize {
-    text.width()
-}
-
 /// Breaks `line` into lines of at most `columns`; all but the first begin with `hang` blanks.
 #[must_use]
 pub fn wrap(
@@ -111,28 +105,6 @@ pub fn wrap_all(
         .collect()
 }
 
-/// `text` in at most `columns`, with `…` where something was cut. Only for places where the whole
-/// text is one key away.
-#[must_use]
-pub fn cut(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
-        return text.to_owned();
-    }
-    let mut out = String::new();
-    let mut used = 1;
-    for part in text.graphemes(true) {
-        used += part.width();
-        if used > columns {
-            break;
-        }
-        out.push_str(part);
-    }
-    if columns > 0 {
-        out.push('…');
-    }
-    out
-}
-
 /// Adds blanks until the line is `columns` wide.
 #[must_use]
 pub fn pad(mut line: Line<'static>, columns: usize, style: Style) -> Line<'static> {
@@ -161,57 +133,6 @@ pub fn indent(
         .collect()
 }
 
-/// Milliseconds in words short enough for a status line.
-#[must_use]
-pub fn duration(millis: u64) -> String {
-    match millis {
-        0..1000 => format!("{millis}ms"),
-        1000..10_000 => format!("{}.{}s", millis / 1000, millis % 1000 / 100),
-        10_000..60_000 => format!("{}s", millis / 1000),
-        60_000..3_600_000 => format!("{}m{:02}s", millis / 60_000, millis / 1000 % 60),
-        _ => format!("{}h{:02}m", millis / 3_600_000, millis / 60_000 % 60),
-    }
-}
-
-/// Time that goes on, in whole seconds.
-#[must_use]
-pub fn seconds(millis: u64) -> String {
-    match millis {
-        0..10_000 => format!("{}s", millis / 1000),
-        _ => duration(millis),
-    }
-}
-
-/// Bytes in words.
-#[must_use]
-pub fn bytes(count: u64) -> String {
-    match count {
-        0..1024 => format!("{count} B"),
-        1024..1_048_576 => format!("{:.1} KB", count as f64 / 1024.0),
-        _ => format!("{:.1} MB", count as f64 / 1_048_576.0),
-    }
-}
-
-/// Tokens in words.
-#[must_use]
-pub fn tokens(count: u64) -> String {
-    match count {
-        0..1000 => count.to_string(),
-        1000..1_000_000 => format!("{:.1}k", count as f64 / 1000.0),
-        _ => format!("{:.1}M", count as f64 / 1_000_000.0),
-    }
-}
-
-/// Money in words; small amounts keep two significant digits.
-#[must_use]
-pub fn money(amount: f64) -> String {
-    if amount > 0.0 && amount < 0.01 {
-        format!("${amount:.4}")
-    } else {
-        format!("${amount:.2}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,24 +159,5 @@ mod tests {
             &["e\u{301}e\u{301}", "e\u{301}"],
         );
         check("", 5, Break::Words, &[""]);
-    }
-
-    #[test]
-    fn a_cut_says_that_it_is_one() {
-        assert_eq!(cut("abcdef", 6), "abcdef");
-        assert_eq!(cut("abcdef", 4), "abc…");
-        assert_eq!(cut("漢字漢字", 4), "漢…");
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!(duration(950), "950ms");
-        assert_eq!(duration(1250), "1.2s");
-        assert_eq!(duration(61_000), "1m01s");
-        assert_eq!(seconds(3_900), "3s");
-        assert_eq!(seconds(61_900), "1m01s");
-        assert_eq!(bytes(2048), "2.0 KB");
-        assert_eq!(tokens(12_345), "12.3k");
-        assert_eq!(money(0.0042), "$0.0042");
     }
 }

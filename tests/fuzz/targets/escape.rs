@@ -2,7 +2,7 @@
 //! through any of the filters.
 #![no_main]
 
-use agent_tool_runtime::escape::{visible, visible_line};
+use agent_text::{visible, visible_excerpt};
 use agent_tui::safe::{content, exact, one_line};
 use libfuzzer_sys::fuzz_target;
 
@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
     check(&content(&text), "\n");
     check(&one_line(&text), "");
-    let line = visible_line(&text, 40);
+    let line = visible_excerpt(&text, 40);
     check(&line, "");
     assert!(line.chars().count() <= 41, "{line:?}");
     for piece in exact(&text).iter().flatten() {

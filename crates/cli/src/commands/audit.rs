@@ -16,7 +16,8 @@ use crate::auditor::Auditor;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::file::to_file_or_stdout;
-use crate::output::{Tone, counted, visible};
+use crate::output::{Tone, visible};
+use agent_text::counted;
 
 const EXAMPLES: &str = "Examples:
   agent audit last

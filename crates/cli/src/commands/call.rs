@@ -16,7 +16,7 @@ use agent_protocol::payload::tool::ToolObservation;
 use agent_protocol::status::{Status, VerificationStatus};
 use agent_protocol::{ActionHappened, Code, Payload, Phase, Refs, Scope};
 use agent_session::fold::ChangedFiles;
-use agent_tool_runtime::escape::visible_line;
+use agent_text::visible_excerpt;
 use agent_tool_runtime::{Authority as _, Cancel, CancelReason, Outcome, ToolIntent};
 use anyhow::Context as _;
 use clap::Args;
@@ -378,7 +378,7 @@ fn no_call(
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     tally.failed += 1;
-    let problem = visible_line(problem, 400);
+    let problem = visible_excerpt(problem, 400);
     let message = bench.journal.mask(&format!(
         "line {number} of standard input is not a call {{\"tool\": …, \"input\": {{…}}}}: {problem}; nothing was done"
     ));

@@ -22,8 +22,9 @@ use crate::config::{self, Config, FileState, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::keys;
-use crate::output::{Tone, counted, human_bytes, visible};
+use crate::output::{Tone, visible};
 use crate::workbench::models;
+use agent_text::counted;
 
 /// How long a server on this machine may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -207,7 +208,7 @@ fn disk(root: &Path) -> Check {
     match statvfs(root) {
         Ok(facts) => {
             let free = facts.blocks_available() * facts.fragment_size();
-            let message = format!("{} free", human_bytes(free));
+            let message = format!("{} free", agent_text::words::bytes(free));
             if free < LITTLE {
                 let hint = "a session stops when its log cannot be written: make room";
                 Check::warning("disk", message, hint)

@@ -18,8 +18,8 @@ use crate::app::App;
 use crate::auditor::Auditor;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::counted;
 use crate::output::file::to_file_or_stdout;
+use agent_text::counted;
 
 const EXAMPLES: &str = "Examples:
   agent export last > session.jsonl

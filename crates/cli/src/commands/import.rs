@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::counted;
+use agent_text::counted;
 
 /// The largest file that is read; session files have some megabytes.
 const MOST_BYTES: u64 = 512 << 20;

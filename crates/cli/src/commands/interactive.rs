@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 use clap::Args;
 
 use crate::app::App;
-use crate::config::{SettingArgs, suggest};
+use crate::config::SettingArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::screen::{self, Visit};
@@ -88,7 +88,7 @@ fn mistyped(prompt: &str) -> Option<String> {
     }
     let command = crate::arguments::Arguments::command();
     let names = command.get_subcommands().map(clap::Command::get_name);
-    suggest::nearest(prompt, names).map(str::to_owned)
+    agent_text::nearest(prompt, names).map(str::to_owned)
 }
 
 /// Opens the screen for a past session.

@@ -16,8 +16,9 @@ use crate::app::App;
 use crate::config::{self, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::{Tone, clip, counted, visible, visible_text};
+use crate::output::{Tone, visible, visible_text};
 use crate::rerun::{CallComparison, Recorded, RecordedCall, compare, copy_start, play};
+use agent_text::{clip, counted};
 
 /// The most columns an input gets.
 const LONGEST: usize = 100;

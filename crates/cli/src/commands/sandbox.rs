@@ -13,7 +13,7 @@ use agent_sandbox::{
     Capabilities, Command, Detection, ExitStatus, Finished, KilledBy, LaunchError, Level, Mode,
     Stream,
 };
-use agent_tool_runtime::{Cancel, CancelReason, escape};
+use agent_tool_runtime::{Cancel, CancelReason};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
@@ -395,12 +395,12 @@ impl Outlet {
         }
         self.begun.extend_from_slice(bytes);
         let begun = self.begun.split_off(whole(&self.begun));
-        let text = escape::visible(&std::mem::replace(&mut self.begun, begun));
+        let text = agent_text::visible(&std::mem::replace(&mut self.begun, begun));
         self.write(text.as_bytes())
     }
 
     fn end(&mut self) -> io::Result<()> {
-        let rest = escape::visible(&std::mem::take(&mut self.begun));
+        let rest = agent_text::visible(&std::mem::take(&mut self.begun));
         self.write(rest.as_bytes())
     }
 

@@ -19,8 +19,9 @@ use super::{damage, lineage};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::{Tone, counted, visible};
+use crate::output::{Tone, visible};
 use crate::undo::{Chosen, Entry, Extent, OnConflict, Outcome, Plan, Verdict, carry_out};
+use agent_text::counted;
 
 /// Take back what a session did to the project's files
 ///

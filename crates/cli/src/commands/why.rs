@@ -20,7 +20,8 @@ use super::{damage, lineage};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::{Output, Tone, clip, local_second, visible};
+use crate::output::{Output, Tone, local_second, visible};
+use agent_text::clip;
 
 /// The most columns an input or a message gets; the log has the rest.
 const LONGEST: usize = 400;

@@ -12,8 +12,8 @@ use toml::de::DeTable;
 
 use super::origin::{Layer, Origin, Place};
 use super::sections::ConfigFile;
-use super::suggest::nearest;
 use crate::failure::{Failure, OrFail as _};
+use agent_text::nearest;
 
 /// More than any person writes; a larger file is a mistake or an attack.
 const MAX_BYTES: u64 = 1 << 20;

@@ -15,7 +15,6 @@ mod providers;
 mod rules;
 mod section;
 pub(crate) mod sections;
-pub(crate) mod suggest;
 #[cfg(test)]
 mod tests;
 pub(crate) mod trust;

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use agent_session::compare;
 use anyhow::Context as _;
-use sha2::{Digest as _, Sha256};
 
 use super::{ConfigSource, FileState};
 use crate::failure::{Failure, OrFail as _};
@@ -161,12 +160,7 @@ fn name(path: &Path) -> String {
 }
 
 fn hash_of(content: &str) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::from("sha256:");
-    for byte in Sha256::digest(content) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{}", agent_text::sha256_hex(content.as_bytes()))
 }
 
 #[cfg(test)]

@@ -23,8 +23,8 @@ use crate::app::App;
 use crate::config::Config;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::counted;
 use crate::workbench::Workbench;
+use agent_text::counted;
 
 pub(crate) use report::RunReport;
 

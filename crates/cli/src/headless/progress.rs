@@ -12,7 +12,8 @@ use agent_session::SessionWriter;
 
 use super::OutputForm;
 use crate::app::App;
-use crate::output::{clip, visible};
+use crate::output::visible;
+use agent_text::clip;
 
 /// Starts showing, where somebody can see it and wants to.
 pub(super) fn show(app: &App, writer: &SessionWriter, form: OutputForm) {

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::host::{self, Environment};
 
 pub(crate) use table::Table;
-pub(crate) use text::{clip, counted, human_bytes, visible, visible_text};
+pub(crate) use text::{visible, visible_text};
 pub(crate) use time::{local_minute, local_second};
 
 /// Width where nothing tells us better.
@@ -92,7 +92,7 @@ impl Output {
 
     /// `text` over several lines, all but the first indented by `indent` columns.
     pub(crate) fn wrap(&self, text: &str, indent: usize) -> String {
-        text::wrap(text, self.width.saturating_sub(indent), indent)
+        agent_text::width::wrap(text, self.width.saturating_sub(indent), indent)
     }
 
     /// `text` in `tone`, where colours are wanted.

@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::text::clip;
+use agent_text::clip;
 
 /// Rows of text under a line of headings. Only the last column gives way when the line is full.
 pub(crate) struct Table {

@@ -96,7 +96,7 @@ fn turn(asked: &str, workspace: &Workspace) -> Result<Span, Failure> {
     let Some(span) = found else {
         return Err(Failure::usage(format!(
             "there is no turn `{asked}`: the session has {}",
-            crate::output::counted(turns.len() as u64, "turn")
+            agent_text::counted(turns.len() as u64, "turn")
         ))
         .hint("name it by its number, its id or a beginning of it, or `last`"));
     };

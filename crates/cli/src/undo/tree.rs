@@ -110,7 +110,7 @@ impl Tree {
                 let target = rustix::fs::readlinkat(&directory, &file_name, Vec::new())?;
                 let target = target.as_bytes();
                 PathState::Symlink(Content {
-                    sha256: Some(hex(&Sha256::digest(target))),
+                    sha256: Some(agent_text::sha256_hex(target)),
                     bytes: Some(target.len() as u64),
                     ..Content::default()
                 })
@@ -421,7 +421,7 @@ impl Drop for Staged<'_> {
 /// Always the same name for the same target, so that a repeated undo finds what a killed one left.
 fn staged_name(name: &Path) -> OsString {
     let digest = Sha256::digest(name.as_os_str().as_bytes());
-    format!(".agent-undo-{}", &hex(&digest)[..16]).into()
+    format!(".agent-undo-{}", &agent_text::hex(&digest)[..16]).into()
 }
 
 /// Fails unless what is there is what was seen.
@@ -552,7 +552,7 @@ fn hash(mut file: File, size: i64) -> io::Result<(String, u64)> {
     let mut bytes = 0;
     loop {
         match file.read(&mut buffer) {
-            Ok(0) => return Ok((hex(&hasher.finalize()), bytes)),
+            Ok(0) => return Ok((agent_text::hex(&hasher.finalize()), bytes)),
             Ok(count) => {
                 hasher.update(&buffer[..count]);
                 bytes += count as u64;
@@ -561,16 +561,6 @@ fn hash(mut file: File, size: i64) -> io::Result<(String, u64)> {
             Err(error) => return Err(error),
         }
     }
-}
-
-fn hex(digest: &[u8]) -> String {
-    use std::fmt::Write as _;
-    digest
-        .iter()
-        .fold(String::with_capacity(64), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }
 
 fn special(kind: &str) -> PathState {

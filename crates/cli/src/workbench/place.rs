@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use agent_engine::prompt::{Environment, Instruction, LeftOut, Preamble};
 use agent_local_tools::{Access, Found, PathProblem, Roots};
 use rustix::fs::OFlags;
-use sha2::{Digest as _, Sha256};
 
 use crate::app::App;
 use crate::config::Config;
@@ -86,7 +85,7 @@ fn instructions(app: &App, config: &Config) -> (Vec<Instruction>, Vec<LeftOut>) 
 }
 
 fn instruction(path: String, text: String) -> Instruction {
-    let sha256 = format!("sha256:{}", hex(&Sha256::digest(text.as_bytes())));
+    let sha256 = format!("sha256:{}", agent_text::sha256_hex(text.as_bytes()));
     Instruction { path, text, sha256 }
 }
 
@@ -132,14 +131,6 @@ fn project_text(roots: &Roots, path: &str) -> Result<Option<String>, String> {
     }
     let text = String::from_utf8(bytes).map_err(|_| "it is not text in UTF-8".to_owned())?;
     Ok(Some(text))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn operating_system() -> String {

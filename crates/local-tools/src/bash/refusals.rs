@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use agent_sandbox::{Detection, Kind, Permit, Violation};
 
-use crate::support::count;
+use agent_text::counted;
 
 /// One group of refusals as a sentence.
 pub(super) fn words(refused: &Violation) -> String {
@@ -13,7 +13,7 @@ pub(super) fn words(refused: &Violation) -> String {
     match (refused.kind, refused.detection) {
         (Kind::Network, Detection::KernelCounter) => format!(
             "The sandbox has no network and refused {}; {way}.",
-            count(refused.count, "connection")
+            counted(refused.count, "connection")
         ),
         (Kind::Network, Detection::InferredFromErrnoText) => {
             format!("The sandbox has no network (the output says `{target}`); {way}.")

@@ -32,7 +32,7 @@ use super::scan::{Changes, Look, Purpose};
 use super::{BashTool, PreparedCommand};
 use crate::search::denied_globs;
 use crate::search::walk::Hides;
-use crate::support::count;
+use agent_text::counted;
 
 /// How often a running command is looked after.
 const TICK: Timespec = Timespec {
@@ -257,7 +257,7 @@ impl Call<'_> {
     ) -> Result<(), JournalError> {
         let fact = ProcessStarted {
             process_id: process_id.clone(),
-            command_summary: agent_tool_runtime::escape::visible_line(&self.command.command, 200),
+            command_summary: agent_text::visible_excerpt(&self.command.command, 200),
             argv0: "bash".to_owned(),
             cwd: self.command.cwd.display().to_string(),
             sandbox_ref,
@@ -323,7 +323,7 @@ impl Call<'_> {
         if progress.bytes == *told {
             return Ok(());
         }
-        let preview = agent_tool_runtime::escape::visible(&progress.news);
+        let preview = agent_text::visible(&progress.news);
         let fact = ProcessOutput {
             process_id: process_id.clone(),
             stream: StreamName::Mixed,
@@ -405,7 +405,7 @@ impl Call<'_> {
                 Code::OutputLimit,
                 format!(
                     "the command was ended: it printed more than {}",
-                    count(self.max_output(), "byte")
+                    counted(self.max_output(), "byte")
                 ),
             )),
             (Some(Trouble::Write(error)), _) => Some((
@@ -481,7 +481,7 @@ impl Call<'_> {
         let settler = running.settler();
         let started = Started {
             process_id: process_id.clone(),
-            command: agent_tool_runtime::escape::visible_line(&self.command.command, 60),
+            command: agent_text::visible_excerpt(&self.command.command, 60),
             running,
             output,
             _private: private,

@@ -163,7 +163,7 @@ fn decomposed(text: &str) -> Cow<'_, str> {
 
 fn push_folded(character: char, out: &mut String) {
     let plain = look_alike(quote(character));
-    if plain.is_whitespace() || is_invisible(plain) {
+    if plain.is_whitespace() || agent_text::is_hidden(plain) {
         return;
     }
     if plain.is_ascii() {
@@ -312,7 +312,7 @@ fn reduce(text: &str, without: &[Difference]) -> String {
         if has(Difference::LookAlikes) {
             line = line
                 .chars()
-                .filter(|c| !is_invisible(*c))
+                .filter(|c| !agent_text::is_hidden(*c))
                 .map(look_alike)
                 .collect::<String>()
                 .replace(ELLIPSIS, "...");
@@ -390,13 +390,6 @@ fn look_alike(character: char) -> char {
         '\u{425}' | '\u{3A7}' => 'X',
         other => other,
     }
-}
-
-fn is_invisible(character: char) -> bool {
-    matches!(
-        character,
-        '\u{200B}'..='\u{200F}' | '\u{2060}' | '\u{FEFF}' | '\u{AD}'
-    )
 }
 
 fn shown(lines: &[&str], first: usize) -> String {

@@ -19,7 +19,8 @@ use crate::file::{self, MAX_WHOLE_FILE, Snapshot};
 use crate::path::{Access, ProjectPath, Roots, open_file};
 use crate::read::refuse_binary;
 use crate::reveal::reveal;
-use crate::support::{bad_file, bad_path, count, parse, prepared, writing_definition};
+use crate::support::{bad_file, bad_path, parse, prepared, writing_definition};
+use agent_text::counted;
 
 /// What `edit` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -148,7 +149,7 @@ impl Tool for EditTool {
 
     fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
         let name = raw.data.path.as_deref().unwrap_or_default();
-        let places = count(raw.data.replacements.unwrap_or(0), "place");
+        let places = counted(raw.data.replacements.unwrap_or(0), "place");
         words("edit", &format!("Replaced {places} in `{name}`"), raw)
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn similar_name(missing: &Path) -> Option<String> {
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        let distance = slips(&wanted, &name.to_lowercase());
+        let distance = agent_text::nearest::distance(&wanted, &name.to_lowercase());
         let allowed = if wanted.len() > 4 { 2 } else { 1 };
         if distance <= allowed
             && best
@@ -34,20 +34,4 @@ pub(crate) fn similar_name(missing: &Path) -> Option<String> {
         }
     }
     best.map(|(_, name)| name)
-}
-
-/// Levenshtein distance, for names that are at most 255 bytes long.
-fn slips(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (index, letter) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, other) in right.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[right.len()]
 }

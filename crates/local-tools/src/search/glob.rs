@@ -17,7 +17,8 @@ use super::find::{Listing, MAX_LIMIT};
 use super::scope::Scope;
 use super::walk::{Met, Skipped, Visitor, Walk, as_path, skipped_sentence};
 use crate::path::{Found, Roots};
-use crate::support::{count, parse, reading_definition};
+use crate::support::{parse, reading_definition};
+use agent_text::counted;
 
 const DEFAULT_LIMIT: usize = 500;
 
@@ -141,7 +142,7 @@ impl Tool for GlobTool {
     fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
         let data = &raw.data;
         let (matched, returned) = (data.files.unwrap_or(0), data.returned.unwrap_or(0));
-        let mut summary = format!("{} matched", count(matched, "file"));
+        let mut summary = format!("{} matched", counted(matched, "file"));
         if returned < matched {
             summary.push_str(&format!("; the first {returned} by path are listed"));
         }

@@ -17,7 +17,8 @@ use super::pattern::{Case, compile};
 use super::scope::Scope;
 use super::walk::skipped_sentence;
 use crate::path::{Found, Roots, open_file};
-use crate::support::{count, lost_file, parse, prepared, reading_definition};
+use crate::support::{lost_file, parse, prepared, reading_definition};
+use agent_text::counted;
 
 const DEFAULT_LIMIT: usize = 250;
 
@@ -170,10 +171,10 @@ impl Tool for GrepTool {
         let mut summary = match matches {
             Some(matches) => format!(
                 "{} in {}",
-                count(matches, "matching line"),
-                count(files, "file")
+                counted(matches, "matching line"),
+                counted(files, "file")
             ),
-            None => format!("{} with a match", count(files, "file")),
+            None => format!("{} with a match", counted(files, "file")),
         };
         let total = data.lines.or(matches).unwrap_or(files);
         if returned < total {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
 use agent_protocol::{ActionHappened, Code};
-use agent_tool_runtime::escape::visible;
+use agent_text::visible;
 use agent_tool_runtime::{
     Cancel, Confinement, ExecutionContext, ExecutionFailure, PermissionSemantics, Plan, Prepared,
     ToolDefinition, ValidationFailure,

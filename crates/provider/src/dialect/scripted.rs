@@ -22,7 +22,7 @@ use crate::conversation::{AssistantPart, Message, ModelRequest, UserPart};
 use crate::error::{ErrorKind, ModelError};
 use crate::event::{ModelEvent, StopReason, Usage};
 use crate::limits::RateLimits;
-use crate::provider::{Provider, Signal, sha256_hex};
+use crate::provider::{Provider, Signal};
 use crate::quirks::GENERIC;
 use crate::response::{Response, ResponseBuilder};
 
@@ -209,7 +209,7 @@ impl Provider for ScriptedProvider {
     ) -> BoxFuture<'a, Result<Response, ModelError>> {
         Box::pin(async move {
             let body = super::encode(Dialect::Scripted, request, &GENERIC);
-            let body_sha256 = sha256_hex(&body);
+            let body_sha256 = agent_text::sha256_hex(&body);
             observe(Signal::AttemptStarted {
                 attempt: 1,
                 body: body.into(),

@@ -1,5 +1,6 @@
 //! Whether every artifact the log names was recorded, is there, and is what its name says.
 
+use agent_text::counted;
 use std::collections::{BTreeMap, HashSet};
 use std::error::Error as _;
 
@@ -7,7 +8,7 @@ use agent_protocol::id::{ArtifactId, EventId};
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::{Event, Payload};
 
-use super::{AuditReport, Finding, Severity, counted};
+use super::{AuditReport, Finding, Severity};
 use crate::artifact::{ArtifactError, ArtifactStore};
 use crate::export::{LEFT_OUT, MASKED};
 use crate::fold::{ArtifactCheckpointSummary, ArtifactState, Fold as _};

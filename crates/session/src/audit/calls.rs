@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::AuditReport;
 use super::turns::TurnCheck;
-use crate::hash::{hash_of, hex};
 
 #[derive(Default)]
 pub(super) struct CallCheck {
@@ -151,7 +150,7 @@ fn odd_args(asked: Option<&Value>, args: &ToolArgs) -> Option<&'static str> {
     let used = args.safe_args.as_ref()?;
     let text = used.to_string();
     // What was masked has the hash of what it was before.
-    if !text.contains("[redacted:") && hex(&hash_of(text.as_bytes())) != args.args_sha256 {
+    if !text.contains("[redacted:") && agent_text::sha256_hex(text.as_bytes()) != args.args_sha256 {
         return Some("its arguments do not have the hash that is recorded of them");
     }
     let changed = args.changed_by_hook == Some(true);

@@ -15,7 +15,6 @@ use memchr::memmem;
 
 use super::{AuditReport, Finding, Severity};
 use crate::artifact::ArtifactStore;
-use crate::hash::{hash_of, hex};
 use crate::model_input::read_after;
 
 /// Texts that did not fit into their event are at most this large.
@@ -152,7 +151,7 @@ impl InputCheck {
         let Ok(body) = read_after(artifacts, input, self.last.as_ref()) else {
             return;
         };
-        let is_other = hex(&hash_of(&body)) != bare(&requested.input_hash);
+        let is_other = agent_text::sha256_hex(&body) != bare(&requested.input_hash);
         if is_other || body.len() as u64 != requested.input_bytes {
             report.error_at(
                 event,

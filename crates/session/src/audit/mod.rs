@@ -19,6 +19,7 @@ mod turns;
 mod verification;
 mod words;
 
+use agent_text::counted;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -570,12 +571,6 @@ fn check_end(
         ),
         Some(_) => {}
     }
-}
-
-/// `1 event`, `2 events`.
-fn counted(count: u64, what: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{ending}")
 }
 
 fn note_unknown(report: &mut AuditReport) {

@@ -20,7 +20,6 @@ use super::{ExportError, export_jsonl};
 use crate::anchor::AnchorStore;
 use crate::artifact::{ArtifactError, ArtifactStore};
 use crate::audit::{AuditError, AuditReport};
-use crate::hash::{hash_of, hex};
 use crate::redact::{MaskedReader, Redactor};
 use crate::replay::ReplayError;
 use crate::report::report;
@@ -200,7 +199,7 @@ struct Measure {
 
 impl Measure {
     fn finish(self) -> (u64, String) {
-        (self.bytes, hex(&self.hash.finalize().into()))
+        (self.bytes, agent_text::hex(&self.hash.finalize()))
     }
 }
 
@@ -230,7 +229,7 @@ struct Files<'a>(Vec<(Member<'a>, String)>);
 
 impl<'a> Files<'a> {
     fn text(&mut self, name: &str, text: String) {
-        let hash = hex(&hash_of(text.as_bytes()));
+        let hash = agent_text::sha256_hex(text.as_bytes());
         let member = Member {
             name: name.to_owned(),
             bytes: text.len() as u64,

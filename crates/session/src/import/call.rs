@@ -16,7 +16,6 @@ use agent_protocol::{ActionHappened, Code, Phase, Scope, Timestamp};
 use super::change::{FileChange, Side};
 use super::write::Import;
 use super::{CallEnd, Entry, Said};
-use crate::hash::{hash_of, hex};
 use crate::log::writer::AppendError;
 
 /// Text of one result that is put into an event; the rest stays in the file it came from.
@@ -64,7 +63,7 @@ impl Import<'_> {
                 intent_id: intent_id.clone(),
                 tool_name: own_name.to_owned(),
                 requested_name: (own_name != tool).then(|| tool.clone()),
-                raw_input_sha256: hex(&hash_of(input.to_string().as_bytes())),
+                raw_input_sha256: agent_text::sha256_hex(input.to_string().as_bytes()),
                 raw_input: Some(input.clone()),
                 provider_call_id: Some(id.clone()),
                 ..ToolIntent::default()
@@ -74,7 +73,7 @@ impl Import<'_> {
             self.tell_in(
                 &scope,
                 ToolArgs {
-                    args_sha256: hex(&hash_of(own.input.to_string().as_bytes())),
+                    args_sha256: agent_text::sha256_hex(own.input.to_string().as_bytes()),
                     safe_args: Some(own.input.clone()),
                     normalised_paths: own.paths.clone(),
                     ..ToolArgs::default()

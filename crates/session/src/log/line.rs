@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use agent_protocol::{EventHead, MAX_LINE_BYTES};
 use sha2::{Digest, Sha256};
 
-use crate::hash::{Hash, from_hex, hash_of};
+use crate::hash::{Hash, hash_of};
 
 const BUFFER_BYTES: usize = 512 * 1024;
 
@@ -200,7 +200,7 @@ pub(crate) fn link_of(line: &[u8]) -> Option<Link> {
         let head: EventHead<'_> = serde_json::from_slice(line).ok()?;
         Some(Link {
             sequence: head.sequence,
-            prev: from_hex(head.prev.strip_prefix("sha256:")?.as_bytes())?,
+            prev: agent_text::hex::from_hex(head.prev.strip_prefix("sha256:")?.as_bytes())?,
         })
     })
 }
@@ -214,7 +214,7 @@ fn quick_link(line: &[u8]) -> Option<Link> {
     if !front.ends_with(br#","prev":"sha256:"#) || !tail.ends_with(br#""}"#) {
         return None;
     }
-    let prev = from_hex(&tail[..64])?;
+    let prev = agent_text::hex::from_hex(&tail[..64])?;
 
     let mut rest = field(line.strip_prefix(b"{")?, b"type")?.1;
     if let Some((_, after)) = field(rest, b"native_type") {

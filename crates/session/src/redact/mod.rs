@@ -448,7 +448,7 @@ impl Redactor {
         hasher.update((self.key.len() as u64).to_be_bytes());
         hasher.update(&self.key);
         hasher.update(secret.as_bytes());
-        let tag = crate::hash::hex(&hasher.finalize().into());
+        let tag = agent_text::hex(&hasher.finalize());
         // Two secrets with the same short tag get longer ones.
         let named = |digits: usize| format!("[redacted:{rule}:{}]", &tag[..digits]);
         let placeholder = [TAG_DIGITS, 64]

@@ -1,9 +1,9 @@
 //! What a model claimed and what the log shows of it, in words.
 
 use agent_protocol::payload::conversation::Claim;
+use agent_text::counted;
 
 use super::summary::Summary;
-use super::text::counted;
 use crate::verification::describe_failure;
 
 /// The claims that the log does not show, counted; none is no fact.

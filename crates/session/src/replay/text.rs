@@ -12,10 +12,11 @@ use super::card::{Answer, Card};
 use super::claims::{claimed, conflicts, failures};
 use super::entry::{Block, BlockKind, Entry, Level, Tone};
 use super::lineage::Lineage;
-use super::plain::{clip, line, lines, split_at_column, width};
 use super::read::Integrity;
 use super::summary::Summary;
 use super::timeline::Timeline;
+use agent_text::width::split_at_column;
+use agent_text::{clip, counted, visible_line as line, visible_lines as lines, width};
 
 /// Columns before the words of an entry: number, time, label.
 const MARGIN: usize = 27;
@@ -422,12 +423,6 @@ pub(crate) fn verification(summary: &Summary) -> String {
             says
         }
     }
-}
-
-/// `1 event`, `2 events`.
-pub(super) fn counted(count: u64, noun: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{ending}")
 }
 
 pub(crate) fn tokens(summary: &Summary) -> String {

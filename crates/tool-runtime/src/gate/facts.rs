@@ -285,7 +285,7 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
             }
             hasher.update(buffer.get(..read)?);
         }
-        Some(format!("sha256:{}", hex(&hasher.finalize())))
+        Some(format!("sha256:{}", agent_text::hex(&hasher.finalize())))
     }
 }
 
@@ -332,10 +332,6 @@ pub fn is_plain_name(name: &std::ffi::OsStr) -> bool {
         && bytes
             .iter()
             .all(|byte| byte.is_ascii_graphic() && !b"\"'\\".contains(byte) || *byte >= 0x80)
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn resolve(path: &Path, links: &mut usize) -> Option<PathBuf> {

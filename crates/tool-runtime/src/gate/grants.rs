@@ -9,7 +9,7 @@ use agent_protocol::payload::permission::{Access, GrantScope};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::facts::{Facts, hex};
+use super::facts::Facts;
 use crate::authority::{CommandRequest, PermissionSemantics};
 use crate::shell::word::Word;
 use crate::shell::{Analysis, Directories, runs_scripts};
@@ -65,7 +65,7 @@ impl ApprovalKey {
                 part(&content);
             }
         }
-        Self(format!("sha256:{}", hex(&hasher.finalize())))
+        Self(format!("sha256:{}", agent_text::hex(&hasher.finalize())))
     }
 }
 

@@ -6,7 +6,6 @@ use std::path::{Component, Path};
 use agent_protocol::payload::permission::{Access, Effect, Layer, MatchedRule, RuleOrigin};
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::protected::wildcard;
 use super::words::WordPattern;
 
 /// The tools a rule can name, and what their pattern is about.
@@ -129,7 +128,7 @@ impl Rule {
         let Some((_, subject)) = TOOLS.iter().find(|(name, _)| *name == tool) else {
             return Err(RuleProblem {
                 message: format!("`{tool}` is not a tool"),
-                suggestion: nearest(tool, tool_names()),
+                suggestion: agent_text::nearest(tool, tool_names()).map(str::to_owned),
             });
         };
         let text = match pattern {
@@ -302,42 +301,6 @@ fn matchers(pattern: &str, source: &str) -> Result<Vec<GlobMatcher>, RuleProblem
     };
     let below = format!("{}/**", pattern.trim_end_matches("/**"));
     Ok(vec![build(pattern)?, build(&below)?])
-}
-
-/// The nearest of `known`, for "did you mean".
-pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    known
-        .map(|candidate| (distance(word, candidate), candidate))
-        .filter(|(distance, candidate)| {
-            *distance <= 2
-                || candidate.starts_with(word)
-                || wildcard(&format!("{word}*"), candidate)
-        })
-        .min()
-        .map(|(_, candidate)| candidate.to_owned())
-}
-
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (index, left) in left.chars().enumerate() {
-        let mut diagonal = index;
-        let mut before = index + 1;
-        for (column, right) in right.iter().enumerate() {
-            let above = row.get(column + 1).copied().unwrap_or(usize::MAX - 1);
-            let cost = diagonal + usize::from(left != *right);
-            let best = cost.min(before + 1).min(above + 1);
-            diagonal = above;
-            if let Some(cell) = row.get_mut(column) {
-                *cell = before;
-            }
-            before = best;
-        }
-        if let Some(cell) = row.last_mut() {
-            *cell = before;
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use agent_protocol::payload::permission::{Access, Effect, Layer, RuleOrigin};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::rule::{Bases, Pattern, Rule, nearest};
+use super::rule::{Bases, Pattern, Rule};
 use super::words::Match;
 use crate::shell::prove::can_be_covered;
 use crate::shell::{Place, Start, analyse};
@@ -155,7 +155,7 @@ impl Reader<'_> {
                 self.problem(
                     key.span(),
                     format!("unknown key `permissions.{name}`"),
-                    nearest(name, known),
+                    agent_text::nearest(name, known).map(str::to_owned),
                 );
             }
         }
@@ -165,7 +165,8 @@ impl Reader<'_> {
         let name = key.get_ref().as_ref();
         let is_list = name == "rule" || LISTS.iter().any(|(list, _)| *list == name);
         let is_near = name != "permissions"
-            && nearest(name, std::iter::once("permissions")).is_some_and(|_| name.len() > 3);
+            && agent_text::nearest(name, std::iter::once("permissions"))
+                .is_some_and(|_| name.len() > 3);
         if is_list || is_near {
             self.problem(
                 key.span(),
@@ -277,11 +278,11 @@ impl Reader<'_> {
             return;
         };
         let Ok(effect) = effect.parse::<Effect>() else {
-            let suggestion = nearest(&effect, LISTS.iter().map(|(list, _)| *list));
+            let suggestion = agent_text::nearest(&effect, LISTS.iter().map(|(list, _)| *list));
             self.problem(
                 effect_span,
                 format!("unknown effect `{effect}`"),
-                suggestion,
+                suggestion.map(str::to_owned),
             );
             return;
         };
@@ -297,8 +298,12 @@ impl Reader<'_> {
                 Ok(layer) => layer,
                 Err(_) => {
                     let words = Layer::ALL.iter().map(|layer| layer.as_str());
-                    let suggestion = nearest(&layer, words);
-                    self.problem(span, format!("unknown layer `{layer}`"), suggestion);
+                    let suggestion = agent_text::nearest(&layer, words);
+                    self.problem(
+                        span,
+                        format!("unknown layer `{layer}`"),
+                        suggestion.map(str::to_owned),
+                    );
                     return;
                 }
             },
@@ -319,7 +324,7 @@ impl Reader<'_> {
                 self.problem(
                     key.span(),
                     format!("unknown key `{name}` in a rule"),
-                    nearest(name, known.iter().copied()),
+                    agent_text::nearest(name, known.iter().copied()).map(str::to_owned),
                 );
             }
         }

@@ -16,9 +16,9 @@ use super::collector::Segment;
 use super::keeper::{CollectLimits, Keeper};
 use super::noise::is_noise;
 use super::piece::{Hidden, hidden_in, masked_piece, read_range};
-use crate::escape::push_visible;
 use crate::journal::{Journal, JournalError};
 use crate::result::Body;
+use agent_text::push_visible;
 
 /// No text for the model is longer than this.
 pub const MAX_MODEL_CHARS: usize = 30_000;

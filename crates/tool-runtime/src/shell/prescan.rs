@@ -6,6 +6,7 @@
 //! The parser also never ends where a here-document that ends with an empty line meets the end of the
 //! text.
 
+use agent_text::is_part_of_emoji;
 use std::fmt;
 
 /// Longer scripts are not analysed; they are asked about.
@@ -98,19 +99,11 @@ fn unnamed_document(script: &str) -> Option<usize> {
     None
 }
 
-/// Control characters other than tab and newline, and everything that has no width, reorders its
-/// neighbours, or looks like a blank without being one to the shell.
+/// True if `character` has no width, reorders its neighbours, acts on a terminal, or looks like a blank without being
+/// one to the shell.
 pub fn is_deceptive(character: char) -> bool {
-    match character {
-        '\t' | '\n' => false,
-        character if character.is_control() => true,
-        '\u{00A0}' | '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}' | '\u{1160}'
-        | '\u{1680}' | '\u{17B4}' | '\u{17B5}' => true,
-        '\u{180B}'..='\u{180F}' | '\u{2000}'..='\u{200F}' | '\u{2028}'..='\u{202F}' => true,
-        '\u{205F}'..='\u{206F}' | '\u{3000}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}' => true,
-        '\u{FEFF}' | '\u{FFA0}' | '\u{FFF9}'..='\u{FFFD}' | '\u{E0000}'..='\u{E0FFF}' => true,
-        _ => false,
-    }
+    agent_text::invisible::unseen(character).is_some()
+        || matches!(character, '\u{FFFC}' | '\u{FFFD}')
 }
 
 /// The first character that deceives where it stands. What belongs to an emoji shows as one, and a blank that does
@@ -125,21 +118,13 @@ fn deceptive(script: &str) -> Option<(char, usize)> {
     }
     let mut quote = None;
     let mut escaped = false;
-    let mut before = None;
+    let mut before = ' ';
     let mut characters = script.char_indices().peekable();
     while let Some((offset, character)) = characters.next() {
         let after = characters.peek().map(|(_, after)| *after);
         let is_fine = match character {
             '\u{00A0}' | '\u{202F}' => quote.is_some(),
-            '\u{FE0F}' => {
-                before.is_some_and(is_emoji)
-                    || (after == Some('\u{20E3}')
-                        && before.is_some_and(|c| c.is_ascii_digit() || matches!(c, '#' | '*')))
-            }
-            '\u{200D}' => {
-                before.is_some_and(|c| is_emoji(c) || c == '\u{FE0F}')
-                    && after.is_some_and(is_emoji)
-            }
+            joiner if is_part_of_emoji(before, joiner, after) => true,
             other => !is_deceptive(other),
         };
         if !is_fine {
@@ -152,18 +137,9 @@ fn deceptive(script: &str) -> Option<(char, usize)> {
             (Some(open), close) if open == close => quote = None,
             _ => {}
         }
-        before = Some(character);
+        before = character;
     }
     None
-}
-
-/// Signs that are drawn as pictures, and the tones of skin.
-fn is_emoji(character: char) -> bool {
-    matches!(character,
-        '\u{00A9}' | '\u{00AE}' | '\u{203C}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{3030}' | '\u{303D}'
-        | '\u{3297}' | '\u{3299}' | '\u{2190}'..='\u{21FF}' | '\u{2300}'..='\u{23FF}' | '\u{2460}'..='\u{24FF}'
-        | '\u{25A0}'..='\u{27BF}' | '\u{2900}'..='\u{297F}' | '\u{2B00}'..='\u{2BFF}'
-        | '\u{1F000}'..='\u{1FAFF}')
 }
 
 fn is_too_deep(script: &str) -> bool {

@@ -5,8 +5,9 @@ use agent_session::workspace::{PathAt, PathState};
 use ratatui::text::{Line, Span};
 
 use crate::safe;
-use crate::text::{Break, cut, pad, wrap_all};
+use crate::text::{Break, pad, wrap_all};
 use crate::theme::Theme;
+use agent_text::clip;
 
 /// From this width on a panel stands at the side, below it at the foot.
 const WIDE: usize = 100;
@@ -115,7 +116,7 @@ impl Split {
 /// The lines of a card.
 pub(super) fn card_lines(card: &Card, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let title = format!("{} {}", safe::one_line(&card.tool_name), card.tool_call_id);
-    let mut lines = vec![Line::styled(cut(&title, columns), theme.strong())];
+    let mut lines = vec![Line::styled(clip(&title, columns), theme.strong())];
     for answer in card.answers.iter().chain(&card.more) {
         let places = match answer.events.as_slice() {
             [] => String::new(),
@@ -154,7 +155,7 @@ pub(super) fn file_lines(
         1 => "1 path changed so far".to_owned(),
         count => format!("{count} paths changed so far"),
     };
-    let mut lines = vec![Line::styled(cut(&title, columns), theme.strong())];
+    let mut lines = vec![Line::styled(clip(&title, columns), theme.strong())];
     let rows = room.saturating_sub(1).max(1);
     let from = (selected + 1).saturating_sub(rows);
     for (index, file) in files.iter().enumerate().skip(from).take(rows) {
@@ -179,7 +180,7 @@ pub(super) fn file_lines(
         };
         let pointer = if index == selected { "›" } else { " " };
         let name = format!("{}{slash}{times}", safe::one_line(&file.path));
-        let text = cut(&name, columns.saturating_sub(4));
+        let text = clip(&name, columns.saturating_sub(4));
         let mut line = Line::from(vec![
             Span::raw(format!("{pointer} ")),
             Span::styled(format!("{mark} "), style),

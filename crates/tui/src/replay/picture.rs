@@ -5,9 +5,10 @@ use ratatui::text::{Line, Span};
 use super::Player;
 use super::panel::{self, Panel, Split};
 use crate::safe;
-use crate::text::{cut, duration};
 use crate::theme::Theme;
 use crate::view::{self, Frame};
+use agent_text::clip;
+use agent_text::words::duration;
 
 impl Player {
     /// The screen of the player.
@@ -17,7 +18,7 @@ impl Player {
         let (mut lines, top) = match &self.reading {
             Some(reader) => {
                 let title = Line::styled(
-                    cut(&safe::one_line(&reader.document.title), columns),
+                    clip(&safe::one_line(&reader.document.title), columns),
                     theme.strong(),
                 );
                 let lines = view::overlay::document(&reader.document, columns, theme);
@@ -37,10 +38,13 @@ impl Player {
         };
         lines.push(Line::default());
         lines.push(Line::from(vec![Span::styled(
-            cut(&self.place(columns), columns),
+            clip(&self.place(columns), columns),
             theme.strong(),
         )]));
-        lines.push(Line::styled(cut(&self.help(columns), columns), theme.dim()));
+        lines.push(Line::styled(
+            clip(&self.help(columns), columns),
+            theme.dim(),
+        ));
         let mut frame = Frame {
             lines,
             cursor: None,
@@ -143,7 +147,7 @@ impl Player {
 
 /// The first of `forms`, which get shorter, that fits; the last one if none does.
 fn widest(forms: [String; 3], columns: usize) -> String {
-    let fits = |form: &&String| crate::text::width(form) <= columns;
+    let fits = |form: &&String| agent_text::width(form) <= columns;
     let form = forms.iter().find(fits).or(forms.last());
     form.cloned().unwrap_or_default()
 }

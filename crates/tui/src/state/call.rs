@@ -295,7 +295,7 @@ fn action_resolved(tool: &mut ToolCell, resolved: &ActionResolved) {
             (text, permission)
         }
     };
-    let after = crate::text::duration(resolved.latency_ms);
+    let after = agent_text::words::duration(resolved.latency_ms);
     tool.chain.push(format!("{words}, after {after}"));
     tool.permission = Some(permission);
 }

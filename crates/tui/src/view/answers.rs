@@ -3,8 +3,8 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::text::width;
 use crate::theme::Theme;
+use agent_text::width;
 
 /// A key, what it means, and whether it is taken now.
 #[derive(Clone, Copy)]

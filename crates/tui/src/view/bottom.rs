@@ -7,9 +7,10 @@ use ratatui::text::{Line, Span};
 use super::prompt;
 use crate::compose::{MENU_ROWS, Menu, MenuKind};
 use crate::safe::{self, Piece};
-use crate::text::{cut, duration, money, seconds, width};
 use crate::theme::Theme;
 use crate::ui::{Shown, Ui};
+use agent_text::words::{duration, money, seconds};
+use agent_text::{clip, width};
 
 /// The drawn bottom.
 pub(super) struct Bottom {
@@ -51,7 +52,7 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
             (true, false) => "queued",
             (false, _) => "not sent yet",
         };
-        let text = cut(&format!("  ⏸ {waits}: {}", queued.text), columns);
+        let text = clip(&format!("  ⏸ {waits}: {}", queued.text), columns);
         lines.push(Line::styled(text, ui.theme.dim()));
     }
     if queue.len() > SHOWN_QUEUE {
@@ -77,7 +78,7 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
         };
         lines.push(Line::from(vec![
             Span::styled(sign, ui.theme.accent()),
-            Span::styled(cut(hint, columns.saturating_sub(2)), ui.theme.dim()),
+            Span::styled(clip(hint, columns.saturating_sub(2)), ui.theme.dim()),
         ]));
     } else {
         for (number, row) in rows.rows.iter().enumerate().skip(first).take(most) {
@@ -97,7 +98,7 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
             "  history search: {}{found}  Enter takes, Ctrl-R older, Esc leaves",
             search.query
         );
-        lines.push(Line::styled(cut(&text, columns), ui.theme.dim()));
+        lines.push(Line::styled(clip(&text, columns), ui.theme.dim()));
     }
     if let Some(menu) = ui.composer.menu(ui.files.as_deref()) {
         draw_menu(
@@ -153,7 +154,7 @@ fn draw_menu(ui: &Ui, menu: &Menu, columns: usize, room: usize, lines: &mut Vec<
         };
         let blanks = " ".repeat(name_width.saturating_sub(width(name)));
         let room = columns.saturating_sub(2 + width(&more));
-        let text = cut(format!("{name}{blanks}  {about}").trim_end(), room);
+        let text = clip(format!("{name}{blanks}  {about}").trim_end(), room);
         let (lead, style) = if number == menu.selected {
             ("▸ ", ui.theme.selected())
         } else {
@@ -174,7 +175,7 @@ fn draw_menu(ui: &Ui, menu: &Menu, columns: usize, room: usize, lines: &mut Vec<
             .take(end.saturating_sub(lines.len()).min(6))
         {
             lines.push(Line::styled(
-                cut(&format!("  │ {line}"), columns),
+                clip(&format!("  │ {line}"), columns),
                 ui.theme.dim(),
             ));
         }
@@ -209,7 +210,7 @@ fn activity(ui: &Ui, columns: usize) -> Option<Line<'static>> {
     // What is going on is worth more than how to stop it.
     let esc = if columns < 40 { "" } else { esc };
     let tail = format!(" · {}{esc}", seconds(elapsed));
-    let text = cut(&text, columns.saturating_sub(2 + width(&tail)));
+    let text = clip(&text, columns.saturating_sub(2 + width(&tail)));
     Some(Line::from(vec![
         Span::styled(format!("{sign} "), ui.theme.accent()),
         Span::raw(text),
@@ -220,7 +221,7 @@ fn activity(ui: &Ui, columns: usize) -> Option<Line<'static>> {
 /// Model, mode, sandbox, context, cost, branch, queue: as many as fit, the first ones first.
 fn status_line(ui: &Ui, columns: usize) -> Line<'static> {
     if let Some((hint, _)) = &ui.hint {
-        return Line::styled(cut(hint, columns), ui.theme.warn());
+        return Line::styled(clip(hint, columns), ui.theme.warn());
     }
     let facts = &ui.state.facts;
     let mut parts: Vec<(String, Style)> = Vec::new();
@@ -276,7 +277,7 @@ fn status_line(ui: &Ui, columns: usize) -> Line<'static> {
             break;
         }
         spans.push(Span::styled(gap, dim));
-        spans.push(Span::styled(cut(&text, columns), style));
+        spans.push(Span::styled(clip(&text, columns), style));
         used += part_width;
     }
     Line::from(spans)

@@ -10,9 +10,11 @@ use super::outcome;
 use crate::state::cell::{
     Cell, CellKind, FileChange, Notice, NoticeLevel, ReasoningCell, ToolCell, TurnEnd, UserCell,
 };
-use crate::text::{Break, bytes, cut, duration, indent, money, tokens, width, wrap, wrap_all};
+use crate::text::{Break, indent, wrap, wrap_all};
 use crate::theme::Theme;
 use crate::{diff, markdown, safe};
+use agent_text::words::{bytes, duration, money, tokens};
+use agent_text::{clip, width};
 
 /// How much of a cell is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +114,7 @@ fn draw_reasoning(
         }
     };
     let mut lines = vec![Line::styled(
-        cut(&format!("∴ {text}"), columns),
+        clip(&format!("∴ {text}"), columns),
         theme.dim(),
     )];
     if fold == Fold::Unfolded {
@@ -167,7 +169,7 @@ fn draw_tool(tool: &ToolCell, fold: Fold, columns: usize, theme: Theme) -> Vec<L
     let target = if fold == Fold::Unfolded {
         tool.target.clone()
     } else {
-        cut(&tool.target, room)
+        clip(&tool.target, room)
     };
     title.push(Span::raw(target));
     if !took.is_empty() {
@@ -182,14 +184,14 @@ fn draw_tool(tool: &ToolCell, fold: Fold, columns: usize, theme: Theme) -> Vec<L
         Fold::Live(_) => {
             for line in tool.live.lines.iter() {
                 lines.push(Line::styled(
-                    cut(&format!("  │ {line}"), columns),
+                    clip(&format!("  │ {line}"), columns),
                     theme.dim(),
                 ));
             }
             let partial = safe::one_line(&tool.live.partial);
             if !partial.is_empty() {
                 lines.push(Line::styled(
-                    cut(&format!("  │ {partial}"), columns),
+                    clip(&format!("  │ {partial}"), columns),
                     theme.dim(),
                 ));
             }
@@ -210,7 +212,7 @@ fn excerpt(tool: &ToolCell, lines: &mut Vec<Line<'static>>, columns: usize, them
     };
     let more = |count: usize| {
         let text = format!("… +{count} lines (Ctrl-T)");
-        Line::styled(cut(&text, columns.saturating_sub(2)), theme.dim())
+        Line::styled(clip(&text, columns.saturating_sub(2)), theme.dim())
     };
     let margin = Span::raw("  ");
     if outcome.ok && !tool.detail.diff.is_empty() {
@@ -240,7 +242,7 @@ fn excerpt(tool: &ToolCell, lines: &mut Vec<Line<'static>>, columns: usize, them
         lines.extend(indent(vec![more(total - shown.len())], &margin, &margin));
     }
     for line in shown {
-        let text = cut(&format!("  │ {line}"), columns);
+        let text = clip(&format!("  │ {line}"), columns);
         lines.push(Line::styled(text, theme.dim()));
     }
 }
@@ -266,7 +268,7 @@ fn own_output(tool: &ToolCell, lines: &mut Vec<Line<'static>>, columns: usize, t
             "  │ … {} more lines (Ctrl-T shows them)",
             output.len() - OWN_LINES
         );
-        lines.push(Line::styled(cut(&text, columns), theme.dim()));
+        lines.push(Line::styled(clip(&text, columns), theme.dim()));
     }
 }
 
@@ -307,7 +309,7 @@ fn tool_detail(tool: &ToolCell, lines: &mut Vec<Line<'static>>, columns: usize, 
     }
     for artifact in &detail.artifacts {
         lines.push(Line::styled(
-            cut(&format!("  artifact {artifact}"), columns),
+            clip(&format!("  artifact {artifact}"), columns),
             theme.dim(),
         ));
     }
@@ -402,7 +404,7 @@ fn draw_turn_end(end: &TurnEnd, columns: usize, theme: Theme) -> Vec<Line<'stati
     let mut lines = wrap(&Line::from(spans), columns, 2, Break::Words);
     if end.files.len() > 1 {
         for change in end.files.iter().take(12) {
-            lines.push(Line::from(cut(
+            lines.push(Line::from(clip(
                 &format!("  {}", change_words(change)),
                 columns,
             )));

@@ -5,9 +5,9 @@ use crate::host::{Document, DocumentFormat};
 use crate::safe::one_line;
 use crate::state::Facts;
 use crate::state::cell::ToolCell;
-use crate::text::{money, tokens};
 use crate::ui::Ui;
 use crate::ui::overlay::{Overlay, Reader, Scroll, mode_in_words};
+use agent_text::words::{money, tokens};
 
 /// Keys and what they do, in groups. The same table is in the manual.
 pub const KEYS: &[(&str, &[(&str, &str)])] = &[

@@ -8,8 +8,10 @@ use ratatui::text::{Line, Span};
 
 use super::cells::Fold;
 use crate::state::cell::{CallStage, Outcome, Permission, ToolCell};
-use crate::text::{Break, bytes, cut, width, wrap};
+use crate::text::{Break, wrap};
 use crate::theme::Theme;
+use agent_text::words::bytes;
+use agent_text::{clip, width};
 
 /// How much of what a call said is worth showing; with less room only how it ended is told.
 const SHORTEST: usize = 12;
@@ -106,8 +108,8 @@ impl How {
             false => width(&self.ended) + SHORTEST,
         };
         let text = match width(&whole) <= room || room >= worth {
-            true => cut(&whole, room),
-            false if self.ended.is_empty() => cut(&whole, SHORTEST),
+            true => clip(&whole, room),
+            false if self.ended.is_empty() => clip(&whole, SHORTEST),
             false => self.ended.clone(),
         };
         (text, self.style)
@@ -283,7 +285,7 @@ fn cut_line(line: Line<'static>, columns: usize) -> Line<'static> {
             left -= span_width;
             spans.push(span);
         } else {
-            let mut text = cut(&span.content, left + 1);
+            let mut text = clip(&span.content, left + 1);
             if !text.ends_with('…') {
                 text.push('…');
             }
@@ -388,7 +390,7 @@ mod tests {
         check(
             &tool,
             80,
-            "  exit 0 · truncated, 26.7 KB left out · sandboxed · allowed by rule bash(x *)",
+            "  exit 0 · truncated, 27 KB left out · sandboxed · allowed by rule bash(x *)",
         );
     }
 

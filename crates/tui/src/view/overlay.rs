@@ -6,16 +6,17 @@ use ratatui::text::{Line, Span};
 use super::answers::{self, Answer, answer};
 use super::{Frame, window};
 use crate::host::{Document, DocumentFormat, FirstRun, TrustQuestion};
-use crate::text::{Break, cut, width, wrap};
+use crate::text::{Break, wrap};
 use crate::theme::Theme;
 use crate::ui::overlay::{Choices, Overlay, Picker, Scroll};
 use crate::ui::{Shown, Ui};
 use crate::{diff, markdown, safe};
+use agent_text::{clip, width};
 
 pub(super) fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
     let theme = ui.theme;
     let mut shown = Shown::default();
-    let keys = |text: &str| vec![Line::styled(cut(text, columns), theme.dim())];
+    let keys = |text: &str| vec![Line::styled(clip(text, columns), theme.dim())];
     let answers = |group: Vec<Answer>| answers::rows(&[group], columns, theme);
     let foot = match &ui.overlay {
         Some(Overlay::Transcript(_)) if columns < 78 => {
@@ -85,15 +86,15 @@ pub(super) fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
         }
         None => (String::new(), Vec::new()),
     };
-    let mut lines = vec![Line::styled(cut(&title, columns), theme.strong())];
+    let mut lines = vec![Line::styled(clip(&title, columns), theme.strong())];
     lines.extend(body);
     lines.resize(room + 1, Line::default());
     // A question that waits must not go unseen, and must not be answered by keys meant for here.
     if ui.current().is_some() {
         let text = "? a question waits for your answer; leave this view to see it";
-        lines.push(Line::styled(cut(text, columns), theme.warn()));
+        lines.push(Line::styled(clip(text, columns), theme.warn()));
     } else if let Some((hint, _)) = &ui.hint {
-        lines.push(Line::styled(cut(hint, columns), theme.warn()));
+        lines.push(Line::styled(clip(hint, columns), theme.warn()));
     } else {
         lines.push(Line::default());
     }
@@ -166,7 +167,7 @@ fn picker_lines(picker: &Picker, columns: usize, room: usize, theme: Theme) -> V
     let mut lines = Vec::new();
     if !picker.filter.is_empty() {
         let text = format!("filter: {}", safe::one_line(&picker.filter));
-        lines.push(Line::styled(cut(&text, columns), theme.dim()));
+        lines.push(Line::styled(clip(&text, columns), theme.dim()));
     }
     let rows = picker.rows();
     if rows.is_empty() {
@@ -185,7 +186,7 @@ fn picker_lines(picker: &Picker, columns: usize, room: usize, theme: Theme) -> V
     let aligned = widest.unwrap_or(0).min(columns / 3);
     for (number, (_, label, detail)) in rows.iter().enumerate().skip(first).take(room) {
         let selected = number == picker.selected;
-        let label = cut(label, columns.saturating_sub(2));
+        let label = clip(label, columns.saturating_sub(2));
         let blanks = aligned.saturating_sub(width(&label)) + 2;
         let mut detail = detail.clone();
         if picker.now.as_ref() == Some(&label) {
@@ -204,7 +205,7 @@ fn picker_lines(picker: &Picker, columns: usize, room: usize, theme: Theme) -> V
             Span::raw(if selected { "▸ " } else { "  " }),
             Span::styled(label, style),
             Span::raw(" ".repeat(blanks)),
-            Span::styled(cut(&detail, left), theme.dim()),
+            Span::styled(clip(&detail, left), theme.dim()),
         ]));
     }
     lines

@@ -12,11 +12,12 @@ use super::bottom::written;
 use super::question;
 use crate::safe;
 use crate::state::pending::{Pending, Subject};
-use crate::text::{Break, cut, wrap};
+use crate::text::{Break, wrap};
 use crate::theme::Theme;
 use crate::ui::overlay::Scroll;
 use crate::ui::prompt::Stage;
 use crate::ui::{ShownPrompt, Ui};
+use agent_text::clip;
 
 /// The drawn question.
 pub(super) struct DrawnPrompt {
@@ -81,7 +82,7 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Option<DrawnPrompt
                 format!("── {more} more lines: Space, PgDn or End · scroll to the end to allow ──")
             }
         };
-        lines.push(Line::styled(cut(&text, columns), theme.warn()));
+        lines.push(Line::styled(clip(&text, columns), theme.warn()));
     }
     let offset = u16::try_from(lines.len()).unwrap_or(0);
     lines.extend(footer);
@@ -335,7 +336,7 @@ fn editor_footer(
     }
     if let Some(error) = error {
         lines.push(Line::styled(
-            cut(&safe::one_line(error), columns),
+            clip(&safe::one_line(error), columns),
             theme.bad(),
         ));
     }

@@ -8,10 +8,11 @@ use ratatui::text::{Line, Span};
 use crate::diff;
 use crate::safe::{self, Piece};
 use crate::state::pending::{Pending, Subject};
-use crate::text::{Break, duration, wrap};
+use crate::text::{Break, wrap};
 use crate::theme::Theme;
 use crate::ui::Ui;
 use crate::ui::prompt::explain_rule;
+use agent_text::words::duration;
 
 /// A script of more parts than this is summed up by the programs it runs; all of it stands above.
 const LISTED_PARTS: usize = 8;

@@ -91,9 +91,7 @@ pub(crate) fn show(ui: &mut Ui, columns: u16, rows: u16) -> Vec<String> {
             while x < buffer.area.width {
                 let symbol = buffer[(x, y)].symbol();
                 row.push_str(symbol);
-                x += u16::try_from(agent_tui::text::width(symbol))
-                    .unwrap()
-                    .max(1);
+                x += u16::try_from(agent_text::width(symbol)).unwrap().max(1);
             }
             row.trim_end().to_owned()
         })
@@ -115,7 +113,7 @@ pub(crate) fn at_all_sizes(mut make: impl FnMut() -> Ui) -> String {
             lines
                 .iter()
                 .filter(|line| !line.starts_with("(cursor"))
-                .all(|line| agent_tui::text::width(line) <= usize::from(columns)),
+                .all(|line| agent_text::width(line) <= usize::from(columns)),
             "a line is too wide at {columns}x{rows}"
         );
         writeln!(text, "== {columns}x{rows}").unwrap();

@@ -18,8 +18,9 @@ use crate::app::App;
 use crate::config::{self, SandboxMode, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{Output, Tone, counted, visible};
+use crate::output::{Output, Tone, visible};
 use crate::workbench::{self, Judge};
+use agent_text::counted;
 
 /// Reasons that are told; the rest is rare.
 const MOST_REASONS: usize = 10;
@@ -419,5 +420,5 @@ fn imported_text(report: &BacktestOutput, program: &str, output: &Output) -> Str
 fn about(input: &Value) -> String {
     let text = |key: &str| input.get(key).and_then(Value::as_str);
     let words = text("command").or_else(|| text("path")).unwrap_or_default();
-    format!("`{}`", crate::output::clip(&visible(words), 60))
+    format!("`{}`", agent_text::clip(&visible(words), 60))
 }

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::config::{self, SettingArgs, Size, Span};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::{Table, Tone, human_bytes};
+use crate::output::{Table, Tone};
 
 /// Remove artifacts of old or large sessions
 ///
@@ -123,11 +123,11 @@ pub(super) fn run(arguments: &PruneArgs, app: &App) -> Result<Exit, Failure> {
         table.row([
             session.session_id.to_string(),
             session.artifacts.len().to_string(),
-            human_bytes(session.bytes),
+            agent_text::words::bytes(session.bytes),
         ]);
     }
     app.output.table(&table, Tone::Heading).context(doing)?;
-    let size = human_bytes(report.bytes);
+    let size = agent_text::words::bytes(report.bytes);
     let sum = if arguments.yes {
         format!("{size} removed; the logs say what and why")
     } else {

@@ -20,7 +20,8 @@ use serde::Serialize;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::{Output, Table, Tone, clip, counted, local_second, visible};
+use crate::output::{Output, Table, Tone, local_second, visible};
+use agent_text::{clip, counted};
 
 /// Show what the log says about one session
 #[derive(Args, Debug)]

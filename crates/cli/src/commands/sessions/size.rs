@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::{Table, Tone, human_bytes};
+use crate::output::{Table, Tone};
 
 /// Show how much room sessions take, the largest first
 #[derive(Args, Debug)]
@@ -79,16 +79,16 @@ pub(super) fn run(arguments: &SizeArgs, app: &App) -> Result<Exit, Failure> {
     for entry in &sizes.sessions {
         table.row([
             entry.session_id.to_string(),
-            human_bytes(entry.total_bytes),
-            human_bytes(entry.log_bytes),
-            human_bytes(entry.artifact_bytes),
+            agent_text::words::bytes(entry.total_bytes),
+            agent_text::words::bytes(entry.log_bytes),
+            agent_text::words::bytes(entry.artifact_bytes),
             entry.artifact_count.to_string(),
-            human_bytes(entry.cache_bytes),
+            agent_text::words::bytes(entry.cache_bytes),
         ]);
     }
     table.row([
         "all".into(),
-        human_bytes(sizes.total_bytes),
+        agent_text::words::bytes(sizes.total_bytes),
         String::new(),
         String::new(),
         String::new(),

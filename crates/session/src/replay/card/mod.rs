@@ -118,13 +118,13 @@ impl Card {
             [call] => (*call).clone(),
             [] => {
                 return Err(CardError::NotFound {
-                    asked: super::plain::line(asked).into_owned(),
+                    asked: agent_text::visible_line(asked).into_owned(),
                     session: session_id,
                 });
             }
             several => {
                 return Err(CardError::Ambiguous {
-                    asked: super::plain::line(asked).into_owned(),
+                    asked: agent_text::visible_line(asked).into_owned(),
                     session: session_id,
                     found: several.len(),
                 });

@@ -3,7 +3,6 @@
 use agent_protocol::Timestamp;
 
 use super::super::entry::{Entry, Tone};
-use super::super::plain;
 use super::super::streamed::CallOutline;
 use super::super::summary::status_word;
 use super::markup::escaped;
@@ -59,7 +58,10 @@ pub(super) fn cell(
     let name = call.map_or(first.label.as_ref(), |call| call.tool_name.as_str());
     escaped(html, name);
     html.push_str("</span><span class=\"s\">");
-    escaped(html, &plain::clip(&plain::line(&first.says), 240));
+    escaped(
+        html,
+        &agent_text::clip(&agent_text::visible_line(&first.says), 240),
+    );
     html.push_str("</span><span class=\"chips\">");
     if let Some(call) = call {
         chips(html, call, &outline.evidence);

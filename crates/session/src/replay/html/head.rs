@@ -1,6 +1,7 @@
 //! The top of the page: what the session was, whether its record is whole, what it came to, and what
 //! it changed.
 
+use agent_text::counted;
 use std::collections::BTreeMap;
 
 use agent_protocol::payload::conversation::ClaimVerdict;
@@ -8,7 +9,7 @@ use agent_protocol::payload::conversation::ClaimVerdict;
 use super::super::claims::{claimed, conflicts, failures};
 use super::super::entry::Tone;
 use super::super::summary::Summary;
-use super::super::text::{clock, cost, counted, decisions, open, tokens, verification};
+use super::super::text::{clock, cost, decisions, open, tokens, verification};
 use super::markup::escaped;
 use super::{Page, span};
 use crate::audit::{AuditReport, Severity};

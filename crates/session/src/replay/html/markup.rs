@@ -1,11 +1,9 @@
 //! Text made into HTML that can do nothing: every character of it is shown, none is obeyed.
 
-use super::super::plain;
-
 /// Text between tags or inside a quoted attribute. Characters that would hide or reorder what is
 /// shown become escapes that can be read.
 pub(super) fn escaped(out: &mut String, text: &str) {
-    escape_plain(out, &plain::lines(text));
+    escape_plain(out, &agent_text::visible_lines(text));
 }
 
 fn escape_plain(out: &mut String, text: &str) {
@@ -40,7 +38,7 @@ pub(super) fn json_data(out: &mut String, json: &str) {
 /// The few marks of Markdown that answers are full of: fenced code, inline code, bold, headings.
 /// Links are not made: what a session says is not a place to go to.
 pub(super) fn prose(out: &mut String, text: &str) {
-    let text = plain::lines(text.trim());
+    let text = agent_text::visible_lines(text.trim());
     let mut in_code = false;
     let mut is_first = true;
     for row in text.split('\n') {

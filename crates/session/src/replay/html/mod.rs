@@ -20,7 +20,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::entry::{Block, BlockKind, Entry, Kind, Level, Tone};
 use super::lineage::Lineage;
-use super::plain;
 use super::streamed::Streamed;
 use super::text::clock;
 use crate::audit::AuditReport;
@@ -62,7 +61,10 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>",
     );
-    escaped(&mut html, &plain::clip(&plain::line(&title), 80));
+    escaped(
+        &mut html,
+        &agent_text::clip(&agent_text::visible_line(&title), 80),
+    );
     html.push_str(" · agent replay</title>\n<style>");
     html.push_str(STYLE);
     html.push_str("</style>\n</head>\n<body>\n");
@@ -256,7 +258,10 @@ fn past(sheet: &mut Sheet<'_>, page: &Page<'_>, lineage: &Lineage) -> io::Result
         html.push_str(&format!("<li value=\"{}\"><b>", entry.sequence));
         escaped(html, &entry.label);
         html.push_str("</b> ");
-        escaped(html, &plain::clip(&plain::line(&entry.says), 400));
+        escaped(
+            html,
+            &agent_text::clip(&agent_text::visible_line(&entry.says), 400),
+        );
         html.push_str("</li>\n");
         written = sheet.turn_over();
     });
@@ -327,11 +332,11 @@ fn event_data(call: u64, entry: &Entry, begun: Option<Timestamp>, page: &Page<'_
     json!([
         call,
         entry.sequence,
-        plain::line(&entry.label),
+        agent_text::visible_line(&entry.label),
         entry.tone.as_str(),
         entry.level.as_str(),
         entry.class,
-        plain::lines(&entry.says),
+        agent_text::visible_lines(&entry.says),
         begun.map(|begun| entry.timestamp.millis_since(begun)),
         blocks_data(&entry.blocks, page).unwrap_or_else(|| json!([])),
     ])
@@ -359,8 +364,8 @@ fn blocks_data(blocks: &[Block], page: &Page<'_>) -> Option<Value> {
         };
         json!([
             block.kind.as_str(),
-            plain::line(&block.title),
-            plain::lines(text),
+            agent_text::visible_line(&block.title),
+            agent_text::visible_lines(text),
             block.artifact.as_ref().map(|id| id.as_str()),
         ])
     });

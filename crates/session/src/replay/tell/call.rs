@@ -4,10 +4,11 @@ use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::process::{SandboxStatus, pipeline_failed};
 use agent_protocol::payload::tool::{ContentFormat, ToolObservation};
 use agent_protocol::{ActionHappened, Payload, Phase};
+use agent_text::counted;
 use serde_json::Value;
 
 use super::conversation::{changes, millis};
-use super::{Block, BlockKind, Facts, Kind, Level, Told, Tone, counted, words};
+use super::{Block, BlockKind, Facts, Kind, Level, Told, Tone, words};
 
 pub(super) fn tell(payload: &Payload) -> Option<Told> {
     Some(match payload {

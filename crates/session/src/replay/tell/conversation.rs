@@ -6,10 +6,11 @@ use agent_protocol::payload::conversation::{
 };
 use agent_protocol::payload::{SideEffect, Usage};
 use agent_protocol::status::{Status, VerificationStatus};
+use agent_text::counted;
 
 use super::super::claims::claimed;
 use super::super::timeline::IMPORTED;
-use super::{Facts, Kind, Level, Told, Tone, counted, words};
+use super::{Facts, Kind, Level, Told, Tone, words};
 use crate::verification::describe_failure;
 
 pub(super) fn tell(payload: &Payload) -> Option<Told> {

@@ -4,8 +4,9 @@ use agent_protocol::Payload;
 use agent_protocol::payload::permission::{
     ActionDecision, Effect, HookDecision, MatchedRule, RuleOrigin,
 };
+use agent_text::counted;
 
-use super::{BlockKind, Facts, Kind, Level, Told, Tone, counted, words};
+use super::{BlockKind, Facts, Kind, Level, Told, Tone, words};
 
 pub(super) fn tell(payload: &Payload) -> Option<Told> {
     Some(match payload {

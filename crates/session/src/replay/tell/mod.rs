@@ -133,12 +133,6 @@ fn anything_else(payload: &Payload) -> Told {
     Told::new(kind, Level::Record, "record", says).block(BlockKind::Json, "payload", json)
 }
 
-/// `1 byte`, `2 bytes`.
-fn counted(count: u64, noun: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{ending}")
-}
-
 /// A word of the log as people write it.
 fn words(word: &str) -> String {
     word.replace('_', " ")
