@@ -75,9 +75,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The most memory a process has had so far; nothing when it has ended.
+/// The most memory a process has had so far, but for pages of files, of which the kernel maps as many as it has at
+/// hand; nothing when it has ended.
 fn peak(pid: impl ToString) -> Option<u64> {
-    memory(&pid.to_string(), "VmHWM:")
+    let pid = pid.to_string();
+    Some(memory(&pid, "VmHWM:")?.saturating_sub(memory(&pid, "RssFile:")?))
 }
 
 /// The most memory that packing the last session took, and the bytes of the pack. The process waits with every
