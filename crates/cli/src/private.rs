@@ -1,59 +1,36 @@
 //! Files only their owner can read, written so that nobody ever sees half of one.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+const OWNER_ONLY: u32 = 0o600;
 
 /// Writes `content` unless there is a file already.
 pub(crate) fn write_once(file: &Path, content: &[u8]) -> io::Result<()> {
-    name_once(&write_draft(file, content)?.0, file)
+    create_parent(file)?;
+    agent_fs::create(file, content, OWNER_ONLY, true)
 }
 
 /// The same for what can be made again: a power cut may leave the file empty.
 pub(crate) fn draft_once(file: &Path, content: &[u8]) -> io::Result<()> {
-    name_once(&write_unsynced(file, content)?.0, file)
-}
-
-fn name_once(draft: &Path, file: &Path) -> io::Result<()> {
-    let linked = match fs::hard_link(draft, file) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    };
-    fs::remove_file(draft)?;
-    linked
+    create_parent(file)?;
+    agent_fs::create(file, content, OWNER_ONLY, false)
 }
 
 /// Writes `content` in place of whatever is there.
 pub(crate) fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
-    let (draft, _) = write_draft(file, content)?;
-    fs::rename(&draft, file).inspect_err(|_| {
-        let _ = fs::remove_file(&draft);
-    })
+    create_parent(file)?;
+    agent_fs::replace(file, content, OWNER_ONLY)
 }
 
 /// A directory for its owner alone, with those above it.
 pub(crate) fn create_directory(directory: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
+    let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(directory)
 }
 
-/// The content in a file beside its target, on disk.
-fn write_draft(file: &Path, content: &[u8]) -> io::Result<(PathBuf, File)> {
-    let (draft, opened) = write_unsynced(file, content)?;
-    opened.sync_all()?;
-    Ok((draft, opened))
-}
-
-/// The content in a file beside its target.
-fn write_unsynced(file: &Path, content: &[u8]) -> io::Result<(PathBuf, File)> {
-    if let Some(directory) = file.parent() {
-        create_directory(directory)?;
-    }
-    let draft = file.with_extension(format!("new.{}", std::process::id()));
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut opened = options.open(&draft)?;
-    opened.write_all(content)?;
-    Ok((draft, opened))
+fn create_parent(file: &Path) -> io::Result<()> {
+    file.parent().map_or(Ok(()), create_directory)
 }

@@ -12,14 +12,15 @@ use std::path::{Path, PathBuf};
 /// is audited alone.
 const ARROWS: &[(&str, &[&str])] = &[
     ("text", &[]),
+    ("fs", &["text"]),
     ("protocol", &["text"]),
-    ("session", &["text", "protocol"]),
-    ("sandbox", &["text"]),
+    ("session", &["text", "fs", "protocol"]),
+    ("sandbox", &["text", "fs"]),
     ("provider", &["text", "protocol"]),
     ("tool-runtime", &["text", "protocol"]),
     (
         "local-tools",
-        &["text", "protocol", "tool-runtime", "sandbox"],
+        &["text", "fs", "protocol", "tool-runtime", "sandbox"],
     ),
     (
         "engine",
@@ -30,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "text",
+            "fs",
             "protocol",
             "session",
             "sandbox",

@@ -1,9 +1,9 @@
 //! A regular file as it is at one moment: its bytes, their hash, and what the system says of it.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
 
+use agent_fs::Stamp;
 use agent_protocol::payload::tool::Baseline;
 use sha2::{Digest, Sha256};
 
@@ -16,46 +16,6 @@ pub const MAX_WHOLE_FILE: u64 = 256 << 20;
 pub const MAX_PAGED_FILE: u64 = 1 << 30;
 
 const CHUNK: usize = 256 << 10;
-
-/// What the system says of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    pub size: u64,
-    pub mode: u32,
-    pub owner: u32,
-    pub group: u32,
-    pub links: u64,
-    pub device: u64,
-    pub inode: u64,
-    /// Nanoseconds since the epoch.
-    pub modified: i128,
-    /// Of the last change to content or metadata; no program can set it.
-    pub changed: i128,
-}
-
-impl Stamp {
-    /// The stamp of an open file or directory entry.
-    pub fn of(metadata: &Metadata) -> Self {
-        let nanoseconds =
-            |seconds: i64, part: i64| i128::from(seconds) * 1_000_000_000 + i128::from(part);
-        Self {
-            size: metadata.len(),
-            mode: metadata.mode(),
-            owner: metadata.uid(),
-            group: metadata.gid(),
-            links: metadata.nlink(),
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-            changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-
-    /// The time of the last change, as baselines carry it.
-    pub fn modified_ms(&self) -> i64 {
-        i64::try_from(self.modified.div_euclid(1_000_000)).unwrap_or_default()
-    }
-}
 
 /// The whole content of a file.
 #[derive(Debug)]
@@ -82,7 +42,7 @@ impl Snapshot {
 /// Reads and hashes a whole file in one pass. It may shrink or grow meanwhile: the content is what
 /// was read.
 pub fn load(mut file: &File) -> io::Result<Snapshot> {
-    let stamp = Stamp::of(&file.metadata()?);
+    let stamp = Stamp::of_file(file)?;
     file.seek(SeekFrom::Start(0))?;
     let capacity = usize::try_from(stamp.size.min(MAX_WHOLE_FILE)).unwrap_or(0);
     let mut content = Vec::with_capacity(capacity + 1);
@@ -105,21 +65,6 @@ pub fn load(mut file: &File) -> io::Result<Snapshot> {
         encoding,
         stamp,
     })
-}
-
-/// The hash of a file's content, without keeping it.
-pub fn hash(mut file: &File) -> io::Result<String> {
-    file.seek(SeekFrom::Start(0))?;
-    let mut hasher = Sha256::new();
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        match file.read(&mut chunk) {
-            Ok(0) => return Ok(agent_text::hex(&hasher.finalize())),
-            Ok(read) => hasher.update(&chunk[..read]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// The hash of bytes in hand.
@@ -207,6 +152,6 @@ mod tests {
         let snapshot = load(&file).unwrap();
         assert_eq!(snapshot.content.len(), 600_000);
         assert_eq!(snapshot.sha256, hash_bytes(&[7; 600_000]));
-        assert_eq!(snapshot.sha256, hash(&file).unwrap());
+        assert_eq!(snapshot.sha256, agent_fs::hash(&file).unwrap().sha256);
     }
 }

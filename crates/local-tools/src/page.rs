@@ -8,7 +8,9 @@ use agent_tool_runtime::policy::piece::{Hidden, hidden_in, read_range};
 use sha2::{Digest, Sha256};
 
 use crate::encoding::{Detector, Encoding};
-use crate::file::{MAX_WHOLE_FILE, Stamp};
+use agent_fs::Stamp;
+
+use crate::file::MAX_WHOLE_FILE;
 
 /// A line is clipped after this many characters.
 pub(crate) const MAX_LINE_CHARACTERS: usize = 2_000;
@@ -75,7 +77,7 @@ struct Kept {
 
 /// Reads a page. A file that is too large to be read whole is read only as far as the page needs.
 pub(crate) fn read_page(mut file: &File, window: Window, secrets: Secrets<'_>) -> io::Result<Page> {
-    let stamp = Stamp::of(&file.metadata()?);
+    let stamp = Stamp::of_file(file)?;
     let whole = stamp.size <= MAX_WHOLE_FILE;
     file.seek(SeekFrom::Start(0))?;
     let mut scan = Scan::new(window);

@@ -7,17 +7,13 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use agent_fs::{Dir, Draft, Stamp};
 use agent_protocol::{ActionHappened, Code};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags, XattrFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::file::{self, Stamp};
 use crate::path::{ProjectPath, Roots};
 
 /// How long another program may hold its lock on the file.
@@ -117,7 +113,7 @@ pub fn replace(
     match expected {
         Expected::Missing => {
             let (directory, file_name, made) = roots.open_parent(path, true).map_err(failed)?;
-            let result = create(&directory, &file_name, &name, content);
+            let result = create(&directory, file_name, &name, content);
             match result {
                 Ok(stamp) => Ok(Replaced {
                     stamp,
@@ -132,7 +128,7 @@ pub fn replace(
         }
         Expected::Content { bytes, sha256 } => {
             let (directory, file_name, _) = roots.open_parent(path, false).map_err(failed)?;
-            let target = Target::open(directory, &file_name, &name)?;
+            let target = Target::open(directory, file_name, &name)?;
             if target.stamp.links > 1 {
                 target.write_in_place(bytes, sha256, content)
             } else {
@@ -158,52 +154,27 @@ fn classify(name: &str, source: io::Error) -> ReplaceProblem {
 }
 
 fn create(
-    directory: &OwnedFd,
+    directory: &Dir,
     file_name: &OsStr,
     name: &str,
     content: &[u8],
 ) -> Result<Stamp, ReplaceProblem> {
-    let failed = |source: io::Error| classify(name, source);
-    let beside = Beside::make(directory.as_fd(), 0o666).map_err(failed)?;
-    let stamp = (|| {
-        (&beside.file).write_all(content)?;
-        beside.file.sync_all()?;
-        Ok(Stamp::of(&beside.file.metadata()?))
-    })()
-    .map_err(failed)?;
-    let moved = rustix::fs::renameat_with(
-        directory,
-        &beside.name,
-        directory,
-        file_name,
-        RenameFlags::NOREPLACE,
-    );
-    let moved = match moved {
-        // Some file systems do not know the flag; a hard link does not replace either.
-        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::linkat(
-            directory,
-            &beside.name,
-            directory,
-            file_name,
-            AtFlags::empty(),
-        ),
-        Ok(()) => {
-            beside.keep();
-            Ok(())
-        }
-        other => other,
-    };
-    match moved {
-        Ok(()) => {}
-        Err(Errno::EXIST) => {
-            return Err(ReplaceProblem::Stale {
-                name: name.to_owned(),
-            });
-        }
-        Err(error) => return Err(failed(error.into())),
-    }
+    let created = (|| {
+        let draft = Draft::new(directory, 0o666)?;
+        draft.file().write_all(content)?;
+        draft.file().sync_all()?;
+        let stamp = Stamp::of_file(draft.file())?;
+        draft.create(file_name)?;
+        Ok(stamp)
+    })();
+    let stamp = created.map_err(|source: io::Error| match source.kind() {
+        io::ErrorKind::AlreadyExists => ReplaceProblem::Stale {
+            name: name.to_owned(),
+        },
+        _ => classify(name, source),
+    })?;
     // The content is in place; a directory that cannot be synced does not undo that.
-    let _ = rustix::fs::fsync(directory);
+    let _ = directory.sync();
     Ok(stamp)
 }
 
@@ -216,7 +187,7 @@ fn remove_made(path: &ProjectPath, made: usize) {
 
 /// An existing file, opened and locked.
 struct Target {
-    directory: OwnedFd,
+    directory: Dir,
     file_name: std::ffi::OsString,
     name: String,
     file: File,
@@ -224,19 +195,19 @@ struct Target {
 }
 
 impl Target {
-    fn open(directory: OwnedFd, file_name: &OsStr, name: &str) -> Result<Self, ReplaceProblem> {
+    fn open(directory: Dir, file_name: &OsStr, name: &str) -> Result<Self, ReplaceProblem> {
         let failed = |source: io::Error| classify(name, source);
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
         let open =
             |access| rustix::fs::openat(&directory, file_name, access | flags, Mode::empty());
         for _ in 0..4 {
             let file = File::from(open(OFlags::RDONLY).map_err(|error| failed(error.into()))?);
-            let stamp = Stamp::of(&file.metadata().map_err(failed)?);
+            let stamp = Stamp::of_file(&file).map_err(failed)?;
             // Root may write anything; the bit still says what the owner wants.
             if stamp.mode & 0o222 == 0 {
                 return Err(ReplaceProblem::ReadOnly {
                     name: name.to_owned(),
-                    reason: format!("its mode is {:04o}", stamp.mode & 0o7777),
+                    reason: format!("its mode is {:04o}", stamp.permissions()),
                 });
             }
             drop(open(OFlags::WRONLY).map_err(|error| failed(error.into()))?);
@@ -260,8 +231,8 @@ impl Target {
     }
 
     fn compare(&self, sha256: &str) -> Result<(), ReplaceProblem> {
-        let found = file::hash(&self.file).map_err(|source| classify(&self.name, source))?;
-        if found == sha256 {
+        let found = agent_fs::hash(&self.file).map_err(|source| classify(&self.name, source))?;
+        if found.sha256 == sha256 {
             Ok(())
         } else {
             Err(ReplaceProblem::Stale {
@@ -277,45 +248,24 @@ impl Target {
         content: &[u8],
     ) -> Result<Replaced, ReplaceProblem> {
         let failed = |source: io::Error| classify(&self.name, source);
-        let beside = Beside::make(self.directory.as_fd(), 0o600).map_err(failed)?;
-        (&beside.file).write_all(content).map_err(failed)?;
-        if !self.dress(&beside.file).map_err(failed)? {
+        let draft = Draft::new(&self.directory, 0o600).map_err(failed)?;
+        draft.file().write_all(content).map_err(failed)?;
+        if !agent_fs::dress(draft.file(), &self.stamp, Some(&self.file)).map_err(failed)? {
             // Another owner whom we cannot give the new file to: keep the file itself.
-            drop(beside);
+            drop(draft);
             return self.write_in_place(before, sha256, content);
         }
-        beside.file.sync_all().map_err(failed)?;
+        let mode = Mode::from_raw_mode(self.stamp.permissions());
+        rustix::fs::fchmod(draft.file(), mode).map_err(|error| failed(error.into()))?;
+        draft.file().sync_all().map_err(failed)?;
         self.compare(sha256)?;
-        rustix::fs::renameat(
-            &self.directory,
-            &beside.name,
-            &self.directory,
-            &self.file_name,
-        )
-        .map_err(|error| failed(error.into()))?;
-        let stamp = beside.file.metadata().map(|metadata| Stamp::of(&metadata));
-        beside.keep();
-        let _ = rustix::fs::fsync(&self.directory);
+        let file = draft.replace(&self.file_name).map_err(failed)?;
+        let _ = self.directory.sync();
         Ok(Replaced {
-            stamp: stamp.map_err(failed)?,
+            stamp: Stamp::of_file(&file).map_err(failed)?,
             other_names: 0,
             directories: 0,
         })
-    }
-
-    /// Gives the new file owner, mode and attributes of the old one, and says whether it could.
-    fn dress(&self, new: &File) -> io::Result<bool> {
-        let own = Stamp::of(&new.metadata()?);
-        if (own.owner, own.group) != (self.stamp.owner, self.stamp.group) {
-            let owner = rustix::fs::Uid::from_raw(self.stamp.owner);
-            let group = rustix::fs::Gid::from_raw(self.stamp.group);
-            if rustix::fs::fchown(new, Some(owner), Some(group)).is_err() {
-                return Ok(false);
-            }
-        }
-        copy_attributes(&self.file, new);
-        rustix::fs::fchmod(new, Mode::from_raw_mode(self.stamp.mode & 0o7777))?;
-        Ok(true)
     }
 
     fn write_in_place(
@@ -329,7 +279,7 @@ impl Target {
         let writable = rustix::fs::openat(&self.directory, &self.file_name, flags, Mode::empty())
             .map_err(|error| failed(error.into()))?;
         let writable = File::from(writable);
-        let stamp = Stamp::of(&writable.metadata().map_err(failed)?);
+        let stamp = Stamp::of_file(&writable).map_err(failed)?;
         if (stamp.device, stamp.inode) != (self.stamp.device, self.stamp.inode) {
             return Err(ReplaceProblem::Stale { name: self.name });
         }
@@ -343,7 +293,7 @@ impl Target {
                 },
             });
         }
-        let stamp = Stamp::of(&writable.metadata().map_err(failed)?);
+        let stamp = Stamp::of_file(&writable).map_err(failed)?;
         Ok(Replaced {
             stamp,
             other_names: stamp.links.saturating_sub(1),
@@ -353,8 +303,7 @@ impl Target {
 }
 
 fn overwrite(file: &File, content: &[u8]) -> io::Result<()> {
-    file.write_all_at(content, 0)?;
-    file.set_len(content.len() as u64)?;
+    agent_fs::overwrite(file, content)?;
     file.sync_all()
 }
 
@@ -373,79 +322,12 @@ fn lock(file: &File) -> io::Result<()> {
     ))
 }
 
-/// Copies extended attributes, access lists among them. One that may not be set is left out: only
-/// the system itself sets those.
-fn copy_attributes(from: &File, to: &File) {
-    let mut names = vec![0_u8; 4096];
-    let Ok(length) = rustix::fs::flistxattr(from, &mut names[..]) else {
-        return;
-    };
-    for name in names[..length]
-        .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
-    {
-        let mut value = vec![0_u8; 64 << 10];
-        if let Ok(length) = rustix::fs::fgetxattr(from, name, &mut value[..]) {
-            let _ = rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty());
-        }
-    }
-}
-
-/// A new file beside the target; removed again unless it was renamed away.
-struct Beside<'a> {
-    directory: std::os::fd::BorrowedFd<'a>,
-    name: String,
-    file: File,
-    kept: std::cell::Cell<bool>,
-}
-
-impl<'a> Beside<'a> {
-    fn make(directory: std::os::fd::BorrowedFd<'a>, mode: u32) -> io::Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        for _ in 0..1000 {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let name = format!(".agent-{}-{number}.tmp", std::process::id());
-            match rustix::fs::openat(
-                directory,
-                Path::new(&name),
-                flags,
-                Mode::from_raw_mode(mode),
-            ) {
-                Ok(file) => {
-                    return Ok(Self {
-                        directory,
-                        name,
-                        file: File::from(file),
-                        kept: std::cell::Cell::new(false),
-                    });
-                }
-                Err(Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(io::Error::from(io::ErrorKind::AlreadyExists))
-    }
-
-    /// The name is gone: it was renamed.
-    fn keep(&self) {
-        self.kept.set(true);
-    }
-}
-
-impl Drop for Beside<'_> {
-    fn drop(&mut self) {
-        if !self.kept.get() {
-            let _ = rustix::fs::unlinkat(self.directory, &self.name, AtFlags::empty());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file;
     use crate::path::Access;
+    use rustix::fs::XattrFlags;
     use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 

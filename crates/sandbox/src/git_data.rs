@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use crate::tree::Tree;
+use agent_fs::Dir;
 
 /// In every git directory, that of a submodule and of a linked worktree included.
 const FOLLOWED: [&str; 6] = [
@@ -35,13 +35,13 @@ pub(crate) struct GitData {
 
 impl GitData {
     /// Looks at the git directory at `git`.
-    pub(crate) fn of(tree: &Tree, git: &Path) -> Self {
+    pub(crate) fn of(tree: &Dir, git: &Path) -> Self {
         let mut found = Self::default();
         found.add(tree, git, 0);
         found
     }
 
-    fn add(&mut self, tree: &Tree, git: &Path, depth: usize) {
+    fn add(&mut self, tree: &Dir, git: &Path, depth: usize) {
         if depth > DEEPEST || self.directories.len() > MOST {
             return;
         }
@@ -56,7 +56,7 @@ impl GitData {
         let files = FOLLOWED.iter().map(|name| git.join(name));
         self.followed.extend(files.filter(|path| tree.exists(path)));
         self.add_modules(tree, &git.join("modules"), depth + 1);
-        for name in tree.names(&git.join("worktrees")) {
+        for name in tree.names(&git.join("worktrees")).unwrap_or_default() {
             let worktree = git.join("worktrees").join(name);
             self.directories.push(worktree.clone());
             self.add(tree, &worktree, depth + 1);
@@ -64,11 +64,11 @@ impl GitData {
     }
 
     /// A submodule's name may have slashes, so that there are plain directories on the way.
-    fn add_modules(&mut self, tree: &Tree, directory: &Path, depth: usize) {
+    fn add_modules(&mut self, tree: &Dir, directory: &Path, depth: usize) {
         if depth > DEEPEST {
             return;
         }
-        for name in tree.names(directory) {
+        for name in tree.names(directory).unwrap_or_default() {
             if self.directories.len() > MOST {
                 return;
             }
@@ -86,7 +86,7 @@ impl GitData {
     }
 }
 
-fn is_directory(tree: &Tree, path: &Path) -> bool {
+fn is_directory(tree: &Dir, path: &Path) -> bool {
     tree.kind(path) == Some(FileType::Directory)
 }
 
@@ -159,14 +159,14 @@ fn whole_if_hidden(path: PathBuf) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Tree) {
+    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Dir) {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = folder.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let tree = Tree::open(folder.path()).unwrap();
+        let tree = Dir::open(folder.path()).unwrap();
         (folder, tree)
     }
 

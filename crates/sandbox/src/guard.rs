@@ -10,7 +10,7 @@ use crate::git_data::{GitData, pointed_to};
 use crate::policy::WriteDenied;
 use crate::protected::Names;
 use crate::search;
-use crate::tree::Tree;
+use agent_fs::Dir;
 
 /// How many paths that rules name are made read-only by a mount of their own.
 const MOST_DENIED_MOUNTS: usize = 500;
@@ -18,7 +18,7 @@ const MOST_DENIED_MOUNTS: usize = 500;
 /// What is not allowed to change below one directory. All paths are relative to it.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    pub(crate) tree: Tree,
+    pub(crate) tree: Dir,
     /// How many entries are searched for protected names.
     most: usize,
     /// Which names are protected, by what they are and by rules.
@@ -55,7 +55,7 @@ impl Guard {
         denied: &WriteDenied,
     ) -> io::Result<Self> {
         Ok(Self {
-            tree: Tree::open(root)?,
+            tree: Dir::open(root)?,
             most,
             names: names.clone(),
             denied: denied.clone(),
@@ -95,7 +95,7 @@ impl Guard {
         const LARGEST: u64 = 1 << 20;
         let name = Path::new("config");
         let git = config.parent().unwrap_or(Path::new("/"));
-        let text = Tree::open(git).and_then(|git| git.read(name, LARGEST));
+        let text = Dir::open(git).and_then(|git| git.read(name, LARGEST));
         let root = self.tree.path();
         let inside = git.strip_prefix(root).ok();
         self.pointed_to = text.map_or_else(|_| Vec::new(), |text| pointed_to(&text, root, inside));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use crate::tree::Tree;
+use agent_fs::Dir;
 
 /// Bounds on what is kept in memory. A file beyond them is compared and not put back.
 const MOST_FILES: usize = 2_000;
@@ -33,13 +33,13 @@ struct Kept {
 
 impl Keepsake {
     /// Remembers the files at and below `path`. Links are not followed.
-    pub(crate) fn keep(&mut self, tree: &Tree, path: &Path) {
-        let Ok(data) = tree.metadata(path) else {
+    pub(crate) fn keep(&mut self, tree: &Dir, path: &Path) {
+        let Ok(data) = tree.stat(path) else {
             return;
         };
         let kind = FileType::from_raw_mode(data.st_mode);
         if kind.is_dir() {
-            for name in tree.names(path) {
+            for name in tree.names(path).unwrap_or_default() {
                 // Objects are named by their content: a changed one is noticed by git itself.
                 if name != "objects" {
                     self.keep(tree, &path.join(name));
@@ -66,7 +66,7 @@ impl Keepsake {
     }
 
     /// The files at and below `path` that are not there any more or differ.
-    pub(crate) fn differing(&self, tree: &Tree, path: &Path) -> Vec<PathBuf> {
+    pub(crate) fn differing(&self, tree: &Dir, path: &Path) -> Vec<PathBuf> {
         let below = self.files.iter().filter(|(file, _)| file.starts_with(path));
         below
             .filter(|(file, kept)| !kept.is_still_at(tree, file))
@@ -80,15 +80,15 @@ impl Keepsake {
     }
 
     /// Writes a file as it was, in place of nothing: what is there now has to be moved first.
-    pub(crate) fn put_back(&self, tree: &Tree, file: &Path) -> io::Result<()> {
+    pub(crate) fn put_back(&self, tree: &Dir, file: &Path) -> io::Result<()> {
         let kept = self.files.get(file).ok_or(io::ErrorKind::NotFound)?;
         tree.create(file, kept.mode, &kept.content)
     }
 }
 
 impl Kept {
-    fn is_still_at(&self, tree: &Tree, file: &Path) -> bool {
-        tree.metadata(file).is_ok_and(|data| {
+    fn is_still_at(&self, tree: &Dir, file: &Path) -> bool {
+        tree.stat(file).is_ok_and(|data| {
             FileType::from_raw_mode(data.st_mode).is_file()
                 && data.st_mode & 0o7777 == self.mode
                 && u64::try_from(data.st_size).ok() == Some(self.content.len() as u64)

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, RawDir};
 use crate::git_data;
 use crate::policy::WriteDenied;
 use crate::protected::Names;
-use crate::tree::Tree;
+use agent_fs::Dir;
 
 /// How many directory entries are looked at before a command, in the workspace and in other
 /// directories that may be written, which may be large caches. The upper levels come first.
@@ -33,7 +33,7 @@ pub(crate) struct Existing {
 
 /// Searches a directory level by level, at most so many entries of it. Links are not followed:
 /// what they point to has its own name.
-pub(crate) fn existing(tree: &Tree, names: &Names, denied: &WriteDenied, most: usize) -> Existing {
+pub(crate) fn existing(tree: &Dir, names: &Names, denied: &WriteDenied, most: usize) -> Existing {
     let mut search = Search {
         tree,
         names,
@@ -62,7 +62,7 @@ pub(crate) fn existing(tree: &Tree, names: &Names, denied: &WriteDenied, most: u
 }
 
 struct Search<'a> {
-    tree: &'a Tree,
+    tree: &'a Dir,
     names: &'a Names,
     denied: &'a WriteDenied,
     left: usize,
@@ -73,7 +73,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// Looks at one directory and adds those in it that are still to be looked at.
     fn list(&mut self, relative: &Path, next: &mut Vec<PathBuf>) {
-        let directory = match self.tree.open_directory(relative) {
+        let directory = match self.tree.listing(relative) {
             Ok(directory) => directory,
             // So far down that no program can name where it is.
             Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => return,
@@ -148,7 +148,7 @@ mod tests {
 
     fn look(root: &Path, most: usize) -> Existing {
         let names = crate::protected::tests::some();
-        let tree = Tree::open(root).unwrap();
+        let tree = Dir::open(root).unwrap();
         existing(&tree, &names, &WriteDenied::default(), most)
     }
 
@@ -241,7 +241,7 @@ mod tests {
         let denied = WriteDenied::new(|path| {
             path.extension().is_some_and(|end| end == "lock") || path.ends_with("gen")
         });
-        let tree = Tree::open(&root).unwrap();
+        let tree = Dir::open(&root).unwrap();
         let found = existing(&tree, &Names::default(), &denied, 100);
         let expected = ["a/b/gen", "a/y.lock", "x.lock"].map(PathBuf::from);
         assert_eq!(found.denied, expected);

@@ -15,8 +15,8 @@ use crate::guard::{Found, Guard};
 use crate::keepsake::Keepsake;
 use crate::policy::WriteAccess;
 use crate::protected;
-use crate::tree::{self, Tree};
 use crate::violation::{Detection, Kind, Permit, Quarantined, Violation};
+use agent_fs::Dir;
 
 /// More than a protected directory has without git's objects.
 const MOST_ENTRIES: usize = 2_000;
@@ -34,7 +34,7 @@ const LONGEST_NAME: usize = 160;
 pub(crate) struct Watch {
     /// The first is the workspace.
     guarded: Vec<Guarded>,
-    session: Tree,
+    session: Dir,
     access: WriteAccess,
     /// Compare content everywhere, because no mount kept it.
     content: bool,
@@ -79,7 +79,7 @@ impl Watch {
             .collect();
         Ok(Self {
             guarded,
-            session: Tree::open(session_dir)?,
+            session: Dir::open(session_dir)?,
             access,
             content,
         })
@@ -175,7 +175,7 @@ impl Guarded {
             begun: if found.complete {
                 None
             } else {
-                tree::now().ok()
+                agent_fs::now().ok()
             },
         };
         for path in &found.read_only {
@@ -195,7 +195,7 @@ impl Guarded {
     fn has_other_names(&self, path: &Path) -> bool {
         self.guard
             .tree
-            .metadata(path)
+            .stat(path)
             .is_ok_and(|data| FileType::from_raw_mode(data.st_mode).is_file() && data.st_nlink > 1)
     }
 
@@ -353,7 +353,7 @@ impl Comparison<'_> {
     fn try_move(&self, path: &Path) -> io::Result<PathBuf> {
         let (tree, session) = (&self.guarded.guard.tree, &self.watch.session);
         let folder = Path::new("quarantine");
-        session.make_parents(&folder.join("file"))?;
+        session.make_parent(&folder.join("file"), 0o755)?;
         let name = shortened(&self.shown(path).to_string_lossy().replace('/', "%"));
         // A name that is taken gets a number which no other of this process has.
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -398,11 +398,11 @@ fn shortened(name: &str) -> String {
 }
 
 /// The files that git or an editor would find at and below a path, within a bound.
-fn files_below(tree: &Tree, path: &Path, found: &mut Vec<PathBuf>) {
+fn files_below(tree: &Dir, path: &Path, found: &mut Vec<PathBuf>) {
     match tree.kind(path) {
         None => {}
         Some(FileType::Directory) => {
-            for name in tree.names(path) {
+            for name in tree.names(path).unwrap_or_default() {
                 if name != "objects" && found.len() < MOST_ENTRIES {
                     files_below(tree, &path.join(name), found);
                 }
@@ -413,19 +413,19 @@ fn files_below(tree: &Tree, path: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Hashes a tree by names, modes and content, within a bound on entries and bytes.
-fn digest(tree: &Tree, path: &Path, hash: &mut Sha256, left: &mut usize) {
+fn digest(tree: &Dir, path: &Path, hash: &mut Sha256, left: &mut usize) {
     if *left == 0 {
         return;
     }
     *left -= 1;
-    let Ok(data) = tree.metadata(path) else {
+    let Ok(data) = tree.stat(path) else {
         return;
     };
     hash.update(path.as_os_str().as_encoded_bytes());
     hash.update(data.st_mode.to_le_bytes());
     match FileType::from_raw_mode(data.st_mode) {
         FileType::Directory => {
-            for name in tree.names(path) {
+            for name in tree.names(path).unwrap_or_default() {
                 // Objects are named by their content; hooks, configuration and references are not.
                 if name != "objects" {
                     digest(tree, &path.join(name), hash, left);

@@ -4,12 +4,14 @@
 //! following it would write into a place nobody agreed to. Every step below `.agent` is therefore
 //! taken from an open directory, by one name, and a link in the way is refused by its name.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use agent_fs::{Dir, Draft, Stamp};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 /// Why a file or directory could not be reached.
 #[derive(Debug, thiserror::Error)]
@@ -42,63 +44,64 @@ impl PlaceError {
     }
 }
 
-/// An open directory.
+/// An open directory of ours.
 #[derive(Debug)]
-pub(crate) struct Place {
-    directory: OwnedFd,
-    path: PathBuf,
-}
+pub(crate) struct Place(Dir);
 
 impl Place {
     /// The same directory once more.
     pub(crate) fn try_clone(&self) -> Result<Self, PlaceError> {
-        let directory = self.directory.try_clone();
-        Ok(Self {
-            directory: directory.map_err(|source| PlaceError::Io {
-                operation: "open",
-                path: self.path.clone(),
-                source,
-            })?,
-            path: self.path.clone(),
-        })
+        let cloned = self.0.try_clone();
+        cloned
+            .map(Self)
+            .map_err(|source| self.failed("open", source))
     }
 
     /// Opens the directory `path`. What leads to it belongs to the user and may hold links; the
     /// directory itself may not be one.
     pub(crate) fn open(path: &Path) -> Result<Self, PlaceError> {
-        let directory = open_directory(CWD.as_fd(), path, path)?;
-        Ok(Self {
-            directory,
-            path: path.to_owned(),
+        Dir::open_nofollow(path).map(Self).map_err(|source| {
+            let kind = || Some(path.symlink_metadata().ok()?.is_symlink());
+            explain(path, "open", source, kind)
         })
     }
 
     /// Opens the directory `path` and makes it first if it is missing.
     pub(crate) fn open_or_create(path: &Path) -> Result<Self, PlaceError> {
-        make_directory(CWD.as_fd(), path, path)?;
-        Self::open(path)
+        match rustix::fs::mkdir(path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Self::open(path),
+            Err(error) => Err(PlaceError::Io {
+                operation: "create",
+                path: path.to_owned(),
+                source: error.into(),
+            }),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     pub(crate) fn child(&self, name: &str) -> Result<Self, PlaceError> {
-        let path = self.path.join(name);
-        let directory = open_directory(self.directory.as_fd(), Path::new(name), &path)?;
-        Ok(Self { directory, path })
+        let child = self.0.dir(Path::new(name));
+        child
+            .map(Self)
+            .map_err(|error| self.error("open", name, error))
     }
 
     pub(crate) fn child_or_create(&self, name: &str) -> Result<Self, PlaceError> {
-        let path = self.path.join(name);
-        make_directory(self.directory.as_fd(), Path::new(name), &path)?;
-        self.child(name)
+        match self.create_child(name) {
+            Err(PlaceError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+                self.child(name)
+            }
+            other => other,
+        }
     }
 
     /// Makes a new directory; an existing one is an error.
     pub(crate) fn create_child(&self, name: &str) -> Result<Self, PlaceError> {
-        rustix::fs::mkdirat(&self.directory, name, Mode::RWXU)
-            .map_err(|error| self.error("create", name, error))?;
+        let made = self.0.make_dir(Path::new(name), 0o700);
+        made.map_err(|error| self.error("create", name, error))?;
         self.child(name)
     }
 
@@ -125,101 +128,70 @@ impl Place {
 
     /// Gives a file another name, replacing what had it.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), PlaceError> {
-        rustix::fs::renameat(&self.directory, from, &self.directory, to)
-            .map_err(|error| self.error("rename to", to, error))
+        let renamed = self.0.rename(Path::new(from), Path::new(to));
+        renamed.map_err(|error| self.error("rename to", to, error))
     }
 
     pub(crate) fn remove_file(&self, name: &str) -> Result<(), PlaceError> {
-        rustix::fs::unlinkat(&self.directory, name, AtFlags::empty())
-            .map_err(|error| self.error("remove", name, error))
+        let removed = self.0.remove_file(Path::new(name));
+        removed.map_err(|error| self.error("remove", name, error))
     }
 
     /// Removes an empty directory.
     pub(crate) fn remove_directory(&self, name: &str) -> Result<(), PlaceError> {
-        rustix::fs::unlinkat(&self.directory, name, AtFlags::REMOVEDIR)
-            .map_err(|error| self.error("remove", name, error))
+        let removed = self.0.remove_dir(Path::new(name));
+        removed.map_err(|error| self.error("remove", name, error))
     }
 
     /// Writes a whole small file: beside its place first, then renamed over it.
     pub(crate) fn replace_file(&self, name: &str, bytes: &[u8]) -> Result<(), PlaceError> {
-        let (staged, file) = self.stage(name, bytes)?;
-        file.sync_all().map_err(|source| PlaceError::Io {
-            operation: "write",
-            path: self.path.join(name),
-            source,
-        })?;
-        self.rename(&staged, name)?;
+        self.replace(name, bytes, true)?;
         self.sync()
     }
 
     /// The same for what may be lost or torn by a power cut, because its reader would notice.
     pub(crate) fn replace_unsynced(&self, name: &str, bytes: &[u8]) -> Result<(), PlaceError> {
-        let (staged, _) = self.stage(name, bytes)?;
-        self.rename(&staged, name)
+        self.replace(name, bytes, false)
     }
 
-    /// Writes `bytes` under a name beside `name`.
-    fn stage(&self, name: &str, bytes: &[u8]) -> Result<(String, File), PlaceError> {
-        use std::io::Write as _;
-        let staged = format!(".{name}.{}.new", std::process::id());
-        match self.remove_file(&staged) {
-            Err(error) if !error.is_not_found() => return Err(error),
-            _ => {}
-        }
-        let mut file = self.create_new(&staged)?;
-        match file.write_all(bytes) {
-            Ok(()) => Ok((staged, file)),
-            Err(source) => {
-                // On a full disk, half a file is room that is missing elsewhere.
-                let _ = self.remove_file(&staged);
-                Err(PlaceError::Io {
-                    operation: "write",
-                    path: self.path.join(name),
-                    source,
-                })
+    fn replace(&self, name: &str, bytes: &[u8], is_synced: bool) -> Result<(), PlaceError> {
+        let write = || {
+            let draft = Draft::new(&self.0, 0o600)?;
+            draft.file().write_all(bytes)?;
+            if is_synced {
+                draft.file().sync_all()?;
             }
+            draft.replace(OsStr::new(name))
+        };
+        match write() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.error("write", name, error)),
         }
     }
 
     /// Makes new names in this directory survive a power cut.
     pub(crate) fn sync(&self) -> Result<(), PlaceError> {
-        rustix::fs::fsync(&self.directory).map_err(|error| PlaceError::Io {
-            operation: "sync",
-            path: self.path.clone(),
-            source: error.into(),
-        })
+        self.0.sync().map_err(|source| self.failed("sync", source))
     }
 
-    /// The names in this directory with the size of what they name, in no order. Whatever is
+    /// The names in this directory with the size of what they name, in order. Whatever is
     /// neither a file nor a directory is left out.
     pub(crate) fn entries(&self) -> Result<Vec<PlaceEntry>, PlaceError> {
-        let mut found = Vec::new();
-        let listing = rustix::fs::Dir::read_from(&self.directory)
-            .map_err(|error| self.error("list", "", error))?;
-        for entry in listing {
-            let entry = entry.map_err(|error| self.error("list", "", error))?;
-            let Ok(name) = entry.file_name().to_str() else {
-                continue;
-            };
-            if name == "." || name == ".." {
-                continue;
-            }
+        let names = self.0.names(Path::new(""));
+        let names = names.map_err(|source| self.failed("list", source))?;
+        let entry = |name: OsString| {
+            let name = name.into_string().ok()?;
             // A name that vanishes between listing and looking is simply not there.
-            let Ok(stat) = rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW)
-            else {
-                continue;
-            };
-            let kind = FileType::from_raw_mode(stat.st_mode);
-            if kind == FileType::RegularFile || kind == FileType::Directory {
-                found.push(PlaceEntry {
-                    name: name.to_owned(),
-                    is_directory: kind == FileType::Directory,
-                    bytes: u64::try_from(stat.st_size).unwrap_or(0),
-                    modified_millis: millis(stat.st_mtime, stat.st_mtime_nsec),
-                });
-            }
-        }
-        Ok(found)
+            let stamp = Stamp::of(&self.0.stat(Path::new(&name)).ok()?);
+            let is_directory = stamp.kind().is_dir();
+            (is_directory || stamp.kind().is_file()).then(|| PlaceEntry {
+                name,
+                is_directory,
+                bytes: stamp.size,
+                modified_millis: stamp.modified_ms(),
+            })
+        };
+        Ok(names.into_iter().filter_map(entry).collect())
     }
 
     fn open_file(
@@ -228,30 +200,21 @@ impl Place {
         flags: OFlags,
         operation: &'static str,
     ) -> Result<File, PlaceError> {
-        // Without NONBLOCK, a pipe in place of a file would hold us for ever.
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let file = rustix::fs::openat(&self.directory, name, flags, mode)
-            .map_err(|error| self.error(operation, name, error))?;
-        let stat = rustix::fs::fstat(&file).map_err(|error| self.error(operation, name, error))?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-            Ok(file.into())
-        } else {
-            Err(PlaceError::WrongKind {
-                path: self.path.join(name),
-                expected: "a regular file",
-            })
+        let opened = self.0.open_file(Path::new(name), flags, 0o600);
+        opened.map_err(|error| self.error(operation, name, error))
+    }
+
+    fn failed(&self, operation: &'static str, source: io::Error) -> PlaceError {
+        PlaceError::Io {
+            operation,
+            path: self.path().to_owned(),
+            source,
         }
     }
 
-    fn error(&self, operation: &'static str, name: &str, error: rustix::io::Errno) -> PlaceError {
-        explain(
-            self.directory.as_fd(),
-            Path::new(name),
-            &self.path.join(name),
-            operation,
-            error,
-        )
+    fn error(&self, operation: &'static str, name: &str, error: io::Error) -> PlaceError {
+        let is_link = || Some(self.0.kind(Path::new(name))?.is_symlink());
+        explain(&self.path().join(name), operation, error, is_link)
     }
 }
 
@@ -264,64 +227,35 @@ pub(crate) struct PlaceEntry {
     pub(crate) modified_millis: i64,
 }
 
-fn millis(seconds: impl TryInto<i64>, nanos: impl TryInto<i64>) -> i64 {
-    let seconds: i64 = seconds.try_into().unwrap_or(0);
-    let nanos: i64 = nanos.try_into().unwrap_or(0);
-    seconds
-        .saturating_mul(1000)
-        .saturating_add(nanos / 1_000_000)
-}
-
-fn open_directory(
-    from: std::os::fd::BorrowedFd<'_>,
-    name: &Path,
-    shown: &Path,
-) -> Result<OwnedFd, PlaceError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(from, name, flags, Mode::empty())
-        .map_err(|error| explain(from, name, shown, "open", error))
-}
-
-fn make_directory(
-    from: std::os::fd::BorrowedFd<'_>,
-    name: &Path,
-    shown: &Path,
-) -> Result<(), PlaceError> {
-    match rustix::fs::mkdirat(from, name, Mode::RWXU) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-        Err(error) => Err(explain(from, name, shown, "create", error)),
-    }
-}
-
+/// An error with what is in the way: a link, or something else than what was expected.
 fn explain(
-    from: std::os::fd::BorrowedFd<'_>,
-    name: &Path,
-    shown: &Path,
+    path: &Path,
     operation: &'static str,
-    error: rustix::io::Errno,
+    source: io::Error,
+    is_link: impl FnOnce() -> Option<bool>,
 ) -> PlaceError {
-    use rustix::io::Errno;
-    if matches!(error, Errno::LOOP | Errno::NOTDIR | Errno::MLINK) {
-        let kind = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map(|stat| FileType::from_raw_mode(stat.st_mode));
-        match kind {
-            Ok(FileType::Symlink) => {
-                return PlaceError::Symlink {
-                    path: shown.to_owned(),
-                };
-            }
-            Ok(_) if error == Errno::NOTDIR => {
-                return PlaceError::WrongKind {
-                    path: shown.to_owned(),
-                    expected: "a directory",
-                };
-            }
-            _ => {}
+    let path = path.to_owned();
+    let wrong = match Errno::from_io_error(&source) {
+        Some(Errno::LOOP | Errno::MLINK | Errno::NOTDIR) => "a directory",
+        None if source.kind() == io::ErrorKind::InvalidInput => "a regular file",
+        _ => {
+            return PlaceError::Io {
+                operation,
+                path,
+                source,
+            };
         }
-    }
-    PlaceError::Io {
-        operation,
-        path: shown.to_owned(),
-        source: error.into(),
+    };
+    match is_link() {
+        Some(true) => PlaceError::Symlink { path },
+        Some(false) => PlaceError::WrongKind {
+            path,
+            expected: wrong,
+        },
+        None => PlaceError::Io {
+            operation,
+            path,
+            source,
+        },
     }
 }

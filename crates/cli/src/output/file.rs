@@ -1,10 +1,10 @@
 //! Writing a result to a file or to standard output. A file is replaced when the whole of it is
 //! there, so no half result ever has its name.
 
-use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use agent_fs::{Dir, Draft};
 use anyhow::Context as _;
 
 use crate::failure::{Failure, OrFail as _};
@@ -31,21 +31,20 @@ fn to_file<T>(
 ) -> Result<T, Failure> {
     let doing = || format!("cannot write `{}`", file.display());
     let name = file.file_name().with_context(doing).or_usage()?;
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
     let mut draft_name = name.to_owned();
     draft_name.push(format!(".{}.part", std::process::id()));
-    let draft = file.with_file_name(draft_name);
-    let written = File::create_new(&draft)
+    let draft = Dir::open(folder)
+        .and_then(|folder| Draft::named(&folder, &draft_name, 0o666))
         .with_context(doing)
-        .or_usage()
-        .and_then(|created| {
-            let mut out = BufWriter::new(created);
-            let done = write(&mut out)?;
-            out.flush().with_context(doing).or_fail()?;
-            Ok(done)
-        });
-    let done = written.inspect_err(|_| {
-        let _ = fs::remove_file(&draft);
-    })?;
-    fs::rename(&draft, file).with_context(doing)?;
+        .or_usage()?;
+    let mut out = BufWriter::new(draft.file());
+    let done = write(&mut out)?;
+    out.flush().with_context(doing).or_fail()?;
+    drop(out);
+    draft.replace(name).with_context(doing)?;
     Ok(done)
 }

@@ -49,7 +49,7 @@ impl Scratch {
     /// Removes what is in it, for whoever is done before all others have let go.
     pub(crate) fn clear(&self) {
         // What a command left there is nobody's; a directory that cannot be removed is only litter.
-        let _ = agent_sandbox::remove_private(&self.path);
+        let _ = agent_fs::remove_tree(&self.path);
     }
 }
 
@@ -86,7 +86,7 @@ fn sweep(all: &Path, own: &Path) {
         if let Ok(left) = File::open(&path)
             && flock(&left, FlockOperation::NonBlockingLockExclusive).is_ok()
         {
-            let _ = agent_sandbox::remove_private(&path);
+            let _ = agent_fs::remove_tree(&path);
         }
     }
 }

@@ -124,7 +124,7 @@ impl Private {
 impl Drop for Private {
     fn drop(&mut self) {
         // What cannot be removed is only litter.
-        let _ = agent_sandbox::remove_private(self.0.path());
+        let _ = agent_fs::remove_tree(self.0.path());
     }
 }
 

@@ -11,19 +11,18 @@ mod similar;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use agent_fs::Dir;
 use agent_protocol::Code;
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::OFlags;
 
 pub(crate) use open::{OpenProblem, open_file};
 
 use follow::follow;
-use open::beneath;
 use similar::similar;
 
 /// As many links as the kernel itself would follow.
@@ -43,7 +42,7 @@ pub struct Roots {
 #[derive(Debug)]
 struct Root {
     path: PathBuf,
-    directory: OwnedFd,
+    directory: Dir,
     writable: bool,
 }
 
@@ -314,59 +313,34 @@ impl Roots {
     /// Opens `path` without following links; a change since it was resolved is an error.
     pub fn open_beneath(&self, path: &ProjectPath, flags: OFlags) -> io::Result<OwnedFd> {
         let root = self.root_at(path.root);
-        let relative = if path.relative.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            &path.relative
-        };
-        beneath(&root.directory, relative, flags, Mode::empty())
+        root.directory.open_at(&path.relative, flags, 0)
     }
 
     /// Opens the directory that holds `path`, and makes the missing part of it if asked to.
     /// Gives back also how many directories were made.
-    pub fn open_parent(
+    pub fn open_parent<'p>(
         &self,
-        path: &ProjectPath,
+        path: &'p ProjectPath,
         make: bool,
-    ) -> io::Result<(OwnedFd, OsString, usize)> {
-        let name = path
-            .relative
-            .file_name()
-            .ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?
-            .to_owned();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let mut directory = self.root_at(path.root).directory.try_clone()?;
-        let mut made = 0;
-        for component in path.relative.parent().unwrap_or(Path::new("")).components() {
-            let component = Path::new(component.as_os_str());
-            directory = match beneath(&directory, component, flags, Mode::empty()) {
-                Ok(next) => next,
-                Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
-                    match rustix::fs::mkdirat(&directory, component, Mode::from_raw_mode(0o777)) {
-                        Ok(()) => made += 1,
-                        Err(Errno::EXIST) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                    beneath(&directory, component, flags, Mode::empty())?
-                }
-                Err(error) => return Err(error),
-            };
+    ) -> io::Result<(Dir, &'p OsStr, usize)> {
+        let root = &self.root_at(path.root).directory;
+        if path.relative.as_os_str().is_empty() {
+            return Err(io::ErrorKind::IsADirectory.into());
         }
-        Ok((directory, name, made))
+        if make {
+            return root.make_parent(&path.relative, 0o777);
+        }
+        let (directory, name) = root.parent(&path.relative)?;
+        Ok((directory, name, 0))
     }
 }
 
 impl Root {
     fn open(path: &Path, writable: bool) -> io::Result<Self> {
         let path = std::fs::canonicalize(path)?;
-        let directory = rustix::fs::open(
-            &path,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
         Ok(Self {
+            directory: Dir::open(&path)?,
             path,
-            directory,
             writable,
         })
     }

@@ -1,13 +1,10 @@
 //! Opening what was resolved, without a single link on the way.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Component, Path};
 
 use agent_protocol::Code;
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::follow::found_kind;
@@ -97,48 +94,4 @@ impl OpenProblem {
             },
         }
     }
-}
-
-/// Opens `relative` beneath `directory` without a single link on the way.
-pub(super) fn beneath(
-    directory: impl AsFd,
-    relative: &Path,
-    flags: OFlags,
-    mode: Mode,
-) -> io::Result<OwnedFd> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
-    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    for _ in 0..8 {
-        match rustix::fs::openat2(&directory, relative, flags, mode, resolve) {
-            // A rename somewhere in the tree makes the kernel unsure; it asks to try again.
-            Err(Errno::AGAIN) => {}
-            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => {
-                return step_by_step(directory.as_fd(), relative, flags, mode);
-            }
-            other => return Ok(other?),
-        }
-    }
-    step_by_step(directory.as_fd(), relative, flags, mode)
-}
-
-/// The same for kernels and filters without `openat2`.
-pub(super) fn step_by_step(
-    directory: std::os::fd::BorrowedFd<'_>,
-    relative: &Path,
-    flags: OFlags,
-    mode: Mode,
-) -> io::Result<OwnedFd> {
-    let mut at = directory.try_clone_to_owned()?;
-    let mut components = relative.components().peekable();
-    while let Some(component) = components.next() {
-        let name = match component {
-            Component::Normal(name) => name,
-            Component::CurDir => OsStr::new("."),
-            _ => return Err(Errno::XDEV.into()),
-        };
-        let last = components.peek().is_none();
-        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        at = rustix::fs::openat(&at, name, if last { flags } else { step }, mode)?;
-    }
-    Ok(at)
 }

@@ -9,9 +9,10 @@ use agent_protocol::payload::{ArtifactRef, SideEffect, SideEffectKind};
 use agent_tool_runtime::JournalError;
 use rustix::fs::{FileType, Mode, OFlags};
 
-use super::{Look, Seen, Watch};
-use crate::file::{hash, hash_bytes};
+use super::{Look, Watch};
+use crate::file::hash_bytes;
 use crate::search::walk::as_path;
+use agent_fs::Stamp;
 
 /// What changed.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ const NAMED_IMAGES: usize = 100;
 pub(crate) type KeepImage<'a> = &'a dyn Fn(&[u8]) -> Result<ArtifactRef, JournalError>;
 
 /// A path whose record differs, with what was there and what is.
-pub(super) type Touched<'a> = (&'a [u8], Option<Seen>, Option<Seen>);
+pub(super) type Touched<'a> = (&'a [u8], Option<Stamp>, Option<Stamp>);
 
 /// The paths that differ, deletions first.
 pub(super) fn touched<'a>(before: &'a Look, after: &'a Look) -> Vec<Touched<'a>> {
@@ -48,7 +49,7 @@ pub(super) fn touched<'a>(before: &'a Look, after: &'a Look) -> Vec<Touched<'a>>
             Some(_) => {}
         }
     }
-    let new = |(path, _): &(&'a Vec<u8>, &Seen)| !before.files.contains_key(*path);
+    let new = |(path, _): &(&'a Vec<u8>, &Stamp)| !before.files.contains_key(*path);
     let created = after.files.iter().filter(new);
     here.extend(created.map(|(path, now)| (path.as_slice(), None, Some(*now))));
     gone.sort_unstable_by(|one, other| other.0.cmp(one.0));
@@ -97,7 +98,7 @@ impl Watch {
         keep: KeepImage<'_>,
         changes: &mut Changes,
     ) -> Result<(), JournalError> {
-        let file_type = was.or(now).map_or(FileType::Unknown, Seen::kind);
+        let file_type = was.or(now).map_or(FileType::Unknown, |seen| seen.kind());
         let has_content = file_type != FileType::Directory;
         let place = as_path(path);
         let image = was.and_then(|seen| self.content(path, seen));
@@ -105,7 +106,7 @@ impl Watch {
         let sha256_after = now.and_then(|seen| self.hash_now(root, path, seen));
         let same_content = !has_content || sha256_before.is_some() && sha256_before == sha256_after;
         // The mode of a link means nothing.
-        let mode = |seen: Option<Seen>| {
+        let mode = |seen: Option<Stamp>| {
             let seen = seen.filter(|_| file_type != FileType::Symlink);
             seen.map(|seen| seen.mode & 0o7777)
         };
@@ -132,7 +133,7 @@ impl Watch {
             }
             .to_owned()
         });
-        let size = |seen: Option<Seen>| seen.filter(|_| has_content).map(|seen| seen.size);
+        let size = |seen: Option<Stamp>| seen.filter(|_| has_content).map(|seen| seen.size);
         changes.effects.push(SideEffect {
             kind,
             path: place.to_string_lossy().into_owned(),
@@ -157,13 +158,13 @@ impl Watch {
         Ok(())
     }
 
-    fn content(&self, path: &[u8], seen: Seen) -> Option<Vec<u8>> {
+    fn content(&self, path: &[u8], seen: Stamp) -> Option<Vec<u8>> {
         let images = self.images.read().unwrap_or_else(PoisonError::into_inner);
         images.content(path, seen)
     }
 
     /// The hash of what is there now; of a link, of where it points to.
-    fn hash_now(&self, root: &Path, path: &[u8], seen: Seen) -> Option<String> {
+    fn hash_now(&self, root: &Path, path: &[u8], seen: Stamp) -> Option<String> {
         if let Some(kept) = self.content(path, seen) {
             return Some(hash_bytes(&kept));
         }
@@ -174,7 +175,9 @@ impl Watch {
                 Some(hash_bytes(target.as_os_str().as_bytes()))
             }
             FileType::Directory => None,
-            _ => hash(&open_now(&place)?).ok(),
+            _ => agent_fs::hash(&open_now(&place)?)
+                .ok()
+                .map(|hashed| hashed.sha256),
         }
     }
 }

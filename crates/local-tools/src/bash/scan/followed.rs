@@ -8,8 +8,9 @@ use agent_sandbox::Settler;
 use agent_tool_runtime::{Cancel, JournalError};
 
 use super::changes::{Changes, KeepImage, touched};
-use super::{Look, Purpose, Seen, Watch};
+use super::{Look, Purpose, Watch};
 use crate::search::walk::Hides;
+use agent_fs::Stamp;
 
 /// The project as it was when a background command began, less what others did since.
 #[derive(Debug)]
@@ -102,7 +103,7 @@ impl Watch {
         // The directories above it may be new as well.
         for path in relative.ancestors().filter(|path| *path != Path::new("")) {
             let now = rustix::fs::lstat(root.join(path)).ok();
-            let now = now.map(|stat| Seen::of(&stat));
+            let now = now.map(|stat| Stamp::of_entry(&stat));
             for known in &followed {
                 known.set(path.as_os_str().as_bytes(), now);
             }
@@ -125,7 +126,7 @@ impl Followed {
         self.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, path: &[u8], now: Option<Seen>) {
+    fn set(&self, path: &[u8], now: Option<Stamp>) {
         let mut before = self.before();
         match now {
             Some(seen) => before.files.insert(path.to_vec(), seen),

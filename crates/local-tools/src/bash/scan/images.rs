@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::Seen;
+use agent_fs::Stamp;
 
 /// Copies by path and version.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct Images {
 /// Where one version of a file is kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Image {
-    pub(super) seen: Seen,
+    pub(super) seen: Stamp,
     pub(super) offset: u64,
 }
 
@@ -36,7 +36,7 @@ impl Images {
     }
 
     /// Where a copy can be written, unless this version is kept already.
-    pub(super) fn room_for(&self, path: &[u8], seen: Seen) -> Option<&File> {
+    pub(super) fn room_for(&self, path: &[u8], seen: Stamp) -> Option<&File> {
         let known = self.find(path, seen).is_some();
         self.file.as_ref().filter(|_| !known)
     }
@@ -49,7 +49,7 @@ impl Images {
     }
 
     /// The bytes of a file as it was when it was seen like this.
-    pub(super) fn content(&self, path: &[u8], seen: Seen) -> Option<Vec<u8>> {
+    pub(super) fn content(&self, path: &[u8], seen: Stamp) -> Option<Vec<u8>> {
         let image = self.find(path, seen)?;
         let mut bytes = vec![0; usize::try_from(seen.size).ok()?];
         let file = self.file.as_ref()?;
@@ -57,7 +57,7 @@ impl Images {
         Some(bytes)
     }
 
-    fn find(&self, path: &[u8], seen: Seen) -> Option<&Image> {
+    fn find(&self, path: &[u8], seen: Stamp) -> Option<&Image> {
         let versions = self.by_path.get(path)?;
         versions.iter().find(|image| image.seen == seen)
     }

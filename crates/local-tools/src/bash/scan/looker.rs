@@ -9,9 +9,10 @@ use std::time::Instant;
 use agent_tool_runtime::{Cancel, CancelReason};
 use rustix::fs::{AtFlags, FileType};
 
+use super::Watch;
 use super::images::Image;
-use super::{Seen, Watch};
 use crate::search::walk::{Met, Skipped, Visitor};
+use agent_fs::Stamp;
 
 /// One look in progress.
 pub(super) struct Looking<'a> {
@@ -58,7 +59,7 @@ impl Looking<'_> {
 
 pub(super) struct Looker<'a> {
     look: &'a Looking<'a>,
-    pub(super) files: Vec<(Vec<u8>, Seen)>,
+    pub(super) files: Vec<(Vec<u8>, Stamp)>,
     pub(super) images: Vec<(Vec<u8>, Image)>,
     buffer: Vec<u8>,
 }
@@ -81,7 +82,7 @@ impl<'a> Looker<'a> {
         else {
             return;
         };
-        let seen = Seen::of(&stat);
+        let seen = Stamp::of_entry(&stat);
         if self.look.keep && seen.size <= self.look.watch.limits.image_bytes {
             self.keep(met, seen);
         }
@@ -89,7 +90,7 @@ impl<'a> Looker<'a> {
     }
 
     /// Copies the content unless this version is kept. What cannot be read is not kept.
-    fn keep(&mut self, met: &Met<'_>, seen: Seen) {
+    fn keep(&mut self, met: &Met<'_>, seen: Stamp) {
         if seen.kind() == FileType::Directory {
             return;
         }
@@ -115,7 +116,7 @@ impl<'a> Looker<'a> {
     }
 
     /// The content of a link is where it points to.
-    fn read(&mut self, met: &Met<'_>, seen: Seen) -> Option<()> {
+    fn read(&mut self, met: &Met<'_>, seen: Stamp) -> Option<()> {
         if seen.kind() == FileType::Symlink {
             let target = rustix::fs::readlinkat(met.directory, met.name, Vec::new()).ok()?;
             self.buffer.extend_from_slice(target.as_bytes());

@@ -21,8 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
+use agent_fs::Stamp;
 use agent_tool_runtime::Cancel;
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{Mode, OFlags};
 
 pub(crate) use changes::Changes;
 pub(crate) use followed::Followed;
@@ -74,46 +75,10 @@ pub(crate) struct Watch {
     foreground: Mutex<Option<Arc<Look>>>,
 }
 
-/// What the system says of a file; equal means untouched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-    mode: u32,
-}
-
-impl Seen {
-    fn of(stat: &Stat) -> Self {
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            // Its size and times tell of its entries, which are looked at themselves.
-            return Self {
-                inode: 0,
-                size: 0,
-                modified: (0, 0),
-                changed: (0, 0),
-                mode: stat.st_mode,
-            };
-        }
-        Self {
-            inode: stat.st_ino,
-            size: stat.st_size as u64,
-            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
-            mode: stat.st_mode,
-        }
-    }
-
-    fn kind(self) -> FileType {
-        FileType::from_raw_mode(self.mode)
-    }
-}
-
 /// The project at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
-    files: HashMap<Vec<u8>, Seen>,
+    files: HashMap<Vec<u8>, Stamp>,
     /// Why it is not complete.
     pub(crate) incomplete: Option<String>,
     /// Existing paths that deny rules name, relative to the project.

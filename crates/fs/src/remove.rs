@@ -1,19 +1,22 @@
-//! Removing what commands left in their private directory, whatever they did to it.
+//! Removal of what commands left in a directory of ours, whatever they did to it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+
+use crate::beneath::STEP;
+use crate::dir::open_to_owner;
 
 /// Removes a directory with all that is in it. Modes that forbid it and trees deeper than any path
 /// can name are no obstacle to their owner; links are removed and not followed.
 ///
 /// # Errors
 /// When something in it belongs to somebody else, or is in use as a mount.
-pub fn remove_private(directory: &Path) -> io::Result<()> {
+pub fn remove_tree(directory: &Path) -> io::Result<()> {
     match std::fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => take_apart(directory),
         _ => Ok(()),
@@ -23,9 +26,8 @@ pub fn remove_private(directory: &Path) -> io::Result<()> {
 /// Empties directory after directory, each one's own directories being moved to the top first, so
 /// that two levels are all there ever is to walk.
 fn take_apart(directory: &Path) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let top = rustix::fs::open(directory, flags, Mode::empty())?;
-    open_up(top.as_fd())?;
+    let top = rustix::fs::open(directory, STEP, Mode::empty())?;
+    open_to_owner(top.as_fd())?;
     let mut next: u64 = 0;
     loop {
         let directories = remove_files(top.as_fd())?;
@@ -53,16 +55,9 @@ fn take_apart(directory: &Path) -> io::Result<()> {
 
 /// Opens a directory of ours and makes it one that can be changed.
 fn enter(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    open_up(directory.as_fd())?;
+    let directory = rustix::fs::openat(parent, name, STEP, Mode::empty())?;
+    open_to_owner(directory.as_fd())?;
     Ok(directory)
-}
-
-fn open_up(directory: BorrowedFd<'_>) -> io::Result<()> {
-    // A descriptor that was opened only to lead somewhere takes no change of mode; its name does.
-    let name = format!("/proc/self/fd/{}", directory.as_raw_fd());
-    Ok(rustix::fs::chmod(name, Mode::RWXU)?)
 }
 
 /// Removes all that is not a directory; gives back the directories.
@@ -106,10 +101,10 @@ mod tests {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
             std::fs::set_permissions(private.join(path), mode).unwrap();
         }
-        remove_private(&private).unwrap();
+        remove_tree(&private).unwrap();
         let left = std::fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(left, 1, "what the link led to, and nothing else");
-        remove_private(&private).unwrap();
+        remove_tree(&private).unwrap();
     }
 
     #[test]
