@@ -17,7 +17,8 @@ use agent_protocol::{Payload, Refs, Scope, Timestamp};
 use agent_provider::conversation::ToolSpec;
 use agent_session::{Appended, ModelInputs};
 use agent_tool_runtime::{
-    Authority, BatchReport, Cancel, Journal, JournalError, OpenCall, Pipeline, ToolIntent,
+    Authority, BatchReport, Cancel, Journal, JournalError, OpenCall, OpenQuestion, Pipeline,
+    ToolIntent,
 };
 use bytes::Bytes;
 
@@ -144,7 +145,18 @@ impl Engine {
             parts,
         };
         engine.follow_input();
+        engine.expect_answers();
         engine
+    }
+
+    /// Takes answers to the questions that an earlier run left open, before they are put again.
+    fn expect_answers(&self) {
+        let desk = self.parts.control.desk();
+        let waiting = self.state().open_calls.waiting().into_iter();
+        let questions = waiting.filter_map(|call| call.question);
+        for question in questions.filter(OpenQuestion::takes_answers) {
+            desk.expect(&question.action_id, None);
+        }
     }
 
     /// Lets files be shown again whose content the model's input does not hold any more.
