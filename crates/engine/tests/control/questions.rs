@@ -66,10 +66,7 @@ async fn an_answer_to_a_question_of_an_earlier_run_is_not_lost() {
     let script = TWO_STEPS.replace("look", "write");
     let mut session = session_with(&script, registry(), OnAsk::Wait);
     let turn = session.submit("Do it.");
-    assert!(matches!(
-        session.run(turn.clone()).await,
-        TurnEnd::LeftOpen { .. }
-    ));
+    assert!(matches!(session.run(turn.clone()).await, TurnEnd::LeftOpen));
     let mut session = session.restarted(TWO_STEPS, registry(), OnAsk::Interactive);
     let asked = |event: &Event| match event.payload {
         Payload::ActionRequired(_) => event.scope.action_id.clone(),
@@ -261,16 +258,17 @@ fn people(plane: &ControlPlane, asked: impl Iterator<Item = Asked>, answered: &S
 
 /// How the last question was settled, and whether its call started.
 fn settled(events: &[Event]) -> (bool, bool) {
-    let at = events.iter().rposition(|event| match event.payload {
-        Payload::ActionResolved(_) => true,
-        _ => false,
-    });
-    let at = at.unwrap();
-    let Payload::ActionResolved(resolved) = &events[at].payload else {
-        unreachable!();
-    };
-    let allowed = resolved.decision == ActionDecision::AllowOnce;
-    (allowed, has_started(&events[at..]))
+    let mut settled = events.iter().enumerate().rev();
+    let (at, decision) = settled
+        .find_map(|(at, event)| match &event.payload {
+            Payload::ActionResolved(resolved) => Some((at, resolved.decision)),
+            _ => None,
+        })
+        .unwrap();
+    (
+        decision == ActionDecision::AllowOnce,
+        has_started(&events[at..]),
+    )
 }
 
 async fn check(rounds: Vec<Round>) {
