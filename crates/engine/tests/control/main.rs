@@ -6,6 +6,7 @@
     reason = "a failure is the report"
 )]
 
+mod answered;
 mod questions;
 mod stage;
 

@@ -336,6 +336,27 @@ async fn check(rounds: Vec<Round>) {
     acting.join().unwrap();
 }
 
+/// Found by the property below: a mode settles the question before its answer comes, and others do in
+/// between changes to the mode that asks.
+#[tokio::test(flavor = "multi_thread")]
+async fn modes_that_settle_one_question_after_the_other_are_told_apart() {
+    let round = |people: &[&[Act]]| Round {
+        early: None,
+        people: people.iter().map(|acts| acts.to_vec()).collect(),
+    };
+    let answers = [
+        Act::Mode(Mode::ReadOnly),
+        Act::Answer(ActionDecision::AllowOnce),
+    ];
+    let edits = Act::Mode(Mode::AcceptEdits);
+    let rounds = vec![
+        round(&[&answers]),
+        round(&[&[Act::Yield, edits], &[Act::Mode(Mode::Ask)]]),
+        round(&[&[Act::Mode(Mode::Ask), Act::Yield, edits]]),
+    ];
+    check(rounds).await;
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 

@@ -104,7 +104,7 @@ pub(crate) struct Session {
     place: Place,
     pub(crate) engine: Engine,
     pub(crate) control: Arc<Control>,
-    model: Arc<Watched>,
+    watched: Option<Arc<Watched>>,
     pub(crate) plane: Arc<ControlPlane>,
 }
 
@@ -125,7 +125,24 @@ pub(crate) fn session(lines: &str) -> Session {
 }
 
 pub(crate) fn session_with(lines: &str, registry: Registry, on_ask: OnAsk) -> Session {
-    Place::new().engine(lines, registry, on_ask)
+    Place::new().watched(lines, registry, on_ask)
+}
+
+/// A session that asks these models, in order of preference, and knows no tools.
+pub(crate) fn session_of(models: Vec<Model>) -> Session {
+    Place::new().engine(models, Registry::default(), OnAsk::Deny)
+}
+
+/// A model of this provider.
+pub(crate) fn model(provider: Arc<dyn Provider>, name: &str) -> Model {
+    Model {
+        provider,
+        settings: RequestSettings {
+            model: name.to_owned(),
+            ..RequestSettings::default()
+        },
+        price: Arc::new(|_| None),
+    }
 }
 
 impl Place {
@@ -163,8 +180,22 @@ impl Place {
         }
     }
 
+    /// An engine whose model plays `lines`.
+    fn watched(self, lines: &str, registry: Registry, on_ask: OnAsk) -> Session {
+        let watched = Arc::new(Watched {
+            script: ScriptedProvider::new("script", Transcript::parse(lines).unwrap()),
+            hook: Mutex::new(Box::new(|_| {})),
+            asked: Mutex::default(),
+        });
+        let provider = Arc::clone(&watched) as Arc<dyn Provider>;
+        Session {
+            watched: Some(watched),
+            ..self.engine(vec![model(provider, "m")], registry, on_ask)
+        }
+    }
+
     /// An engine that knows what the log says, with nothing of an earlier one.
-    fn engine(self, lines: &str, registry: Registry, on_ask: OnAsk) -> Session {
+    fn engine(self, models: Vec<Model>, registry: Registry, on_ask: OnAsk) -> Session {
         let journal = Arc::clone(&self.journal);
         let mut state = SessionState::new(Vec::new());
         for event in self.events() {
@@ -202,11 +233,6 @@ impl Place {
         let thread_id = self.thread_id.clone();
         let control = Control::new(Arc::clone(&journal), thread_id.clone(), desk, Vec::new());
         let control = Arc::new(control);
-        let model = Arc::new(Watched {
-            script: ScriptedProvider::new("script", Transcript::parse(lines).unwrap()),
-            hook: Mutex::new(Box::new(|_| {})),
-            asked: Mutex::default(),
-        });
         let plane = Arc::new(ControlPlane {
             control: Arc::clone(&control),
             authority: Arc::clone(&authority),
@@ -223,14 +249,7 @@ impl Place {
             events: self.writer.listen(),
             tools: pipeline,
             authority,
-            models: vec![Model {
-                provider: Arc::clone(&model) as Arc<dyn Provider>,
-                settings: RequestSettings {
-                    model: "m".to_owned(),
-                    ..RequestSettings::default()
-                },
-                price: Arc::new(|_| None),
-            }],
+            models,
             preamble: Preamble::default(),
             state,
             control: Arc::clone(&control),
@@ -247,7 +266,7 @@ impl Place {
             place: self,
             engine,
             control,
-            model,
+            watched: None,
             plane,
         }
     }
@@ -262,7 +281,7 @@ impl Place {
 impl Session {
     /// The same log with another engine, as after a restart.
     pub(crate) fn restarted(self, lines: &str, registry: Registry, on_ask: OnAsk) -> Self {
-        self.place.engine(lines, registry, on_ask)
+        self.place.watched(lines, registry, on_ask)
     }
 
     pub(crate) fn directory(&self) -> SessionDirectory {
@@ -282,7 +301,8 @@ impl Session {
     }
 
     pub(crate) fn on_request(&self, number: usize, mut act: impl FnMut() + Send + 'static) {
-        *self.model.hook.lock().unwrap() = Box::new(move |now| {
+        let watched = self.watched.as_ref().unwrap();
+        *watched.hook.lock().unwrap() = Box::new(move |now| {
             if now == number {
                 act();
             }
@@ -302,7 +322,8 @@ impl Session {
     }
 
     pub(crate) fn asked(&self) -> Vec<Vec<String>> {
-        self.model.asked.lock().unwrap().clone()
+        let watched = self.watched.as_ref().unwrap();
+        watched.asked.lock().unwrap().clone()
     }
 }
 
