@@ -2,6 +2,7 @@
 //! which expired takes no answer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use agent_protocol::Code;
@@ -10,14 +11,15 @@ use agent_protocol::payload::permission::{
 };
 use agent_protocol::{Clock, Event, Payload, Refs, Timestamp};
 use agent_session::{Rim, SessionStore};
-use agent_test_support::model_server::{ModelServer, Wire};
+use agent_test_support::model_server::{ModelServer, RecordedRequest, Script, Turn, Wire};
 use agent_test_support::project::TestProject;
 use agent_test_support::run::Ran;
 use serde_json::{Value, json};
 
+use crate::compaction::{self, Shape, asks_for_summary, completed, go_with, reading};
 use crate::permissions::project;
 use crate::resume::{count, counter, counting, left_open_in, only_action};
-use crate::run::{assert_audit_is_clean, log, run, sum_project};
+use crate::run::{assert_audit_is_clean, assert_inputs_can_be_rebuilt, log, run, sum_project};
 use crate::{agent, assert_schema};
 
 /// Answers the open question of a session.
@@ -314,4 +316,60 @@ fn an_approval_does_not_outlast_a_rule_that_denies() {
     assert_eq!(counter(&project), 0);
     assert_eq!(failures(&log(&project)), [Code::PolicyDenied]);
     assert_audit_is_clean(&project);
+}
+
+/// Making room before a question, and between its answer and what follows, changes neither: the call
+/// runs once, its result is in the input, and a grant for the session needs no second question.
+#[test]
+fn an_open_question_and_its_answer_outlast_compactions() {
+    for wire in [Wire::Chat, Wire::Responses, Wire::Anthropic] {
+        check_question_between_compactions(wire);
+    }
+}
+
+fn check_question_between_compactions(wire: Wire) {
+    const ASKS: [usize; 2] = [9, 14];
+    let count_it = json!({"command": "sh count.sh", "description": "Count"});
+    let steps = AtomicUsize::new(0);
+    let script = Script::new().otherwise(move |_, request| {
+        if asks_for_summary(request) {
+            return Turn::text("I read the first parts of the file.");
+        }
+        match steps.fetch_add(1, Ordering::Relaxed) {
+            step if ASKS.contains(&step) => Turn::call("bash", count_it.clone()),
+            step @ 0..18 => reading(step % 9),
+            _ => Turn::text("Read and counted."),
+        }
+    });
+    let server = ModelServer::start(script);
+    let project = compaction::project_in(&server, wire, 9_000);
+    let words = "word ".repeat(1_500);
+    project.write("count.sh", format!("echo ran >> counter\necho '{words}'\n"));
+    go_with(&project, &["--on-ask", "wait", "Read all of it."]).expect_code(3);
+    let before = completed(&log(&project)).len();
+    assert!(before > 0, "room was made before the question");
+    assert_eq!(only_action(&project)["tool_name"], "bash");
+    assert_eq!(counter(&project), 0);
+    let asked = server.requests().len();
+
+    respond(&project, "last", &["allow", "--for-session"]).expect_code(0);
+    go_with(&project, &["--session", "last", "--on-ask", "wait"]).expect_code(0);
+    assert_eq!(counter(&project), ASKS.len());
+    let events = log(&project);
+    assert_eq!(count(&events, "action.required"), 1);
+    assert!(
+        completed(&events).len() > before,
+        "room was made after the answer"
+    );
+    let requests = server.requests();
+    for request in &requests {
+        Shape::of(wire, &request.json()).assert_well_formed();
+    }
+    // What the approved call printed came back with the next request of the turn.
+    let is_step = |request: &&RecordedRequest| !asks_for_summary(request);
+    let next = requests[asked..].iter().find(is_step).unwrap();
+    let body = String::from_utf8_lossy(&next.body);
+    assert!(body.contains("sh count.sh"), "{body}");
+    assert_audit_is_clean(&project);
+    assert_inputs_can_be_rebuilt(&project, &server);
 }

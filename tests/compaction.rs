@@ -35,7 +35,7 @@ pub(crate) fn project(server: &ModelServer, window: u64) -> TestProject {
     project_in(server, Wire::Chat, window)
 }
 
-fn project_in(server: &ModelServer, wire: Wire, window: u64) -> TestProject {
+pub(crate) fn project_in(server: &ModelServer, wire: Wire, window: u64) -> TestProject {
     let project = sum_project();
     project.write("long.txt", format!("{}\n", "word ".repeat(300)).repeat(40));
     drop(run(&project, server, wire, &[]));

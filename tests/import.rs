@@ -3,9 +3,11 @@
 
 use std::path::PathBuf;
 
+use agent_test_support::model_server::{ModelServer, Script, Turn, Wire};
 use agent_test_support::project::TestProject;
 use serde_json::{Value, json};
 
+use crate::run::{assert_inputs_can_be_rebuilt, run};
 use crate::{agent, assert_schema};
 
 fn fixture(name: &str) -> String {
@@ -405,4 +407,36 @@ fn a_record_without_times_is_refused_with_the_reason() {
         .finish()
         .expect_code(2);
     assert!(run.stderr().contains("has a time"), "{}", run.stderr());
+}
+
+/// What was said to the other program is known to the model that goes on, also if it was compacted
+/// there; what was said to its sub-agents is not.
+#[test]
+fn a_model_that_goes_on_knows_what_was_said() {
+    let cases = [
+        (
+            "claude-code.jsonl",
+            "The sum is wrong, fix it",
+            "claude-code",
+        ),
+        ("codex.jsonl", "fix the failing test", "codex"),
+    ];
+    for (name, prompt, program) in cases {
+        for wire in [Wire::Chat, Wire::Responses, Wire::Anthropic] {
+            let (project, _, _) = imported(name);
+            let server = ModelServer::start(Script::new().turn(Turn::text("I know.")));
+            let go_on = ["--session", "last", "Go on."];
+            let ran = run(&project, &server, wire, &go_on).finish();
+            assert_eq!(ran.code(), 0, "{}", ran.stderr());
+            let body = &server.bodies()[0];
+            let said = body.get("messages").or_else(|| body.get("input")).unwrap();
+            let said = said.to_string();
+            assert_eq!(said.matches(prompt).count(), 1, "{said}");
+            assert!(said.find(prompt) < said.find("Go on."), "{said}");
+            assert!(said.contains(program), "{said}");
+            assert!(!said.contains("Find every use of sum"), "{said}");
+            assert_inputs_can_be_rebuilt(&project, &server);
+            agent(&project, &["audit", "last"]).finish().expect_code(0);
+        }
+    }
 }

@@ -26,6 +26,7 @@ mod export;
 mod files;
 mod foreign;
 mod forged;
+mod full_disk;
 mod import;
 mod import_cases;
 mod instructions;

@@ -367,10 +367,14 @@ fn a_refusal_is_what_the_run_says() {
 /// An answer cut inside a call is asked for once more, with more room, as far as the model has it.
 #[test]
 fn a_call_that_was_cut_gets_a_larger_limit_once() {
-    let cut = || Turn::call("read", json!("{\"path\": \"a")).stopping("max_tokens");
+    let cut = || {
+        let call = Turn::call("read", json!("{\"path\": \"a"));
+        call.stopping("max_tokens").using(100, 20)
+    };
     let model = "[providers.mine.models.tiny]\nmax_output_tokens = 20000\n";
     let project = TestProject::new();
-    let server = ModelServer::start(Script::new().turn(cut()).turn(Turn::text("Done.")));
+    let done = Turn::text("Done.").using(200, 3);
+    let server = ModelServer::start(Script::new().turn(cut()).turn(done));
     served(&project, &server, model);
     let ran = agent(&project, &["run", "--output", "stream-json", "Begin."]).finish();
     assert_eq!(ran.code(), 0, "{}", ran.stderr());
@@ -382,6 +386,14 @@ fn a_call_that_was_cut_gets_a_larger_limit_once() {
     assert_eq!(limits, [json!(16_384), json!(20_000)]);
     assert!(!ran.stdout().contains("\"type\":\"tool.intent\""));
     assert!(ran.stdout().contains("\"phase\":\"retrying\""));
+    // What the cut answer took is counted like any other.
+    let report = agent(&project, &["report", "last", "--json"]).finish();
+    let report = report.expect_code(0).json();
+    for usage in [&report["usage"], &report["turns"][0]["usage"]] {
+        let tokens = (&usage["input"], &usage["output"]);
+        assert_eq!(tokens, (&json!(300), &json!(23)), "{report:#}");
+    }
+    agent(&project, &["audit", "last"]).finish().expect_code(0);
 
     let project = TestProject::new();
     let server = ModelServer::start(Script::new().turn(cut()).turn(cut()).turn(cut()));

@@ -135,6 +135,26 @@ fn a_glob_may_leave_out_and_may_be_absolute() {
     assert_eq!(talk.end(), Some(0));
 }
 
+/// How the tests are run is named whatever part of the file is shown.
+#[test]
+fn reading_a_manifest_names_how_the_project_is_tested() {
+    let project = TestProject::new();
+    let package = "{\n  \"name\": \"sum\",\n  \"scripts\": {\"test\": \"vitest run\"}\n}\n";
+    project.write("web/package.json", package);
+    project.write("Makefile", "all:\n\ttrue\ntest: all\n\ttrue\n");
+    let mut talk = Conversation::start(&project, &["--mode", "read-only"]);
+    for (path, expected) in [
+        ("web/package.json", "scripts.test is `vitest run`"),
+        ("Makefile", "`test` is a target"),
+    ] {
+        let seen = talk.call("read", json!({"path": path, "limit": 1}));
+        let text = seen["model_text"].as_str().unwrap();
+        assert!(text.contains(expected), "{text}");
+    }
+    assert_eq!(talk.end(), Some(0));
+    assert_audit(&project);
+}
+
 #[test]
 fn what_a_search_shows_of_a_latin_1_file_can_be_edited() {
     let project = TestProject::new();

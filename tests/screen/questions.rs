@@ -318,6 +318,41 @@ fn a_mode_chosen_in_a_question_answers_it() {
     assert_eq!(decided.len(), 2);
 }
 
+/// The same for a question that an earlier run left open: a mode that allows it answers it, one that
+/// still asks leaves it to be answered.
+#[test]
+fn a_mode_chosen_in_a_question_of_an_earlier_run_answers_it() {
+    let change = json!({"path": "a.txt", "old_string": "one", "new_string": "two"});
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(Turn::call("read", json!({"path": "a.txt"})))
+            .turn(Turn::call("edit", change))
+            .turn(Turn::text("Changed."))
+            .turn(bash("touch made"))
+            .turn(Turn::text("Well.")),
+    );
+    project.write("a.txt", "one\n");
+    let left_open = agent(&project, &["run", "--on-ask", "wait", "go"]);
+    left_open.finish().expect_code(3);
+    let mut terminal = Terminal::start(&project, &["resume", "last"], (100, 30));
+    terminal.question("Change a.txt?").keys("\x1b[Z");
+    terminal.wait_for("Changed.").wait_for("· accept-edits");
+    assert_eq!(project.read("a.txt"), "two\n");
+    leave(&mut terminal);
+    let again = ["run", "--session", "last", "--on-ask", "wait", "go"];
+    agent(&project, &again).finish().expect_code(3);
+    let mut terminal = Terminal::start(&project, &["resume", "last"], (100, 30));
+    terminal.question("$ touch made").keys("\x1b[Z");
+    terminal.wait_for("· accept-edits");
+    terminal.question("$ touch made").keys("a");
+    terminal.wait_for("Well.");
+    assert!(project.root().join("made").exists());
+    leave(&mut terminal);
+    let decided = decisions(&events(&project, "."));
+    assert_eq!(decided, [(ActionDecision::AllowOnce, DecidedBy::User); 2]);
+    agent(&project, &["audit", "last"]).finish().expect_code(0);
+}
+
 /// A command that needs the network can be given it from the question, also the user's own; one
 /// that will have it says so.
 #[test]

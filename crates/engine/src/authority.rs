@@ -17,7 +17,8 @@ use agent_tool_runtime::gate::{
     Setting, canonical_tool, semantics_of, uses_network,
 };
 use agent_tool_runtime::{
-    Answer, Authority, Cancel, Decision, PermissionRequest, Question, ToolDefinition, Workspace,
+    Answer, Authority, Cancel, Decision, PendingCall, PermissionRequest, Question, ToolDefinition,
+    Workspace,
 };
 
 use serde_json::Value;
@@ -49,6 +50,9 @@ pub struct SessionAuthority {
     asked: Mutex<Vec<(ActionId, ApprovalKey, bool)>>,
     /// The call that is being judged was typed by the user.
     typed: Mutex<bool>,
+    /// Held while what decides changes, so that changes take effect one after the other, each with the
+    /// questions it settles, in the order they are recorded.
+    changing: Mutex<()>,
     place: Place,
     desk: Arc<Desk>,
     clock: Arc<dyn Clock>,
@@ -72,6 +76,7 @@ impl SessionAuthority {
             turn: Mutex::default(),
             asked: Mutex::default(),
             typed: Mutex::default(),
+            changing: Mutex::default(),
             place,
             desk,
             clock,
@@ -184,10 +189,16 @@ impl SessionAuthority {
         *lock(&self.typed) = typed;
     }
 
-    /// Changes the ceiling, and has open questions judged again; the caller records it.
-    pub fn set_mode(&self, mode: Mode) {
+    /// Changes the ceiling once it is recorded, and has open questions judged by it.
+    ///
+    /// # Errors
+    /// When it cannot be recorded; the mode is then as before.
+    pub fn set_mode<E>(&self, mode: Mode, record: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let _one = lock(&self.changing);
+        record()?;
         *lock(&self.mode) = mode;
-        self.desk.reconsider();
+        self.reconsider(&mode_is(mode));
+        Ok(())
     }
 
     /// The rules for all edits in this project until the session ends.
@@ -210,8 +221,15 @@ impl SessionAuthority {
     /// Adds rules the user saved, and has open questions judged again; the caller records them and
     /// writes them to their file.
     pub fn add_rules(&self, rules: Vec<Rule>) {
+        let texts: Vec<String> = rules.iter().map(|rule| format!("`{rule}`")).collect();
+        let _one = lock(&self.changing);
         lock(&self.gate).rules.extend(rules);
-        self.desk.reconsider();
+        self.reconsider(&format!("there is a new rule {}", texts.join(" and ")));
+    }
+
+    fn reconsider(&self, change: &str) {
+        let judge = |call: &PendingCall| self.decide(&call.request()).evaluated;
+        self.desk.reconsider(change, judge);
     }
 
     fn remember(
@@ -290,8 +308,19 @@ impl Authority for SessionAuthority {
         }
     }
 
-    fn expect_answer(&self, action: &ActionId, cancel: &Cancel) {
-        self.desk.expect(action, cancel);
+    fn expect_answer(&self, action: &ActionId, call: PendingCall) {
+        let asked_in = call.mode;
+        self.desk.expect(action, Some(Arc::new(call)));
+        // A change after the call was judged found no question to settle.
+        let mode = self.mode();
+        self.reconsider(&match mode == asked_in {
+            true => "the rules have changed".to_owned(),
+            false => mode_is(mode),
+        });
+    }
+
+    fn withdraw(&self, action: &ActionId, reason: &str) {
+        self.desk.withdraw(action, reason);
     }
 
     fn ask(&self, question: &Question, cancel: &Cancel) -> Answer {
@@ -347,6 +376,10 @@ impl Authority for SessionAuthority {
             CatalogPolicy::Ask
         }
     }
+}
+
+fn mode_is(mode: Mode) -> String {
+    format!("the mode is {mode} now")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use agent_protocol::id::{ArtifactId, ModelRequestId, ToolCallId, TurnId};
-use agent_protocol::payload::conversation::{QueueOperation, QueuePolicy, TurnSubmitted};
+use agent_protocol::payload::conversation::TurnSubmitted;
 use agent_protocol::payload::model::{ContextCompactionCompleted, ModelCompleted};
 use agent_protocol::payload::tool::{
     Baseline, ToolIntent, ToolObservation, ToolResult as Recorded,
@@ -18,10 +18,12 @@ use agent_protocol::{Code, Event, Payload};
 use agent_provider::conversation::{
     Arguments, AssistantPart, Message, ToolCall, ToolResult, UserPart,
 };
+use agent_session::import::imported_from;
 use agent_tool_runtime::wrapper::wrap_untrusted;
 use serde_json::Value;
 
 use crate::continuation::Continuation;
+use crate::entering::Entering;
 
 /// Looks up the text of an artifact; `None` when it is missing or altered.
 pub type ArtifactText<'a> = &'a dyn Fn(&ArtifactId) -> Option<Vec<u8>>;
@@ -36,6 +38,7 @@ const NOT_OBSERVED: &str = "[no observation was recorded for this call]";
 pub struct Conversation {
     items: Vec<Item>,
     submitted: HashMap<TurnId, UserInput>,
+    entering: Entering,
     calls: HashMap<ToolCallId, usize>,
     /// Requests whose answers are for something else, e.g. the summary of a compaction. Logs from
     /// before requests said what they are for have none: their answers were sent on, and are told so.
@@ -114,6 +117,12 @@ pub struct UserInput {
     gone: Vec<ArtifactId>,
 }
 
+impl UserInput {
+    fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.images.is_empty() && self.gone.is_empty()
+    }
+}
+
 /// One answer of the model.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
@@ -164,6 +173,10 @@ impl Conversation {
     pub fn apply(&mut self, event: &Event, artifact: ArtifactText<'_>) {
         match &event.payload {
             Payload::SessionCreated(created) => {
+                if let Some(program) = imported_from(created) {
+                    let note = "what was called there, and what came of it, is not shown";
+                    self.next_note = Some(format!("[This session began in {program}; {note}.]"));
+                }
                 if let Some(parent) = &created.parent {
                     self.base += parent.sequence + 1;
                     // What was not finished or begun before the fork is not going to be.
@@ -172,12 +185,6 @@ impl Conversation {
                 }
             }
             Payload::TurnSubmitted(submitted) => self.submit(event, submitted, artifact),
-            Payload::TurnStarted(_) => self.enter(event, event.scope.turn_id.as_ref()),
-            Payload::QueueChanged(change)
-                if change.op == QueueOperation::Started && change.policy == QueuePolicy::Steer =>
-            {
-                self.enter(event, change.queued_turn_id.as_ref());
-            }
             Payload::ModelRequested(requested) if requested.purpose.is_some() => {
                 self.aside.insert(requested.model_request_id.clone());
             }
@@ -197,8 +204,13 @@ impl Conversation {
                     ),
                 });
             }
-            Payload::ContextCompactionCompleted(compaction) => self.compact(compaction, artifact),
+            Payload::ContextCompactionCompleted(compaction) => {
+                self.compact(event, compaction, artifact);
+            }
             _ => {}
+        }
+        if let Some(turn_id) = self.entering.turn(event) {
+            self.enter(event, turn_id);
         }
     }
 
@@ -230,11 +242,14 @@ impl Conversation {
     }
 
     /// A submitted input enters the conversation when work on it begins.
-    fn enter(&mut self, event: &Event, turn_id: Option<&TurnId>) {
-        let Some(turn_id) = turn_id else { return };
+    fn enter(&mut self, event: &Event, turn_id: &TurnId) {
         let Some(mut input) = self.submitted.remove(turn_id) else {
             return;
         };
+        if self.entering.is_recorded(event) && input.is_empty() {
+            // The record begins in the middle: nobody said this.
+            return;
+        }
         if let Some(note) = self.next_note.take() {
             input.text = format!("{note}\n\n{}", input.text);
         }
@@ -251,6 +266,10 @@ impl Conversation {
         let Some(call_id) = &event.scope.tool_call_id else {
             return;
         };
+        // Another program's tools have other names and inputs; servers need not take them.
+        if self.entering.is_recorded(event) {
+            return;
+        }
         let kept = || {
             let bytes = artifact(intent.raw_input_ref.as_ref()?)?;
             serde_json::from_slice::<Value>(&bytes).ok()
@@ -353,7 +372,9 @@ impl Conversation {
     }
 
     fn answer(&mut self, event: &Event, completed: &ModelCompleted, artifact: ArtifactText<'_>) {
-        if self.aside.remove(&completed.model_request_id) {
+        // A sub-agent answers the one who sent it.
+        let is_aside = self.aside.remove(&completed.model_request_id);
+        if is_aside || event.scope.subagent_id.is_some() {
             return;
         }
         let at = self.step_of(self.base + event.sequence, &completed.model_request_id);
@@ -395,11 +416,19 @@ impl Conversation {
         })
     }
 
-    fn compact(&mut self, compaction: &ContextCompactionCompleted, artifact: ArtifactText<'_>) {
+    fn compact(
+        &mut self,
+        event: &Event,
+        compaction: &ContextCompactionCompleted,
+        artifact: ArtifactText<'_>,
+    ) {
         let mut gone = Vec::new();
         let text = text_or_artifact(None, Some(&compaction.summary_ref), artifact, &mut gone);
+        // The summary of another program need not repeat what the user said.
+        let stays = self.entering.is_recorded(event);
+        let is_said = |item: &Item| stays && matches!(item.entry, Entry::User { .. });
         self.items
-            .retain(|item| item.sequence > compaction.up_to_sequence);
+            .retain(|item| item.sequence > compaction.up_to_sequence || is_said(item));
         // Of an older log it is only known whether a model had a part in it.
         let prose = compaction.prose_bytes.unwrap_or(u64::MAX);
         let prose_bytes = if compaction.summarised_by_model {
@@ -414,7 +443,9 @@ impl Conversation {
             excerpts: compaction.preserved.excerpts.len(),
         };
         let item = Item::new(compaction.up_to_sequence, entry);
-        self.items.insert(0, Item { gone, ..item });
+        let is_before = |before: &Item| before.sequence <= compaction.up_to_sequence;
+        let at = self.items.partition_point(is_before);
+        self.items.insert(at, Item { gone, ..item });
         self.aside.clear();
         self.calls.clear();
         for (at, item) in self.items.iter().enumerate() {

@@ -1,15 +1,21 @@
 //! Where questions wait for answers. Only [`Desk::respond`] lets a paused call go on; the log holds
 //! both the question and the answer, so the desk keeps nothing that a restart would miss.
+//!
+//! A question has one place here from before it is recorded until the session ends, and is settled once:
+//! by the first answer, by a change of mode or rules that decides it, by time, or by the end of its turn.
+//! Whatever comes later is refused with the reason, so that no answer is lost in between.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agent_protocol::Timestamp;
 use agent_protocol::command::{Acknowledgement, ControlAnswer, RespondAction};
 use agent_protocol::id::ActionId;
-use agent_protocol::payload::permission::{ActionDecision, DecidedBy, GrantScope};
-use agent_tool_runtime::{Answer, Cancel, CancelReason, Question};
+use agent_protocol::payload::permission::{
+    ActionDecision, DecidedBy, Effect, GrantScope, PermissionEvaluated,
+};
+use agent_tool_runtime::{Answer, Cancel, CancelReason, PendingCall, Question};
 
 /// What happens to a question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,16 +44,34 @@ impl OnAsk {
     }
 }
 
-/// Open questions of one session.
+/// Questions of one session.
 #[derive(Default)]
 pub struct Desk {
     on_ask: OnAsk,
-    open: Mutex<HashMap<ActionId, Open>>,
+    places: Mutex<HashMap<ActionId, Place>>,
 }
 
-struct Open {
-    wake: Cancel,
+/// One question's place.
+#[derive(Default)]
+struct Place {
+    /// Wakes who waits for the answer.
+    bell: Cancel,
+    /// What a change of mode or rules is judged by, once it is known.
+    call: Option<Arc<PendingCall>>,
+    /// For who waits.
     answer: Option<Answer>,
+    /// By what it was settled, for who comes too late; none while it is open.
+    settled: Option<String>,
+}
+
+impl Place {
+    /// Settles an open question.
+    fn settle(&mut self, answer: Option<Answer>, by: String) {
+        self.call = None;
+        self.answer = answer;
+        self.settled = Some(by);
+        self.bell.raise(CancelReason::Interrupted);
+    }
 }
 
 impl Desk {
@@ -55,7 +79,7 @@ impl Desk {
     pub fn new(on_ask: OnAsk) -> Self {
         Self {
             on_ask,
-            open: Mutex::default(),
+            places: Mutex::default(),
         }
     }
 
@@ -65,21 +89,25 @@ impl Desk {
         self.on_ask
     }
 
-    /// Takes answers to `action` from now on; [`Desk::ask`] waits for one. A question that is asked
-    /// without this takes answers from the moment it is asked.
-    pub fn expect(&self, action: &ActionId, cancel: &Cancel) {
+    /// Takes answers to `action` from now on; [`Desk::ask`] waits for one. A change of mode or rules
+    /// can settle it once its `call` is known.
+    pub fn expect(&self, action: &ActionId, call: Option<Arc<PendingCall>>) {
         if self.on_ask == OnAsk::Interactive {
-            self.register(action, cancel);
+            let mut places = self.places();
+            let place = places.entry(action.clone()).or_default();
+            if place.settled.is_none() {
+                place.call = call.or_else(|| place.call.take());
+            }
         }
     }
 
-    fn register(&self, action: &ActionId, cancel: &Cancel) -> Cancel {
-        let mut open = self.open();
-        let entry = open.entry(action.clone()).or_insert_with(|| Open {
-            wake: cancel.child(),
-            answer: None,
-        });
-        entry.wake.clone()
+    /// Takes no answer any more to a question that will not be asked.
+    pub fn withdraw(&self, action: &ActionId, reason: &str) {
+        if let Some(place) = self.places().get_mut(action)
+            && place.settled.is_none()
+        {
+            place.settle(None, reason.to_owned());
+        }
     }
 
     /// Waits for an answer to `question`, without waking up in between.
@@ -100,62 +128,97 @@ impl Desk {
             OnAsk::Interactive => {}
         }
         let id = &question.action_id;
-        let wake = self.register(id, cancel);
+        let bell = self.places().entry(id.clone()).or_default().bell.clone();
+        let rung = bell.clone();
+        cancel.on_raise(move || rung.raise(CancelReason::Interrupted));
         // A year stands for "no limit": the wait ends by an answer or by cancelling.
         let left = question
             .expires_at
             .map_or(Duration::from_secs(31_536_000), |end| {
                 Duration::from_millis(end.millis_since(now))
             });
-        let woken = wake.wait(left);
-        let answer = self.open().remove(id).and_then(|open| open.answer);
-        match answer {
-            Some(answer) => answer,
-            None if woken || cancel.is_raised() => Answer::Cancelled,
-            None => Answer::Expired,
+        let woken = bell.wait(left);
+        let mut places = self.places();
+        let place = places.entry(id.clone()).or_default();
+        if let Some(answer) = place.answer.take() {
+            return answer;
         }
+        let (answer, by) = match woken || cancel.is_raised() {
+            true => (Answer::Cancelled, "its turn was interrupted"),
+            false => (Answer::Expired, "nobody answered it in time"),
+        };
+        place.settle(None, by.to_owned());
+        answer
     }
 
-    /// Answers an open question. A question that is not open, or was answered before, is left alone.
+    /// Answers an open question. One that is settled stays as it is, and the reason says by what.
     pub fn respond(&self, response: RespondAction) -> ControlAnswer {
-        let mut open = self.open();
-        let Some(entry) = open
-            .get_mut(&response.action_id)
-            .filter(|entry| matches!(entry.answer, None | Some(Answer::Reconsider)))
-        else {
+        let action = response.action_id;
+        let mut places = self.places();
+        let Some(place) = places.get_mut(&action) else {
             return ControlAnswer {
                 acknowledgement: Acknowledgement::NoOp,
-                reason: Some(format!("there is no open question {}", response.action_id)),
+                reason: Some(format!("there is no open question {action}")),
                 ..ControlAnswer::default()
             };
         };
+        if let Some(by) = &place.settled {
+            return ControlAnswer {
+                acknowledgement: Acknowledgement::Refused,
+                reason: Some(format!("the question {action} is closed: {by}")),
+                ..ControlAnswer::default()
+            };
+        }
         let extra = response.answer.unwrap_or_default();
-        entry.answer = Some(Answer::Decided {
+        let answer = Answer::Decided {
             decision: response.decision,
             decided_by: DecidedBy::User,
             scope: response.scope,
             note: extra.note,
             edited_input: extra.edited_input,
             saved_rule: extra.saved_rule,
-        });
-        entry.wake.raise(CancelReason::Interrupted);
+        };
+        let by = format!("it was answered: {}", response.decision);
+        place.settle(Some(answer), by);
         ControlAnswer {
             acknowledgement: Acknowledgement::Accepted,
             ..ControlAnswer::default()
         }
     }
 
-    /// Has every open question judged again: what decides has changed.
-    pub fn reconsider(&self) {
-        for entry in self.open().values_mut() {
-            if entry.answer.is_none() {
-                entry.answer = Some(Answer::Reconsider);
-                entry.wake.raise(CancelReason::Interrupted);
+    /// Settles the open questions that need no answer any more after `change`, which is what `judge`
+    /// decides by. The others stay open and notice nothing.
+    pub fn reconsider(&self, change: &str, judge: impl Fn(&PendingCall) -> PermissionEvaluated) {
+        let calls: Vec<_> = (self.places().iter())
+            .filter_map(|(action, place)| Some((action.clone(), place.call.clone()?)))
+            .collect();
+        for (action, call) in calls {
+            // Without the lock: judging may look at files.
+            let evaluated = judge(&call);
+            let (decision, verb) = match evaluated.decision {
+                Effect::Ask => continue,
+                Effect::Allow => (ActionDecision::AllowOnce, "allows"),
+                Effect::Deny => (ActionDecision::Deny, "denies"),
+            };
+            let by = format!("{change}, which {verb} it ({})", evaluated.reason);
+            let mut places = self.places();
+            let place = places.entry(action).or_default();
+            if place.settled.is_none() {
+                // Whoever changed the mode or the rules while the question was open has answered it.
+                let answer = Answer::Decided {
+                    decision,
+                    decided_by: DecidedBy::User,
+                    scope: GrantScope::Once,
+                    note: Some(by.clone()),
+                    edited_input: None,
+                    saved_rule: None,
+                };
+                place.settle(Some(answer), by);
             }
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<ActionId, Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn places(&self) -> MutexGuard<'_, HashMap<ActionId, Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,7 +17,8 @@ use agent_protocol::{Payload, Refs, Scope, Timestamp};
 use agent_provider::conversation::ToolSpec;
 use agent_session::{Appended, ModelInputs};
 use agent_tool_runtime::{
-    Authority, BatchReport, Cancel, Journal, JournalError, OpenCall, Pipeline, ToolIntent,
+    Authority, BatchReport, Cancel, Journal, JournalError, OpenCall, OpenQuestion, Pipeline,
+    ToolIntent,
 };
 use bytes::Bytes;
 
@@ -25,7 +26,8 @@ use crate::context::{ContextPolicy, Facts, Resolved};
 use crate::control::Control;
 use crate::exchange::{Answer, Exchange, ExchangeError};
 use crate::held::{missing, omitted};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, aside};
+use crate::journal::read_artifact;
 use crate::limits::{Expected, Limits, Patience};
 use crate::live::Live;
 use crate::model::Model;
@@ -144,7 +146,18 @@ impl Engine {
             parts,
         };
         engine.follow_input();
+        engine.expect_answers();
         engine
+    }
+
+    /// Takes answers to the questions that an earlier run left open, before they are put again.
+    fn expect_answers(&self) {
+        let desk = self.parts.control.desk();
+        let waiting = self.state().open_calls.waiting().into_iter();
+        let questions = waiting.filter_map(|call| call.question);
+        for question in questions.filter(OpenQuestion::takes_answers) {
+            desk.expect(&question.action_id, None);
+        }
     }
 
     /// Lets files be shown again whose content the model's input does not hold any more.
@@ -576,15 +589,6 @@ impl Engine {
     }
 }
 
-/// Tools wait for files and processes, so they get a thread of their own; signals, timers and the
-/// connection go on meanwhile, also where the runtime has one thread only.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
-}
-
 /// A tool as the model sees it.
 pub(crate) fn tool_spec(entry: CatalogEntry) -> ToolSpec {
     ToolSpec {
@@ -592,18 +596,4 @@ pub(crate) fn tool_spec(entry: CatalogEntry) -> ToolSpec {
         description: entry.description.unwrap_or_default(),
         schema: entry.input_schema.unwrap_or_default(),
     }
-}
-
-fn read_artifact(journal: &dyn Journal, id: &ArtifactId) -> Option<Vec<u8>> {
-    use std::io::Read as _;
-    /// More than any text the conversation holds; an artifact beyond it was not written by us.
-    const LIMIT: u64 = 64 << 20;
-    let mut bytes = Vec::new();
-    journal
-        .open_artifact(id)
-        .ok()?
-        .take(LIMIT)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    Some(bytes)
 }

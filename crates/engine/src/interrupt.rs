@@ -57,3 +57,12 @@ impl Interrupt {
         &self.cancel
     }
 }
+
+/// Tools wait for files and processes, so they get a thread of their own; signals, timers and the
+/// connection go on meanwhile, also where the runtime has one thread only.
+pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Seek as _, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -332,4 +332,18 @@ impl ArtifactWriter for Streamed {
             .record_artifact(&self.scope, &stored, kind, &self.media_type, producer)
             .map_err(|error| JournalError::new(format!("record a {kind} artifact"), error))
     }
+}
+
+/// The bytes of an artifact, as far as a text of the conversation goes.
+pub(crate) fn read_artifact(journal: &dyn Journal, id: &ArtifactId) -> Option<Vec<u8>> {
+    /// More than any text the conversation holds; an artifact beyond it was not written by us.
+    const LIMIT: u64 = 64 << 20;
+    let mut bytes = Vec::new();
+    journal
+        .open_artifact(id)
+        .ok()?
+        .take(LIMIT)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    Some(bytes)
 }

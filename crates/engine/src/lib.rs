@@ -22,6 +22,7 @@ pub mod conversation;
 pub mod desk;
 mod ending;
 mod engine;
+mod entering;
 mod exchange;
 pub mod fact_sheet;
 mod fallback;

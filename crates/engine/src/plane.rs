@@ -185,8 +185,7 @@ impl ControlPlane {
             by: DecidedBy::User,
             reason: "chosen by the user".to_owned(),
         };
-        self.append(changed)?;
-        self.authority.set_mode(mode);
+        self.authority.set_mode(mode, || self.append(changed))?;
         Ok(Reply::Answer(acknowledge(true, "")))
     }
 

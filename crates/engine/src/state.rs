@@ -251,7 +251,18 @@ impl SessionState {
                 self.requests = self.requests.max(requested.request_no);
                 self.turn.requests += u64::from(requested.attempt == 1);
             }
-            Payload::ModelCompleted(completed) => self.turn.add_usage(&completed.usage),
+            Payload::ModelCompleted(completed) => {
+                self.turn.add_usage(&completed.usage);
+                // A summary is no answer of the turn's.
+                if self.compacting.is_none() {
+                    self.turn.usage.model.clone_from(&completed.usage.model);
+                }
+            }
+            Payload::ModelFailed(failed) => {
+                if let Some(usage) = &failed.usage {
+                    self.turn.add_usage(usage);
+                }
+            }
             Payload::CostRecorded(cost) => {
                 self.cost.add(cost.amount);
                 self.turn.cost.add(cost.amount);
@@ -553,8 +564,5 @@ impl TurnFacts {
         sum(&mut self.usage.cached_input, usage.cached_input);
         sum(&mut self.usage.cache_write, usage.cache_write);
         sum(&mut self.usage.reasoning, usage.reasoning);
-        if usage.model.is_some() {
-            self.usage.model.clone_from(&usage.model);
-        }
     }
 }

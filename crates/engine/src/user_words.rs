@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use agent_protocol::id::{ArtifactId, TurnId};
-use agent_protocol::payload::conversation::{QueueOperation, QueuePolicy, TurnSubmitted};
+use agent_protocol::payload::conversation::TurnSubmitted;
 use agent_protocol::payload::model::ExcerptedInput;
 use agent_protocol::{Event, Payload};
 
 use crate::conversation::ArtifactText;
+use crate::entering::Entering;
 
 /// Bytes at the begin and at the end of an input that an excerpt has.
 const EXCERPT: (usize, usize) = (1_200, 400);
@@ -26,6 +27,7 @@ pub(crate) struct UserWords {
     said: Vec<Said>,
     /// Inputs that wait for work on them to begin.
     waiting: HashMap<TurnId, Said>,
+    entering: Entering,
     /// Events that were inherited: a fork's own count on from there.
     base: u64,
 }
@@ -67,21 +69,17 @@ impl UserWords {
                     self.waiting.insert(turn_id.clone(), said);
                 }
             }
-            Payload::TurnStarted(started) => {
-                let is_own = started.model == NO_MODEL;
-                self.enter(event, event.scope.turn_id.as_ref(), is_own);
-            }
-            Payload::QueueChanged(change)
-                if change.op == QueueOperation::Started && change.policy == QueuePolicy::Steer =>
-            {
-                self.enter(event, change.queued_turn_id.as_ref(), false);
-            }
             _ => {}
+        }
+        if let Some(turn_id) = self.entering.turn(event) {
+            let is_own =
+                matches!(&event.payload, Payload::TurnStarted(now) if now.model == NO_MODEL);
+            self.enter(event, turn_id, is_own);
         }
     }
 
-    fn enter(&mut self, event: &Event, turn_id: Option<&TurnId>, is_own: bool) {
-        if let Some(mut said) = turn_id.and_then(|turn_id| self.waiting.remove(turn_id)) {
+    fn enter(&mut self, event: &Event, turn_id: &TurnId, is_own: bool) {
+        if let Some(mut said) = self.waiting.remove(turn_id) {
             said.sequence = self.base + event.sequence;
             said.is_own = is_own;
             self.said.push(said);

@@ -44,8 +44,13 @@ impl Draft {
     /// # Errors
     /// When it cannot be made.
     pub fn named(directory: &Dir, name: &OsStr, mode: u32) -> io::Result<Self> {
-        let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
-        Self::make(directory, name, mode)
+        match Self::make(directory, name, mode) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
+                Self::make(directory, name, mode)
+            }
+            other => other,
+        }
     }
 
     /// The same for a link to `target`.

@@ -19,6 +19,7 @@ pub mod diff;
 pub mod edit;
 mod encoding;
 pub mod file;
+mod manifest;
 pub mod measure;
 mod page;
 mod path;

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::file;
+use crate::manifest;
 use crate::page::{Page, Window, read_page};
 use crate::path::{Access, ProjectPath, Roots, open_file};
 use crate::support::{
@@ -149,6 +150,7 @@ impl Tool for ReadTool {
         };
         let last = wanted.offset + page.shown;
         let range = format!("{}{column}-{last}", wanted.offset + 1);
+        let said = manifest::fact(&name, &opened, &|text| journal.mask(text));
         let data = ToolData {
             path: Some(name.clone()),
             encoding: Some(page.encoding.name().to_owned()),
@@ -157,7 +159,7 @@ impl Tool for ReadTool {
             limit: Some(wanted.limit),
             lines: Some(page.shown),
             total_lines: page.total,
-            note: note(&page, wanted.offset, wanted.column),
+            note: note(&page, wanted.offset, wanted.column, said),
             baseline: page.sha256.clone().map(|sha256| Baseline {
                 path: name.clone(),
                 size: page.bytes,
@@ -259,7 +261,7 @@ impl Tool for ReadTool {
 }
 
 /// What the text alone does not show.
-fn note(page: &Page, offset: u64, column: u64) -> Option<String> {
+fn note(page: &Page, offset: u64, column: u64, said: Option<String>) -> Option<String> {
     let mut notes = Vec::new();
     if column > 0 {
         notes.push(format!("line {} from column {column}", offset + 1));
@@ -270,6 +272,7 @@ fn note(page: &Page, offset: u64, column: u64) -> Option<String> {
     if !page.ends_with_break && page.shown > 0 && page.total == Some(offset + page.shown) {
         notes.push("no line break at the end of the file".to_owned());
     }
+    notes.extend(said);
     (!notes.is_empty()).then(|| notes.join(", "))
 }
 

@@ -142,8 +142,7 @@ impl Shared {
                     // The key covers what the gate looked at besides: a script's bytes, for one.
                     Ok(now)
                         if self.binding(call, tool, &now, &decision.confinement) == binding
-                            && self.decide(call, tool, &now).approval_key
-                                == decision.approval_key =>
+                            && self.is_still_approved(call, tool, &now, &decision) =>
                     {
                         now
                     }
@@ -261,6 +260,19 @@ impl Shared {
             flags: &prepared.flags,
             workspace: &self.workspace,
         })
+    }
+
+    /// True if the approval of what was `asked` about holds: it is the same still, and nothing denies
+    /// it since.
+    fn is_still_approved(
+        &self,
+        call: &Call,
+        tool: &Registered,
+        prepared: &Prepared,
+        asked: &Decision,
+    ) -> bool {
+        let now = self.decide(call, tool, prepared);
+        now.approval_key == asked.approval_key && now.evaluated.decision != Effect::Deny
     }
 
     /// What an approval holds for. Any change of it makes the approval void.

@@ -1,6 +1,7 @@
 //! Where permission comes from. The gate implements [`Authority`]; this file is only the seam.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_protocol::Timestamp;
@@ -26,10 +27,16 @@ pub trait Authority: Send + Sync {
     /// The decision for one call, from semantics alone. It must not block.
     fn decide(&self, request: &PermissionRequest<'_>) -> Decision;
 
-    /// Makes ready for an answer to the question that is about to be recorded as `action`. Called
-    /// before `action.required` is written, so that no answer can come too early.
-    fn expect_answer(&self, action: &ActionId, cancel: &Cancel) {
-        let _ = (action, cancel);
+    /// Makes ready for an answer to the question about `call` that is about to be recorded as `action`.
+    /// Called before `action.required` is written, so that no answer can come too early. From then on a
+    /// change of what decides may answer it too.
+    fn expect_answer(&self, action: &ActionId, call: PendingCall) {
+        let _ = (action, call);
+    }
+
+    /// Takes no answer any more to a question that will not be asked, and says `reason` to who answers.
+    fn withdraw(&self, action: &ActionId, reason: &str) {
+        let _ = (action, reason);
     }
 
     /// Puts the question to whoever can answer it, and blocks until there is an answer, the time
@@ -111,6 +118,32 @@ pub struct PermissionRequest<'a> {
     pub workspace: &'a Workspace,
 }
 
+/// A call that a question is about, with everything a decision may rest on.
+#[derive(Clone, Debug)]
+pub struct PendingCall {
+    pub tool: ToolDefinition,
+    pub input: Value,
+    pub semantics: PermissionSemantics,
+    pub flags: CallFlags,
+    pub workspace: Arc<Workspace>,
+    /// The mode that asks.
+    pub mode: Mode,
+}
+
+impl PendingCall {
+    /// The call as it is judged.
+    #[must_use]
+    pub fn request(&self) -> PermissionRequest<'_> {
+        PermissionRequest {
+            tool: &self.tool,
+            input: &self.input,
+            semantics: &self.semantics,
+            flags: &self.flags,
+            workspace: &self.workspace,
+        }
+    }
+}
+
 /// What the gate decided.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
@@ -187,8 +220,6 @@ pub enum Answer {
         edited_input: Option<Value>,
         saved_rule: Option<String>,
     },
-    /// The mode or a rule has changed: the call is judged again, and asked about again if need be.
-    Reconsider,
     /// Nobody can be asked (`--on-ask deny`).
     Unavailable,
     /// Nobody answered in time.

@@ -38,7 +38,7 @@ pub mod tool;
 pub mod wrapper;
 
 pub use authority::{
-    Answer, Authority, CommandRequest, Confinement, Decision, PermissionRequest,
+    Answer, Authority, CommandRequest, Confinement, Decision, PendingCall, PermissionRequest,
     PermissionSemantics, Question, ResourceAccess,
 };
 pub use baseline::Baselines;

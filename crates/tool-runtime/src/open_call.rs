@@ -20,7 +20,7 @@ use crate::cancel::Cancel;
 use crate::journal::JournalError;
 use crate::pipeline::Shared;
 use crate::question::{Asked, Resolution};
-use agent_text::sha256_hex;
+use crate::registry::Registered;
 
 /// A call that has not started and waits, as the log shows it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -133,6 +133,14 @@ impl OpenCalls {
     }
 }
 
+impl OpenQuestion {
+    /// True if an answer to it counts when it is put again.
+    #[must_use]
+    pub fn takes_answers(&self) -> bool {
+        self.answer.is_none() && !self.is_foreign
+    }
+}
+
 impl OpenCall {
     fn apply(&mut self, event: &Event) {
         match &event.payload {
@@ -213,13 +221,17 @@ impl Shared {
         before_asking: &mut dyn FnMut() -> Result<(), JournalError>,
     ) -> Result<Admission, JournalError> {
         let (Some(tool), Some(question)) = (call.tool.clone(), &open.question) else {
-            return Ok(Admission::Refused(lost(call, "its tool is gone")));
+            return Ok(Admission::Refused(self.lost(
+                call,
+                open,
+                "its tool is gone",
+            )));
         };
-        let args_sha256 = sha256_hex(call.input.to_string().as_bytes());
+        let args_sha256 = agent_text::sha256_hex(call.input.to_string().as_bytes());
         if args_sha256 != open.args_sha256 {
             // Masked input cannot be told from the log, and what was not approved is not run.
             let reason = "its input holds a secret, which the log does not keep";
-            return Ok(Admission::Refused(lost(call, reason)));
+            return Ok(Admission::Refused(self.lost(call, open, reason)));
         }
         call.scope.action_id = Some(question.action_id.clone());
         if question.is_foreign {
@@ -242,7 +254,7 @@ impl Shared {
             Some(given) => self.act_on(call, &question.action_id, given)?,
             None => {
                 before_asking()?;
-                self.ask_again(call, question, cancel)?
+                self.ask_again(call, &tool, question, cancel)?
             }
         };
         call.scope.action_id = None;
@@ -277,6 +289,23 @@ impl Shared {
         self.admit(call, cancel, before_asking)
     }
 
+    /// The end of a call that cannot be taken up; its question takes no answer any more.
+    fn lost(&self, call: &Call, open: &OpenCall, reason: &str) -> Refusal {
+        if let Some(question) = &open.question {
+            let words = format!("its call cannot be continued: {reason}");
+            self.authority.withdraw(&question.action_id, &words);
+        }
+        Refusal {
+            phase: Phase::Schedule,
+            code: Code::Lost,
+            message: format!(
+                "{}: it waited for an answer and cannot be continued: {reason}; it did nothing",
+                call.tool_name
+            ),
+            ..Refusal::default()
+        }
+    }
+
     /// Whether an answer still counts: it holds for as long as the question could have waited for it.
     fn is_fresh(&self, question: &OpenQuestion) -> bool {
         let end = (question.answer.as_ref())
@@ -287,6 +316,7 @@ impl Shared {
     fn ask_again(
         &self,
         call: &mut Call,
+        tool: &Registered,
         question: &OpenQuestion,
         cancel: &Cancel,
     ) -> Result<Asked, JournalError> {
@@ -306,6 +336,10 @@ impl Shared {
             expires_at,
             required: question.required.clone(),
         };
+        if let Ok(prepared) = self.validate(call, tool) {
+            let pending = self.pending(call, tool, &prepared, self.authority.mode());
+            self.authority.expect_answer(&put.action_id, pending);
+        }
         let answer = self.authority.ask(&put, cancel);
         self.resolve(call, &question.action_id, question.asked_at, answer)
     }
@@ -337,17 +371,5 @@ impl Shared {
             permission_event,
             resolution,
         )
-    }
-}
-
-fn lost(call: &Call, reason: &str) -> Refusal {
-    Refusal {
-        phase: Phase::Schedule,
-        code: Code::Lost,
-        message: format!(
-            "{}: it waited for an answer and cannot be continued: {reason}; it did nothing",
-            call.tool_name
-        ),
-        ..Refusal::default()
     }
 }

@@ -1,5 +1,7 @@
 //! The question: what is asked when the gate says so, and what follows from the answer.
 
+use std::sync::Arc;
+
 use agent_protocol::id::{ActionId, EventId};
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::permission::{
@@ -8,10 +10,11 @@ use agent_protocol::payload::permission::{
     PermissionResolved,
 };
 use agent_protocol::payload::tool::PermissionFacts;
+use agent_protocol::status::Mode;
 use agent_protocol::{Code, Payload, Phase, Refs, Timestamp};
 use serde_json::Value;
 
-use crate::authority::{Answer, Decision, Question};
+use crate::authority::{Answer, Decision, PendingCall, Question};
 use crate::call::{Call, Refusal};
 use crate::cancel::Cancel;
 use crate::journal::JournalError;
@@ -110,9 +113,19 @@ impl Shared {
             cwd: prepared.plan.cwd.clone(),
         };
         // Whoever reads the question in the log may answer at once.
-        self.authority.expect_answer(&action_id, cancel);
-        let recorded = self.record(&mut call.scope, required.clone(), refs)?;
-        journal.sync()?;
+        let pending = self.pending(call, tool, prepared, decision.evaluated.mode);
+        self.authority.expect_answer(&action_id, pending);
+        let recorded = self
+            .record(&mut call.scope, required.clone(), refs)
+            .and_then(|recorded| journal.sync().map(|()| recorded));
+        let recorded = match recorded {
+            Ok(recorded) => recorded,
+            Err(error) => {
+                let reason = "it could not be recorded, so nobody was asked";
+                self.authority.withdraw(&action_id, reason);
+                return Err(error);
+            }
+        };
         let required = match recorded.payload {
             Payload::ActionRequired(required) => required,
             _ => required,
@@ -124,38 +137,28 @@ impl Shared {
             expires_at,
             required,
         };
-        let answer = loop {
-            match self.authority.ask(&question, cancel) {
-                Answer::Reconsider => {
-                    if let Some(answer) = self.reconsider(call, tool, prepared) {
-                        break answer;
-                    }
-                }
-                answer => break answer,
-            }
-        };
+        let answer = self.authority.ask(&question, cancel);
         let asked = self.resolve(call, &action_id, asked_at, answer)?;
         call.scope.action_id = None;
         Ok(asked)
     }
 
-    /// The answer that a change of mode or rules gives to an open question; none when it still asks.
-    fn reconsider(&self, call: &Call, tool: &Registered, prepared: &Prepared) -> Option<Answer> {
-        let evaluated = self.decide(call, tool, prepared).evaluated;
-        let decision = match evaluated.decision {
-            Effect::Ask => return None,
-            Effect::Allow => ActionDecision::AllowOnce,
-            Effect::Deny => ActionDecision::Deny,
-        };
-        // Whoever changed the mode while the question was open has answered it.
-        Some(Answer::Decided {
-            decision,
-            decided_by: DecidedBy::User,
-            scope: GrantScope::Once,
-            note: Some(evaluated.reason),
-            edited_input: None,
-            saved_rule: None,
-        })
+    /// The call as it is kept while a question about it is open.
+    pub(crate) fn pending(
+        &self,
+        call: &Call,
+        tool: &Registered,
+        prepared: &Prepared,
+        mode: Mode,
+    ) -> PendingCall {
+        PendingCall {
+            tool: tool.definition().clone(),
+            input: call.input.clone(),
+            semantics: prepared.semantics.clone(),
+            flags: prepared.flags.clone(),
+            workspace: Arc::clone(&self.workspace),
+            mode,
+        }
     }
 
     /// Records an answer, and what follows from it.
@@ -324,7 +327,7 @@ impl Resolution {
                 Code::ApprovalExpired,
                 "nobody answered the question in time",
             ),
-            Answer::Cancelled | Answer::LeftOpen | Answer::Reconsider => no(
+            Answer::Cancelled | Answer::LeftOpen => no(
                 DecidedBy::Cancel,
                 Code::Cancelled,
                 "the turn was cancelled while the question was open",

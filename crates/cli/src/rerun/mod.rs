@@ -10,11 +10,10 @@ mod record;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use agent_engine::live::NobodyWatches;
 use agent_engine::{Control, Interrupt, OnAsk, TurnEnd};
-use agent_protocol::command::{Acknowledgement, RespondAction, SubmitTurn};
+use agent_protocol::command::{RespondAction, SubmitTurn};
 use agent_protocol::payload::conversation::TurnSource;
 use agent_protocol::payload::permission::{ActionDecision, GrantScope};
 use agent_protocol::{Event, Payload};
@@ -31,9 +30,6 @@ use crate::workbench::{self, SessionArgs, Wanted, models};
 pub(crate) use compare::{CallComparison, compare};
 pub(crate) use copy::copy_start;
 pub(crate) use record::{Recorded, RecordedCall};
-
-/// How long a question may take to be open for its answer.
-const DESK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Plays `recorded` in the project at `directory`, and reads the session that came of it.
 pub(crate) fn play(
@@ -135,7 +131,7 @@ impl Answers {
                     });
                     let decision = given.map_or(self.otherwise, |(_, decision)| *decision);
                     if let Some(action_id) = &scope.action_id {
-                        self.respond(RespondAction {
+                        self.control.respond(RespondAction {
                             action_id: action_id.clone(),
                             decision,
                             scope: match decision {
@@ -148,18 +144,6 @@ impl Answers {
                 }
                 _ => {}
             }
-        }
-    }
-
-    /// The question is recorded a moment before it is open for an answer.
-    fn respond(&self, response: RespondAction) {
-        let began = Instant::now();
-        while began.elapsed() < DESK_PATIENCE {
-            let answer = self.control.respond(response.clone());
-            if answer.acknowledgement != Acknowledgement::NoOp {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

@@ -170,7 +170,6 @@ async fn work(
             ..SubmitTurn::default()
         }));
     }
-    let carried = tokio::spawn(courier.carry(sent));
     let left = CancellationToken::new();
     let control = Arc::clone(&bench.control);
     let watched = tokio::spawn({
@@ -188,6 +187,8 @@ async fn work(
     let engine = bench
         .engine(app, config, chosen.models, live)
         .with_routing(chosen.facts);
+    // From here on the questions of an earlier run take answers, so keys may come.
+    let carried = tokio::spawn(courier.carry(sent));
     let mut worker = Worker {
         engine,
         authority,

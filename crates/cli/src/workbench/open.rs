@@ -173,8 +173,7 @@ pub(crate) fn open(app: &App, config: &Config, wanted: &Wanted<'_>) -> Result<Wo
     };
     // The mode of this run counts; a session does not keep a looser one than it is asked for now.
     if existing.is_some() && authority.mode() != mode {
-        mode_changed(&journal, &thread_id, mode)?;
-        authority.set_mode(mode);
+        authority.set_mode(mode, || mode_changed(&journal, &thread_id, mode))?;
     }
     warn_ignored(&journal, &thread_id, config)?;
     if foreign > 0 {

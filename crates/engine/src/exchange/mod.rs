@@ -244,6 +244,8 @@ impl Exchange<'_> {
                 retryable: true,
                 request_id: response.request_id.clone(),
                 message: "the answer was cut by the length limit inside a tool call".to_owned(),
+                provider: Some(provider.name().to_owned()),
+                usage: Some(usage.clone()),
                 ..ModelFailed::default()
             };
             self.append(failed, Refs::default())?;

@@ -12,6 +12,7 @@ use agent_protocol::payload::permission::{DecisionSource, Effect, PermissionEval
 use agent_protocol::payload::tool::{CatalogPolicy, ToolObservation};
 use agent_protocol::status::Mode;
 use agent_protocol::{Clock, Event, Scope, Timestamp};
+use agent_session::audit::AuditReport;
 use agent_session::{Holder, LogReader, Redactor, Rim, SessionStore, SessionWriter};
 use agent_tool_runtime::{
     Answer, Authority, Cancel, Confinement, Decision, Journal, PermissionRequest, Pipeline,
@@ -121,16 +122,7 @@ impl Stage {
             std::fs::create_dir(folder).unwrap();
         }
         std::fs::write(base.join("outside.txt"), "outside\n").unwrap();
-        let clock: Arc<dyn Clock> = Arc::new(TestClock);
-        let mint = Arc::new(IdMint::new(Arc::clone(&clock), 7));
-        let rim = Rim {
-            clock,
-            mint: Arc::clone(&mint),
-            runtime_id: mint.mint(),
-            redactor: Arc::new(Redactor::new(Default::default(), b"key").unwrap()),
-            anchors: None,
-            holder: Holder::default(),
-        };
+        let (rim, mint) = rim(7);
         let store = SessionStore::of_project(&home);
         let writer = store.create(SessionCreated::default(), rim).unwrap();
         let journal: Arc<dyn Journal> = Arc::new(SessionJournal::new(writer.clone(), mint));
@@ -221,17 +213,19 @@ impl Stage {
 
     /// Whether the log passes the audit.
     pub(crate) fn check_log(&self) -> Result<(), String> {
+        let found = self.audit()?;
+        match found.is_ok() {
+            true => Ok(()),
+            false => Err(format!("the audit found {:?}", found.findings)),
+        }
+    }
+
+    pub(crate) fn audit(&self) -> Result<AuditReport, String> {
         let home = self.project.parent().unwrap().join("home");
         let session = SessionStore::of_project(&home)
             .resolve(self.writer.session_id().as_str())
             .map_err(|error| error.to_string())?;
-        let report =
-            agent_session::audit::audit(&session, None).map_err(|error| error.to_string())?;
-        if report.is_ok() {
-            Ok(())
-        } else {
-            Err(format!("the audit found {:?}", report.findings))
-        }
+        agent_session::audit::audit(&session, None).map_err(|error| error.to_string())
     }
 
     /// The log as it is on disk.
@@ -241,6 +235,23 @@ impl Stage {
         LogReader::new(file, self.writer.session_id().clone(), path)
             .map(|item| item.unwrap().event.unwrap())
             .collect()
+    }
+
+    /// What another program finds in the log and adds to it, were this one gone now.
+    pub(crate) fn after_a_crash(&self) -> Vec<Event> {
+        let home = tempfile::tempdir().unwrap();
+        let store = SessionStore::of_project(home.path());
+        let copy = home
+            .path()
+            .join(".agent/sessions")
+            .join(self.writer.session_id().as_str());
+        std::fs::create_dir_all(&copy).unwrap();
+        let log = self.writer.log_path();
+        std::fs::copy(log, copy.join(log.file_name().unwrap())).unwrap();
+        let found = store.resolve(self.writer.session_id().as_str()).unwrap();
+        drop(found.open_writer(rim(8).0).unwrap());
+        let events = found.reader().unwrap();
+        events.filter_map(|item| item.unwrap().event).collect()
     }
 
     pub(crate) fn artifact(&self, id: &agent_protocol::id::ArtifactId) -> Vec<u8> {
@@ -258,6 +269,20 @@ impl Stage {
             (None, None) => String::new(),
         }
     }
+}
+
+fn rim(seed: u64) -> (Rim, Arc<IdMint>) {
+    let clock: Arc<dyn Clock> = Arc::new(TestClock);
+    let mint = Arc::new(IdMint::new(Arc::clone(&clock), seed));
+    let rim = Rim {
+        clock,
+        mint: Arc::clone(&mint),
+        runtime_id: mint.mint(),
+        redactor: Arc::new(Redactor::new(Default::default(), b"key").unwrap()),
+        anchors: None,
+        holder: Holder::default(),
+    };
+    (rim, mint)
 }
 
 /// Found out once: trying takes longer than most tests.

@@ -137,6 +137,8 @@ record! {
         provider?: String,
         /// How often is tried at the most.
         max_attempts?: u64,
+        /// What an answer took that is of no use, such as one that was cut inside a call.
+        usage?: Usage,
     }
 }
 

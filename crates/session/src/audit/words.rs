@@ -56,6 +56,9 @@ impl WordCheck {
             Payload::ModelFailed(failed) => {
                 self.pieces.remove(&failed.model_request_id);
                 self.turn.open.remove(&failed.model_request_id);
+                if let Some(usage) = &failed.usage {
+                    add(&mut self.turn.usage, usage);
+                }
             }
             Payload::ModelDelta(delta) => {
                 let pieces = self.pieces.entry(delta.model_request_id.clone());

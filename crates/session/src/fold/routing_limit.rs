@@ -100,7 +100,12 @@ impl Fold for RoutingLimitSummary {
                 self.not_possible = Some(impossible.required_action.clone());
             }
             Payload::ModelRequested(_) => self.requests += 1,
-            Payload::ModelFailed(failed) => *self.failures.entry(failed.kind).or_default() += 1,
+            Payload::ModelFailed(failed) => {
+                *self.failures.entry(failed.kind).or_default() += 1;
+                if let Some(usage) = &failed.usage {
+                    self.usage.add(usage);
+                }
+            }
             Payload::ModelCompleted(completed) => self.usage.add(&completed.usage),
             Payload::CostRecorded(cost) => {
                 match cost.amount {

@@ -20,7 +20,7 @@ pub(super) struct Answered<'a> {
     /// `provider/model`.
     pub(super) model: String,
     pub(super) usage: &'a Usage,
-    /// True for a side job such as a summary.
+    /// True if it is no part of the conversation: a side job such as a summary, or of no use.
     pub(super) is_aside: bool,
 }
 
@@ -32,19 +32,15 @@ impl Served {
                 self.asked.insert(requested.model_request_id.clone(), model);
             }
             Payload::ModelCompleted(completed) => {
-                let asked = self.asked.remove(&completed.model_request_id);
-                let served = completed.usage.model.clone();
-                let model = match (asked, served) {
-                    (Some((provider, _)), Some(served)) => format!("{provider}/{served}"),
-                    (Some((provider, asked)), None) => format!("{provider}/{asked}"),
-                    (None, Some(served)) => served,
-                    (None, None) => return None,
-                };
-                return Some(Answered {
-                    model,
-                    usage: &completed.usage,
-                    is_aside: self.is_compacting,
-                });
+                return self.answered(
+                    &completed.model_request_id,
+                    &completed.usage,
+                    self.is_compacting,
+                );
+            }
+            Payload::ModelFailed(failed) => {
+                let usage = failed.usage.as_ref()?;
+                return self.answered(&failed.model_request_id, usage, true);
             }
             // What a turn left open has no answer any more.
             Payload::TurnCompleted(_) | Payload::TurnFailed(_) => self.asked.clear(),
@@ -55,5 +51,24 @@ impl Served {
             _ => {}
         }
         None
+    }
+
+    fn answered<'a>(
+        &mut self,
+        request: &ModelRequestId,
+        usage: &'a Usage,
+        is_aside: bool,
+    ) -> Option<Answered<'a>> {
+        let model = match (self.asked.remove(request), usage.model.clone()) {
+            (Some((provider, _)), Some(served)) => format!("{provider}/{served}"),
+            (Some((provider, asked)), None) => format!("{provider}/{asked}"),
+            (None, Some(served)) => served,
+            (None, None) => return None,
+        };
+        Some(Answered {
+            model,
+            usage,
+            is_aside,
+        })
     }
 }

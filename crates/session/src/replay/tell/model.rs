@@ -75,8 +75,10 @@ pub(super) fn tell(payload: &Payload) -> Option<Told> {
             if failed.retryable {
                 says.push_str("; can be tried again");
             }
+            let took = failed.usage.as_ref().map(usage).unwrap_or_default();
             Told::new(Kind::Problem, Level::Headline, "model", says)
                 .tone(Tone::Bad)
+                .facts(Facts::default().add("tokens", took))
                 .block(
                     BlockKind::Prose,
                     "had said",
