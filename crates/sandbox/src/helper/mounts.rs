@@ -274,7 +274,7 @@ fn devices_of_its_own(devices: &[(OwnedFd, &str)]) -> Result<(), Failure> {
         "/dev/pts",
         "devpts",
         MountFlags::NOSUID | MountFlags::NOEXEC,
-        Some(c"newinstance,ptmxmode=0666,mode=620"),
+        Some(c"newinstance,ptmxmode=0666,mode=620,max=512"),
     )
     .at(STEP, "pts")?;
     for (name, target) in [
