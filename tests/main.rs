@@ -51,6 +51,7 @@ mod sandbox;
 mod screen;
 mod secrets;
 mod sessions;
+mod swapped;
 mod told;
 mod traces;
 mod transport;

@@ -32,6 +32,7 @@ mod search;
 mod secrets;
 mod syscalls;
 mod tree;
+mod view;
 mod watch;
 
 mod message;
@@ -50,7 +51,9 @@ mod helper;
 
 pub use helper::dispatch_helper;
 pub use launch::{Confined, LaunchError, prepare, spawn};
-pub use policy::{Command, Execution, Limits, Mode, Network, Policy, WriteAccess, WriteDenied};
+pub use policy::{
+    Command, Execution, Limits, Mode, Network, Policy, ReadAccess, WriteAccess, WriteDenied,
+};
 pub use probe::{Capabilities, Feature, Finding, probe};
 pub use remove::remove_private;
 pub use report::{EnforcementReport, Layer, Level};
