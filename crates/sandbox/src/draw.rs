@@ -136,6 +136,11 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
     let mut planted: Vec<PathBuf> = [workspace.clone()].into();
     planted.extend(only_read.iter().chain(&writable).cloned());
     let tools: Vec<PathBuf> = readable.iter().map(|(_, target)| target.clone()).collect();
+    // What was opened is there to be read, unless programs are in it.
+    let opened = view.opened.iter();
+    let opened = opened.filter(|path| !tools.iter().any(|tool| tool.starts_with(path)));
+    let mut not_executable = planted.clone();
+    not_executable.extend(opened.cloned());
     let named_elsewhere = only_read.into_iter().chain(view.opened.iter().cloned());
     readable.extend(named_elsewhere.map(|path| (path.clone(), path)));
     if let Some(link) = &git_link
@@ -280,7 +285,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
                     let temporary = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from);
                     let there = |path: &PathBuf| path.is_dir() && !path.is_symlink();
                     let temporary = temporary.into_iter().filter(there);
-                    planted.into_iter().chain(temporary).collect()
+                    not_executable.into_iter().chain(temporary).collect()
                 } else {
                     Vec::new()
                 },
