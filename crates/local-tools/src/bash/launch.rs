@@ -53,6 +53,8 @@ pub struct CommandSettings {
     pub scan: ScanLimits,
     /// A command that prints more is ended.
     pub max_output_bytes: u64,
+    /// The same for all commands of the session together.
+    pub max_total_output_bytes: u64,
     /// For a command that asks for no time of its own.
     pub timeout: Duration,
     /// The most a command may ask for.
