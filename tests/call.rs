@@ -212,6 +212,19 @@ fn rows() -> Vec<Row> {
         .flags(ALLOWED)
         .config("[limits]\nmax_command_output = \"1MB\"\n")
         .happened(Yes),
+        Row::new(Code::OutputLimit, Execute, |_, talk| {
+            for _ in 0..2 {
+                assert_eq!(bash(talk, "yes | head -c 400000")["code"], "ok");
+            }
+            let ended = bash(talk, "yes | head -c 400000");
+            let told = ended["model_text"].as_str().unwrap();
+            assert!(told.contains("output of all its commands"), "{told}");
+            assert_eq!(bash(talk, "true")["code"], "ok");
+            ended
+        })
+        .flags(ALLOWED)
+        .config("[limits]\nmax_session_output = \"1MB\"\n")
+        .happened(Yes),
         // Where commands have their temporary directories is gone.
         Row::new(Code::IoError, Execute, |project, talk| {
             let observed = bash(talk, "true");

@@ -52,6 +52,7 @@ mod sandbox;
 mod screen;
 mod secrets;
 mod sessions;
+mod swapped;
 mod told;
 mod traces;
 mod transport;

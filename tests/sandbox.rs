@@ -480,3 +480,40 @@ fn as_many_refusals_are_counted_as_are_told() {
     assert_eq!(counted, Some(told));
     assert!(told > 0, "{log}");
 }
+
+/// Memory that the kernel keeps for a command counts as much as what its processes show.
+#[test]
+fn memory_in_sockets_counts_against_the_limit() {
+    let fill = "import socket, time\nkeep = []\nfor i in range(32):\n  a, b = socket.socketpair(); keep.append((a, b))\n  \
+                a.setsockopt(1, 7, 4 << 20); a.setblocking(False)\n  try:\n    while True: a.send(bytes(65536))\n  \
+                except BlockingIOError: pass\nprint('held', flush=True); time.sleep(60)";
+    for (limit, expected) in [
+        ("64MB", "used more memory than allowed"),
+        ("2GB", "ended after"),
+    ] {
+        let project = TestProject::new();
+        project.write_home(
+            "config.toml",
+            format!("[sandbox]\nmax_memory = {limit:?}\n"),
+        );
+        project.write("fill.py", fill);
+        let input =
+            json!({"command": "python3 fill.py", "description": "fill", "timeout_ms": 6000});
+        let ran = agent(
+            &project,
+            &[
+                "call",
+                "--json",
+                "--mode",
+                "auto",
+                "bash",
+                &input.to_string(),
+            ],
+        );
+        let said = ran.finish().json()["model_text"].to_string();
+        assert!(
+            said.contains("held") && said.contains(expected),
+            "{limit}: {said}"
+        );
+    }
+}

@@ -18,6 +18,7 @@ use crate::policy::{Command, Execution, Mode, Network, Policy, WriteAccess};
 use crate::probe::Capabilities;
 use crate::report::{EnforcementReport, Level};
 use crate::secrets;
+use crate::view::View;
 use crate::watch::Watch;
 
 /// Hidden on every machine: other people's homes, and sockets of running services.
@@ -122,6 +123,8 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
     let watch = Watch::before(guards, &session_dir, policy.write_access, partial)
         .map_err(|error| problem(&format!("session directory: {error}")))?;
 
+    let view = View::of(policy, &workspace, &closed(policy))
+        .map_err(|error| problem(&format!("what the machine has: {error}")))?;
     let mut readable = readable(policy, &workspace);
     let confined_execution = policy.execution == Execution::NothingOfTheProject;
     if confined_execution && !level.may_run_unasked() {
@@ -133,19 +136,29 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
     let mut planted: Vec<PathBuf> = [workspace.clone()].into();
     planted.extend(only_read.iter().chain(&writable).cloned());
     let tools: Vec<PathBuf> = readable.iter().map(|(_, target)| target.clone()).collect();
-    readable.extend(only_read.into_iter().map(|path| (path.clone(), path)));
+    // What was opened is there to be read, unless programs are in it.
+    let opened = view.opened.iter();
+    let opened = opened.filter(|path| !tools.iter().any(|tool| tool.starts_with(path)));
+    let mut not_executable = planted.clone();
+    not_executable.extend(opened.cloned());
+    let named_elsewhere = only_read.into_iter().chain(view.opened.iter().cloned());
+    readable.extend(named_elsewhere.map(|path| (path.clone(), path)));
     if let Some(link) = &git_link
         && !writable.contains(&link.common)
     {
         readable.push((link.common.clone(), link.common.clone()));
     }
+    let told: Vec<PathBuf> = readable.iter().map(|(_, target)| target.clone()).collect();
+    readable.extend(put_back_at(&view.needed, &workspace));
+    readable.sort_by(|left, right| left.1.cmp(&right.1));
+    readable.dedup();
     let put_back: Vec<PathBuf> = readable
         .iter()
         .map(|(_, target)| target.clone())
         .chain([workspace.clone()])
         .chain(writable.iter().cloned())
         .collect();
-    let hidden = hidden(policy, &workspace, &put_back, uid);
+    let hidden = hidden(policy, &workspace, &put_back, uid, &view.hidden);
     // What is covered needs no protection of its own and cannot be looked at from inside.
     let mut protected = carved.read_only;
     protected.retain(|path| {
@@ -174,7 +187,9 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         (_, Level::None) | (Err(_), _) => None,
         (Ok(abi), _) => Some(LandlockPlan {
             abi: *abi,
-            readable: if namespaces {
+            readable: if view.is_narrow && namespaces {
+                [&*view.system, &*put_back].concat()
+            } else if namespaces {
                 vec!["/".into()]
             } else {
                 let all = [&*hidden.directories, &*hidden.files].concat();
@@ -270,10 +285,11 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
                     let temporary = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from);
                     let there = |path: &PathBuf| path.is_dir() && !path.is_symlink();
                     let temporary = temporary.into_iter().filter(there);
-                    planted.into_iter().chain(temporary).collect()
+                    not_executable.into_iter().chain(temporary).collect()
                 } else {
                     Vec::new()
                 },
+                only_needed: view.is_narrow,
             }
         } else {
             MountPlan::default()
@@ -303,12 +319,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
             .chain(&plan.mounts.hidden_files)
             .cloned()
             .collect(),
-        readable: plan
-            .mounts
-            .readable
-            .iter()
-            .map(|(_, target)| target.clone())
-            .collect(),
+        readable: if namespaces { told } else { Vec::new() },
         writable: if level == Level::None {
             vec!["/".into()]
         } else {
@@ -370,16 +381,26 @@ struct Hidden {
     files: Vec<PathBuf>,
 }
 
-fn hidden(policy: &Policy, workspace: &Path, put_back: &[PathBuf], uid: u32) -> Hidden {
-    let always = ALWAYS_HIDDEN
-        .iter()
-        .map(PathBuf::from)
-        .chain(policy.home.clone());
-    let mut wanted: BTreeSet<PathBuf> = always
+/// Hidden from every command with this policy, resolved.
+fn closed(policy: &Policy) -> Vec<PathBuf> {
+    let always = ALWAYS_HIDDEN.iter().map(PathBuf::from);
+    always
+        .chain(policy.home.clone())
         .chain(policy.hidden.iter().cloned())
         .filter_map(|path| std::fs::canonicalize(path).ok())
         .filter(|path| path.parent().is_some())
-        .collect();
+        .collect()
+}
+
+fn hidden(
+    policy: &Policy,
+    workspace: &Path,
+    put_back: &[PathBuf],
+    uid: u32,
+    of_view: &[PathBuf],
+) -> Hidden {
+    let mut wanted: BTreeSet<PathBuf> = closed(policy).into_iter().collect();
+    wanted.extend(of_view.iter().cloned());
     // A workspace that is or contains the home directory still must not show its secrets.
     if let Some(home) = policy
         .home
@@ -435,9 +456,15 @@ fn hidden(policy: &Policy, workspace: &Path, put_back: &[PathBuf], uid: u32) -> 
 /// Existing directories to put back, under the name by which programs look for them.
 fn readable(policy: &Policy, workspace: &Path) -> Vec<(PathBuf, PathBuf)> {
     let resolver = (policy.network == Network::Host).then(|| PathBuf::from("/etc/resolv.conf"));
+    let paths: Vec<PathBuf> = policy.readable.iter().cloned().chain(resolver).collect();
+    put_back_at(&paths, workspace)
+}
+
+/// Where each of `paths` is and where it is put back.
+fn put_back_at(paths: &[PathBuf], workspace: &Path) -> Vec<(PathBuf, PathBuf)> {
     let mut pairs: Vec<(PathBuf, PathBuf)> = Vec::new();
-    for path in policy.readable.iter().cloned().chain(resolver) {
-        let Ok(source) = std::fs::canonicalize(&path) else {
+    for path in paths {
+        let Ok(source) = std::fs::canonicalize(path) else {
             continue;
         };
         // The last component may be a link; the way to it has to be resolved.

@@ -183,6 +183,8 @@ pub fn reading(
     // Without these a repository could have objects fetched, by a program it names.
     put("GIT_NO_LAZY_FETCH".into(), "1");
     put("GIT_ALLOW_PROTOCOL".into(), "none");
+    // What is above the project may be covered by something empty, which is no end of a search to tell of.
+    put("GIT_DISCOVERY_ACROSS_FILESYSTEM".into(), "1");
     put(
         "GIT_CONFIG_COUNT".into(),
         &GIT_RUNS_NOTHING.len().to_string(),

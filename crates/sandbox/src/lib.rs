@@ -30,6 +30,7 @@ mod plan;
 mod search;
 mod secrets;
 mod syscalls;
+mod view;
 mod watch;
 
 mod message;
@@ -48,7 +49,9 @@ mod helper;
 
 pub use helper::dispatch_helper;
 pub use launch::{Confined, LaunchError, prepare, spawn};
-pub use policy::{Command, Execution, Limits, Mode, Network, Policy, WriteAccess, WriteDenied};
+pub use policy::{
+    Command, Execution, Limits, Mode, Network, Policy, ReadAccess, WriteAccess, WriteDenied,
+};
 pub use probe::{Capabilities, Feature, Finding, probe};
 pub use report::{EnforcementReport, Layer, Level};
 pub use running::{ExitStatus, Finished, GRACE, KilledBy, Running, Settler, Sink, Stream};

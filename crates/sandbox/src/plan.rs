@@ -62,6 +62,8 @@ pub(crate) struct MountPlan {
     pub(crate) replaced: Vec<(PathBuf, PathBuf)>,
     /// Mounts, of those above or of the temporary directories, from which nothing is executed.
     pub(crate) not_executable: Vec<PathBuf>,
+    /// Nothing of the machine is left that is not named here or needed by programs.
+    pub(crate) only_needed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +120,7 @@ impl Plan {
         out.list(&mounts.replaced, |out, (source, target)| {
             out.path(source).path(target);
         });
-        out.paths(&mounts.not_executable);
+        out.paths(&mounts.not_executable).flag(mounts.only_needed);
         out.flag(self.landlock.is_some());
         if let Some(landlock) = &self.landlock {
             out.number(u64::from(landlock.abi))
@@ -178,6 +180,7 @@ impl Plan {
                 protected: frame.paths()?,
                 replaced: frame.list(|frame| Ok((frame.path()?, frame.path()?)))?,
                 not_executable: frame.paths()?,
+                only_needed: frame.flag()?,
             },
             landlock: if frame.flag()? {
                 Some(LandlockPlan {

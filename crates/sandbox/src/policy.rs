@@ -34,6 +34,7 @@ pub struct Policy {
     /// Protected by what a rule says of them, wherever they are in what may be written.
     pub denied: WriteDenied,
     pub write_access: WriteAccess,
+    pub read_access: ReadAccess,
     pub execution: Execution,
     /// Files that are shown in place of others, read-only: which one, and where.
     pub replaced: Vec<(PathBuf, PathBuf)>,
@@ -68,6 +69,7 @@ impl Policy {
             protected: Vec::new(),
             denied: WriteDenied::default(),
             write_access: WriteAccess::Workspace,
+            read_access: ReadAccess::Machine,
             execution: Execution::Anything,
             replaced: Vec::new(),
             network: Network::Off,
@@ -133,6 +135,16 @@ pub enum WriteAccess {
     Workspace,
     /// Also git's own data, so that commits work; hooks and configuration stay read-only.
     WorkspaceWithGit,
+}
+
+/// How much of the machine a command may read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadAccess {
+    /// Everything that is not hidden.
+    Machine,
+    /// The workspace, what programs of the system need to start, what is readable or writable by the
+    /// policy, and `opened`: files and directories that it was decided to read.
+    Needed { opened: Vec<PathBuf> },
 }
 
 /// Which files a command may execute.

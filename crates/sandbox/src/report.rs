@@ -56,6 +56,8 @@ pub enum Layer {
     ControlGroup,
     /// Nothing of the project can be executed.
     ProjectNotExecutable,
+    /// Only the project, what programs need and what was opened is there.
+    MachineHidden,
 }
 
 impl Layer {
@@ -76,10 +78,11 @@ impl Layer {
             Self::ResourceLimits => "resource_limits",
             Self::ControlGroup => "control_group",
             Self::ProjectNotExecutable => "project_not_executable",
+            Self::MachineHidden => "machine_hidden",
         }
     }
 
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::UserNamespace,
         Self::MountNamespace,
         Self::PidNamespace,
@@ -95,6 +98,7 @@ impl Layer {
         Self::ResourceLimits,
         Self::ControlGroup,
         Self::ProjectNotExecutable,
+        Self::MachineHidden,
     ];
 }
 

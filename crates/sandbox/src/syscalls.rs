@@ -47,6 +47,7 @@ pub(crate) const REFUSED: &[(c_long, &str, Answer)] = &[
     (libc::SYS_openat2, "openat2", SilentlyMissing),
     // Memory that no count of ours includes.
     (libc::SYS_memfd_secret, "memfd_secret", SilentlyMissing),
+    (libc::SYS_vmsplice, "vmsplice", SilentlyMissing),
     // Ways round the filter.
     (libc::SYS_io_uring_setup, "io_uring_setup", RefuseAsMissing),
     (libc::SYS_io_uring_enter, "io_uring_enter", RefuseAsMissing),

@@ -165,7 +165,8 @@ pub struct Confinement {
     /// Names the profile in the log and in the approval binding.
     pub profile: String,
     /// Nobody allowed the call: it runs because it was proven only to read. The proof may be wrong, so
-    /// nothing of the project is executed, and secrets, time, memory and output are kept from it.
+    /// nothing of the project is executed, and secrets, the rest of the machine, time, memory and output are
+    /// kept from it.
     pub by_proof: bool,
     /// Whether the project may be written.
     pub project_writable: bool,
@@ -182,7 +183,7 @@ pub struct Confinement {
     pub deny_write: Vec<String>,
     /// Directories besides the project that may be written.
     pub write_roots: Vec<PathBuf>,
-    /// Directories besides the usual ones that may be read.
+    /// Files and directories outside the project that rules let the call read.
     pub read_roots: Vec<PathBuf>,
 }
 

@@ -172,6 +172,8 @@ section! {
             max_command_timeout: Span = Span::minutes(10), Guard::lower();
             /// A command that prints more is ended.
             max_command_output: Size = Size::megabytes(4096), Guard::lower();
+            /// The same for all commands of a session together.
+            max_session_output: Size = Size::megabytes(16_384), Guard::lower();
             /// Larger files that a command changes cannot be restored.
             max_undo_file: Size = Size::megabytes(1), Guard::Trusted;
             /// All file contents together that a session keeps in case a command changes them.

@@ -93,6 +93,7 @@ pub(crate) fn settings(
             ..ScanLimits::default()
         },
         max_output_bytes: config.limits.max_command_output.value.bytes(),
+        max_total_output_bytes: config.limits.max_session_output.value.bytes(),
         timeout: config.limits.command_timeout.value.duration(),
         max_timeout: config.limits.max_command_timeout.value.duration(),
     })

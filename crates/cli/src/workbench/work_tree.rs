@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use agent_sandbox::{
-    Command, Execution, ExitStatus, Policy, Sandbox, Stream, WriteAccess, environment,
+    Command, Execution, ExitStatus, Policy, ReadAccess, Sandbox, Stream, WriteAccess, environment,
 };
 
 use super::scratch::Scratch;
@@ -97,6 +97,7 @@ impl WorkTree {
         policy.environment = environment::reading(&self.environment, project);
         policy.home = Some(self.home.clone());
         policy.write_access = WriteAccess::ReadOnly;
+        policy.read_access = ReadAccess::Needed { opened: Vec::new() };
         policy.execution = Execution::NothingOfTheProject;
         Ok(policy)
     }

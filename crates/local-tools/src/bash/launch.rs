@@ -15,7 +15,7 @@ use agent_protocol::payload::process::{
 use agent_sandbox::protected::{Names, Place};
 use agent_sandbox::{
     Command, EnforcementReport, Execution, LaunchError, Level, Limits, Mode, Network, Policy,
-    Sandbox, Violation, WriteAccess, WriteDenied, environment,
+    ReadAccess, Sandbox, Violation, WriteAccess, WriteDenied, environment,
 };
 use agent_tool_runtime::gate::{PROTECTED_NAMES, Where};
 use agent_tool_runtime::{Cancel, Confinement};
@@ -53,6 +53,8 @@ pub struct CommandSettings {
     pub scan: ScanLimits,
     /// A command that prints more is ended.
     pub max_output_bytes: u64,
+    /// The same for all commands of the session together.
+    pub max_total_output_bytes: u64,
     /// For a command that asks for no time of its own.
     pub timeout: Duration,
     /// The most a command may ask for.
@@ -173,7 +175,19 @@ fn lower(set: &Limits, most: &Limits) -> Limits {
 }
 
 /// What is different for a command that nobody allowed: the proof that it only reads may be wrong.
-fn confine_to_reading(policy: &mut Policy) {
+fn confine_to_reading(policy: &mut Policy, own: &[PathBuf], opened: &[PathBuf]) {
+    // What is the agent's own is opened to nobody.
+    let own: Vec<PathBuf> = (own.iter())
+        .filter_map(|path| std::fs::canonicalize(path).ok())
+        .collect();
+    let is_own = |path: &PathBuf| own.iter().any(|own| path.starts_with(own));
+    policy.read_access = ReadAccess::Needed {
+        opened: opened
+            .iter()
+            .filter(|path| !is_own(path))
+            .cloned()
+            .collect(),
+    };
     policy.execution = Execution::NothingOfTheProject;
     policy.network = Network::Off;
     policy.limits = lower(&policy.limits, &PROOF_LIMITS);
@@ -220,7 +234,7 @@ pub(super) fn policy(
     let elsewhere = confinement.deny_read.iter();
     let elsewhere = elsewhere.filter_map(|pattern| plain(pattern, workspace));
     policy.hidden = [settings.hidden.clone(), hidden, elsewhere.collect()].concat();
-    policy.readable = [settings.readable.clone(), confinement.read_roots.clone()].concat();
+    policy.readable.clone_from(&settings.readable);
     policy.writable = [settings.writable.clone(), confinement.write_roots.clone()].concat();
     policy.protected.clone_from(&settings.protected);
     let mut searched = Vec::new();
@@ -254,7 +268,7 @@ pub(super) fn policy(
         mode => mode.clone(),
     };
     if confinement.by_proof {
-        confine_to_reading(&mut policy);
+        confine_to_reading(&mut policy, &settings.hidden, &confinement.read_roots);
     }
     policy
 }

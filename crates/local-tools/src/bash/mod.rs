@@ -44,6 +44,7 @@ use crate::path::{Access, Found, Roots};
 use crate::reveal::refuse_placeholder;
 use crate::support::{flags, parse, prepared, reading_definition};
 use narrow::narrower_tool;
+use output::Kept;
 
 /// What `bash` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -96,6 +97,7 @@ pub struct BashTool {
     settings: Arc<CommandSettings>,
     processes: Arc<Processes>,
     watch: Arc<Watch>,
+    kept: Arc<Kept>,
     definition: ToolDefinition,
 }
 
@@ -126,11 +128,13 @@ impl BashTool {
         definition.needs_sandbox = true;
         definition.default_timeout = Some(settings.timeout.min(settings.max_timeout));
         definition.streams_progress = true;
+        let kept = Arc::new(Kept::new(settings.max_total_output_bytes));
         Self {
             roots,
             settings,
             processes,
             watch,
+            kept,
             definition,
         }
     }

@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use agent_sandbox::Sink;
 use agent_tool_runtime::policy::{CollectLimits, CollectedOutput, Collector, Stream};
@@ -20,7 +22,47 @@ struct State {
     copy: Option<File>,
     total: u64,
     limit: u64,
+    kept: Arc<Kept>,
     trouble: Option<Trouble>,
+}
+
+/// Output of all commands of a session together, in bytes.
+#[derive(Debug)]
+pub(super) struct Kept {
+    earlier: OnceLock<u64>,
+    now: AtomicU64,
+    pub(super) most: u64,
+}
+
+impl Kept {
+    pub(super) fn new(most: u64) -> Self {
+        Self {
+            earlier: OnceLock::new(),
+            now: AtomicU64::new(0),
+            most,
+        }
+    }
+
+    /// Counts what the session kept before this process, once.
+    pub(super) fn count_earlier(&self, session: &Path) {
+        let _ = self.earlier.get_or_init(|| {
+            let files = std::fs::read_dir(session.join("artifacts"));
+            let files = files.into_iter().flatten().flatten();
+            let sizes = files.filter_map(|file| Some(file.metadata().ok()?.len()));
+            sizes.sum()
+        });
+    }
+
+    /// Takes another `bytes`; false when that is too much.
+    fn has_room_for(&self, bytes: u64) -> bool {
+        let earlier = self.earlier.get().copied().unwrap_or_default();
+        let now = self.now.fetch_add(bytes, Ordering::Relaxed);
+        let fits = earlier.saturating_add(now).saturating_add(bytes) <= self.most;
+        if !fits {
+            self.now.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
 }
 
 /// Why output is no longer taken.
@@ -28,6 +70,8 @@ struct State {
 pub(super) enum Trouble {
     /// There was more than the limit.
     Limit,
+    /// There was more than the session keeps of all commands together.
+    Total,
     /// It could not be written.
     Write(JournalError),
 }
@@ -45,6 +89,7 @@ impl Output {
     pub(super) fn start(
         context: &ExecutionContext,
         limit: u64,
+        kept: Arc<Kept>,
         copy: Option<File>,
     ) -> Result<Self, JournalError> {
         let state = State {
@@ -52,6 +97,7 @@ impl Output {
             copy,
             total: 0,
             limit,
+            kept,
             trouble: None,
         };
         Ok(Self {
@@ -119,6 +165,10 @@ impl State {
         }
         if self.total + bytes.len() as u64 > self.limit {
             self.trouble = Some(Trouble::Limit);
+            return;
+        }
+        if !self.kept.has_room_for(bytes.len() as u64) {
+            self.trouble = Some(Trouble::Total);
             return;
         }
         let stream = match stream {

@@ -110,7 +110,9 @@ impl Call<'_> {
         } else {
             None
         };
-        let output = Output::start(self.context, self.max_output(), copy)?;
+        let kept = Arc::clone(&self.tool.kept);
+        kept.count_earlier(&settings.session_dir);
+        let output = Output::start(self.context, self.max_output(), kept, copy)?;
         // From here on something may happen; what is said so far must survive.
         self.context.sync()?;
         let environment: Vec<String> = confined
@@ -406,6 +408,13 @@ impl Call<'_> {
                 format!(
                     "the command was ended: it printed more than {}",
                     counted(self.max_output(), "byte")
+                ),
+            )),
+            (Some(Trouble::Total), _) => Some((
+                Code::OutputLimit,
+                format!(
+                    "the command was ended: this session keeps no more than {} of output of all its commands",
+                    counted(self.tool.kept.most, "byte")
                 ),
             )),
             (Some(Trouble::Write(error)), _) => Some((

@@ -147,6 +147,7 @@ impl Stage {
                 temporary,
                 scan: setup.scan,
                 max_output_bytes: setup.max_output_bytes,
+                max_total_output_bytes: 4 * setup.max_output_bytes,
                 timeout: Duration::from_secs(120),
                 max_timeout: Duration::from_secs(600),
             },

@@ -8,7 +8,8 @@ use std::ptr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 
-use super::{memory, network};
+use super::memory::Gauge;
+use super::network;
 use crate::message;
 use crate::plan::{Containment, Plan};
 use crate::wire::{Reader, Writer};
@@ -26,6 +27,7 @@ pub(super) fn watch_over(
     plan: &Plan,
     control: &OwnedFd,
     without_route: Option<u64>,
+    memory: Option<&Gauge>,
 ) -> ! {
     let contained = plan.containment != Containment::Subreaper;
     // Our copies of the command's output would keep its pipes open.
@@ -38,7 +40,7 @@ pub(super) fn watch_over(
         let _ = rustix::stdio::dup2_stdout(&null);
         let _ = rustix::stdio::dup2_stderr(&null);
     }
-    let ended = follow(command, plan, control, contained);
+    let ended = follow(command, memory, control, contained);
     if contained {
         end_everyone();
     } else {
@@ -77,7 +79,7 @@ type Ended = (u8, u64, u64);
 /// The message to send, or `None` when the agent is gone or wants everything gone.
 fn follow(
     command: Pid,
-    plan: &Plan,
+    memory: Option<&Gauge>,
     control: &OwnedFd,
     contained: bool,
 ) -> io::Result<Option<Ended>> {
@@ -91,7 +93,7 @@ fn follow(
             PollFd::new(control, PollFlags::IN),
             PollFd::new(&children, PollFlags::IN),
         ];
-        match poll(&mut polled, plan.limits.memory.is_some().then_some(&TICK)) {
+        match poll(&mut polled, memory.is_some().then_some(&TICK)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -106,9 +108,7 @@ fn follow(
                 _ => return Ok(None),
             }
         }
-        if let Some(limit) = plan.limits.memory
-            && memory::used(&inside(contained), contained, limit) > limit
-        {
+        if memory.is_some_and(|memory| memory.is_passed(&inside(contained))) {
             return Ok(Some((message::OUT_OF_MEMORY, 0, 0)));
         }
     }

@@ -22,6 +22,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use memory::Gauge;
 use namespaces::Membership;
 use rustix::process::{PidfdFlags, getpid, getuid, pidfd_open};
 
@@ -154,7 +155,7 @@ fn take_control() -> io::Result<OwnedFd> {
 /// Confines itself, waits for the word, runs the command and cleans up after it.
 fn first_process(plan: &Plan, control: &OwnedFd, before: &Membership) -> ! {
     let started = (|| {
-        let seen = confine(plan, before)?;
+        let (seen, memory) = confine(plan, before)?;
         let mut confined = Writer::with_tag(message::CONFINED);
         confined.list(&seen.layers, |out, layer| {
             out.number(*layer as u64);
@@ -166,13 +167,13 @@ fn first_process(plan: &Plan, control: &OwnedFd, before: &Membership) -> ! {
         match Reader::receive(control).at("wait for the agent", "")? {
             Some(frame) if frame.tag == message::GO => {
                 let without_route = network::without_route(plan);
-                command::start(plan).map(|command| (command, without_route))
+                command::start(plan).map(|command| (command, without_route, memory))
             }
             // The agent changed its mind or is gone: nothing was run.
             _ => std::process::exit(0),
         }
     })();
-    let (command, without_route) = started.unwrap_or_else(|failure: Failure| {
+    let (command, without_route, memory) = started.unwrap_or_else(|failure: Failure| {
         tell(&failure, control);
         std::process::exit(1);
     });
@@ -181,11 +182,11 @@ fn first_process(plan: &Plan, control: &OwnedFd, before: &Membership) -> ! {
     let _ = started
         .number(command.as_raw_nonzero().get() as u64)
         .send(control, &[]);
-    init::watch_over(command, plan, control, without_route)
+    init::watch_over(command, plan, control, without_route, memory.as_ref())
 }
 
 /// The steps, in the order in which each still has what it needs.
-fn confine(plan: &Plan, before: &Membership) -> Result<Seen, Failure> {
+fn confine(plan: &Plan, before: &Membership) -> Result<(Seen, Option<Gauge>), Failure> {
     let mut seen = Seen::default();
     let confined = plan.seccomp.is_some();
     match plan.containment {
@@ -221,6 +222,8 @@ fn confine(plan: &Plan, before: &Membership) -> Result<Seen, Failure> {
     }
     // With the rights that the command will have.
     rustix::process::chdir(&plan.cwd).at("enter the working directory", plan.cwd.display())?;
+    // Before the filter, which would refuse the socket that it asks.
+    let memory = Gauge::of(plan);
     if let Some(landlock) = &plan.landlock {
         landlock::restrict(landlock)?;
     }
@@ -228,5 +231,5 @@ fn confine(plan: &Plan, before: &Membership) -> Result<Seen, Failure> {
         seen.listener = seccomp::install(seccomp)?;
     }
     seen.layers = self_check::inspect(plan, before)?;
-    Ok(seen)
+    Ok((seen, memory))
 }

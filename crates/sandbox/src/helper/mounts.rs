@@ -103,6 +103,10 @@ fn put_into_place(plan: &MountPlan, network_namespace: bool) -> Result<(), Failu
     let empty = empty_file()?;
 
     for (tree, target) in &readable {
+        // A link inside what was put back shows what it leads to, or does not.
+        if target.is_symlink() {
+            continue;
+        }
         make_place(target, tree)?;
         attach(tree, target)?;
     }
@@ -274,7 +278,7 @@ fn devices_of_its_own(devices: &[(OwnedFd, &str)]) -> Result<(), Failure> {
         "/dev/pts",
         "devpts",
         MountFlags::NOSUID | MountFlags::NOEXEC,
-        Some(c"newinstance,ptmxmode=0666,mode=620"),
+        Some(c"newinstance,ptmxmode=0666,mode=620,max=512"),
     )
     .at(STEP, "pts")?;
     for (name, target) in [

@@ -42,6 +42,9 @@ pub(super) fn limit_resources(limits: &LimitPlan, contained: bool) -> Result<(),
     lower(Resource::Nofile, "open_files", limits.open_files)?;
     lower(Resource::Fsize, "file_size", limits.file_size)?;
     lower(Resource::Data, "data", limits.data)?;
+    // Small amounts of memory in the kernel that nothing else bounds: queues of messages, timers.
+    lower(Resource::Msgqueue, "message queues", Some(819_200))?;
+    lower(Resource::Sigpending, "pending signals", Some(65_536))?;
     if contained {
         // Counted per user namespace. Without one it would count the whole desktop.
         lower(Resource::Nproc, "processes", limits.processes)?;

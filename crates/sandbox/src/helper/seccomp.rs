@@ -130,9 +130,7 @@ fn program(plan: SeccompPlan, refuse: u32) -> Vec<libc::sock_filter> {
         code.load(argument(0));
         if plan.internet {
             for family in [libc::AF_INET, libc::AF_INET6] {
-                code.when(BPF_JEQ, family as u32, |code| {
-                    code.answer(libc::SECCOMP_RET_ALLOW)
-                });
+                code.when(BPF_JEQ, family as u32, internet_protocol);
             }
         }
         code.when(BPF_JEQ, libc::AF_VSOCK as u32, |code| {
@@ -185,6 +183,42 @@ fn program(plan: SeccompPlan, refuse: u32) -> Vec<libc::sock_filter> {
     }
     code.answer(libc::SECCOMP_RET_ALLOW);
     code.0
+}
+
+/// Answers for a socket of the internet: the protocols that programs use. Others would be loaded into the
+/// kernel on demand, and what they hold is told by no list that the count of memory knows; programs that try
+/// one fall back when it is missing.
+fn internet_protocol(code: &mut Assembler) {
+    const KNOWN: [(libc::c_int, &[libc::c_int]); 2] = [
+        (libc::SOCK_STREAM, &[0, libc::IPPROTO_TCP]),
+        (
+            libc::SOCK_DGRAM,
+            &[
+                0,
+                libc::IPPROTO_UDP,
+                libc::IPPROTO_ICMP,
+                libc::IPPROTO_ICMPV6,
+            ],
+        ),
+    ];
+    code.load(argument(1));
+    code.and(0xf);
+    // The kernel refuses these without capabilities.
+    code.when(BPF_JEQ, libc::SOCK_RAW as u32, |code| {
+        code.answer(libc::SECCOMP_RET_ALLOW)
+    });
+    for (kind, protocols) in KNOWN {
+        code.when(BPF_JEQ, kind as u32, |code| {
+            code.load(argument(2));
+            for protocol in protocols {
+                code.when(BPF_JEQ, *protocol as u32, |code| {
+                    code.answer(libc::SECCOMP_RET_ALLOW)
+                });
+            }
+            code.answer(libc::SECCOMP_RET_ERRNO | libc::EPROTONOSUPPORT as u32);
+        });
+    }
+    code.answer(libc::SECCOMP_RET_ERRNO | libc::EPROTONOSUPPORT as u32);
 }
 
 /// Writes instructions; jumps skip forward over a block.
@@ -290,6 +324,27 @@ mod tests {
         check(libc::SYS_clone, [libc::SIGCHLD as u64, 0, 0], ALLOW);
         check(libc::SYS_clone, [libc::CLONE_NEWUSER as u64, 0, 0], NOTIFY);
         check(libc::SYS_socket, [libc::AF_INET as u64, 1, 0], ALLOW);
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let missing = libc::SECCOMP_RET_ERRNO | libc::EPROTONOSUPPORT as u32;
+            for (kind, protocol, expected) in [
+                (libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 6, ALLOW),
+                (libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0, ALLOW),
+                (libc::SOCK_DGRAM, 17, ALLOW),
+                (libc::SOCK_DGRAM, 1, ALLOW),
+                (libc::SOCK_RAW, 1, ALLOW),
+                // Multipath TCP, SCTP, UDP-Lite.
+                (libc::SOCK_STREAM, 262, missing),
+                (libc::SOCK_STREAM, 132, missing),
+                (libc::SOCK_SEQPACKET, 132, missing),
+                (libc::SOCK_DGRAM, 136, missing),
+            ] {
+                check(
+                    libc::SYS_socket,
+                    [family as u64, kind as u64, protocol],
+                    expected,
+                );
+            }
+        }
         check(libc::SYS_socket, [libc::AF_UNIX as u64, 1, 0], NOTIFY);
         // The kernel drops the upper half of an int, so it must not fool us.
         check(

@@ -50,6 +50,9 @@ pub(super) fn inspect(plan: &Plan, before: &Membership) -> Result<Vec<Layer>, Fa
     if inspect_execution(plan)? {
         layers.push(Layer::ProjectNotExecutable);
     }
+    if inspect_view(plan)? {
+        layers.push(Layer::MachineHidden);
+    }
     if plan.seccomp.is_some() {
         let (family, protocol) = (
             AddressFamily::from_raw(libc::AF_VSOCK as u16),
@@ -90,6 +93,29 @@ fn inspect_execution(plan: &Plan) -> Result<bool, Failure> {
         }
     } else if (plan.landlock.as_ref()).is_none_or(|landlock| landlock.executable.is_none()) {
         return missing("a project that cannot be executed");
+    }
+    Ok(true)
+}
+
+/// Whether nothing is to be seen in what is covered but what was put back there.
+fn inspect_view(plan: &Plan) -> Result<bool, Failure> {
+    let mounts = &plan.mounts;
+    if !mounts.only_needed {
+        return Ok(false);
+    }
+    let is_put_back = |path: &Path| {
+        let readable = mounts.readable.iter().map(|(_, target)| target);
+        let mut shown = readable.chain([&mounts.workspace]).chain(&mounts.writable);
+        shown.any(|target| target.starts_with(path))
+    };
+    let covered = mounts.hidden_directories.iter();
+    for path in covered.filter(|path| !mounts.readable.iter().any(|(_, target)| target == *path)) {
+        // What cannot be listed shows nothing either.
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            if !is_put_back(&entry.path()) {
+                return missing("a machine that cannot be seen");
+            }
+        }
     }
     Ok(true)
 }

@@ -30,6 +30,20 @@ pub(crate) fn cases() -> Vec<Case> {
             Case::new(&format!("network granted: {name}"), &python(program)).with(host_network),
         );
     }
+    // The kernel lets no such pair go anywhere else, which is why they may be made.
+    for (kind, name) in [(1, "stream"), (5, "packet")] {
+        let paths = "[\"datagram.sock\",\"host.sock\",os.environ[\"OUT\"]+\"/host.sock\",chr(0)+os.environ[\"ABSTRACT\"]]";
+        for (way, call) in [
+            ("sent to", "a.sendto(b\"x\",p)"),
+            ("connected to", "a.connect(p)"),
+        ] {
+            let program = format!(
+                "import os,socket\na,b=socket.socketpair(1,{kind})\nfor p in {paths}:\n try: {call}; a.send(b\"x\")\n except OSError as e: print(e)"
+            );
+            let name = format!("network: {name} pair {way} a path");
+            all.push(Case::new(&name, &python(&program)).proof(Proof::Never));
+        }
+    }
     // Families by number: not every Python knows their names.
     for (name, family, kind, protocol, proof) in [
         ("vsock", 40, 1, 0, Proof::Always),
@@ -41,6 +55,9 @@ pub(crate) fn cases() -> Vec<Case> {
         ("netfilter by netlink", 16, 3, 12, Proof::Always),
         ("CAN", 29, 3, 1, Proof::Never),
         ("raw internet", 2, 3, 1, Proof::AsRoot),
+        ("multipath TCP", 2, 1, 262, Proof::Never),
+        ("SCTP", 10, 5, 132, Proof::Never),
+        ("UDP-Lite", 2, 2, 136, Proof::Never),
         ("phonet", 35, 2, 0, Proof::Never),
     ] {
         let program = format!(

@@ -35,6 +35,8 @@ pub(super) struct CommandJudgement {
     pub(super) hides_secrets: bool,
     /// Secrets that it reads by name; without a rule about them it is asked about.
     pub(super) named_secrets: Vec<PathBuf>,
+    /// What it reads outside the project because rules open it.
+    pub(super) opened: Vec<PathBuf>,
 }
 
 /// Words of a script that could not be parsed are tried as commands in windows of this size.
@@ -92,6 +94,7 @@ impl Judging<'_> {
         self.judge_sandbox(findings);
         self.judge_proof(findings, analysis, &command.cwd, is_proven);
         let named_secrets = self.named_secrets(&proof);
+        let opened = self.opened(&proof);
         self.judge_command_mode(findings, analysis, &proof, read_only, writes_git);
         CommandJudgement {
             action_class,
@@ -101,6 +104,7 @@ impl Judging<'_> {
             writes_git,
             hides_secrets,
             named_secrets,
+            opened,
         }
     }
 

@@ -235,8 +235,10 @@ impl Judging<'_> {
                 && command.is_proven
                 && !matches!(self.setting.mode, Mode::Auto | Mode::Full)
         }) {
-            confinement.shown_secrets =
-                (command.as_ref()).map_or_else(Vec::new, |command| command.named_secrets.clone());
+            if let Some(command) = &command {
+                confinement.shown_secrets.clone_from(&command.named_secrets);
+                confinement.read_roots.clone_from(&command.opened);
+            }
             run_by_proof(&mut confinement);
         }
         let action_class = command

@@ -7,6 +7,7 @@ use std::hash::Hash;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use super::protected::is_secret;
@@ -271,11 +272,7 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
     }
 
     fn content_hash(&self, path: &Path) -> Option<String> {
-        let mut file = std::fs::File::open(path).ok()?;
-        let metadata = file.metadata().ok()?;
-        if !metadata.is_file() || metadata.len() > MAX_HASHED {
-            return None;
-        }
+        let mut file = open_regular(path, MAX_HASHED).ok()?;
         let mut hasher = Sha256::new();
         let mut buffer = vec![0; 64 * 1024];
         loop {
@@ -287,6 +284,24 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
         }
         Some(format!("sha256:{}", agent_text::hex(&hasher.finalize())))
     }
+}
+
+/// Opens a regular file that is not too large, and no pipe: its writer may never come, or not be meant for us.
+pub(super) fn open_regular(path: &Path, largest: u64) -> std::io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let fits = |data: std::fs::Metadata| match data.is_file() && data.len() <= largest {
+        true => Ok(()),
+        false => Err(std::io::Error::from(std::io::ErrorKind::InvalidData)),
+    };
+    fits(std::fs::metadata(path)?)?;
+    // What it is may change in between.
+    let at_once = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = std::fs::File::options()
+        .read(true)
+        .custom_flags(at_once.bits().cast_signed())
+        .open(path)?;
+    fits(file.metadata()?)?;
+    Ok(file)
 }
 
 /// Whether a name fits a pattern of the shell, in which a quoted sign stands behind a backslash. Brackets are read in

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use agent_protocol::payload::permission::{DecisionSource, Effect};
+use agent_protocol::payload::permission::{Access, DecisionSource, Effect};
 use agent_protocol::status::Mode;
 
 use super::command_facts::name_of;
@@ -89,5 +89,26 @@ impl Judging<'_> {
         read.filter(Location::is_secret)
             .filter_map(|location| location.resolved)
             .collect()
+    }
+
+    /// What a script reads outside the project, where a rule opens it.
+    pub(super) fn opened(&self, proof: &Result<Proof, String>) -> Vec<PathBuf> {
+        let Ok(proof) = proof else { return Vec::new() };
+        let read = proof
+            .reads
+            .iter()
+            .flat_map(|path| self.locations(path).unwrap_or_default());
+        let mut opened: Vec<PathBuf> = read
+            .filter(|location| !self.is_inside(location))
+            .filter(|location| {
+                let mut own = Findings::default();
+                let rules = self.rules_on_path(&mut own, location, Access::Read, &[]);
+                rules.allowed.is_some()
+            })
+            .filter_map(|location| location.resolved)
+            .collect();
+        opened.sort();
+        opened.dedup();
+        opened
     }
 }

@@ -8,6 +8,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::facts::open_regular;
+
 /// Keys, without their section, that name a program git runs when it only reads, or that lead to more
 /// configuration or to another tree of files.
 const KEYS: &[&str] = &[
@@ -172,14 +174,10 @@ fn first_line(file: &Path) -> Option<String> {
     Some(text.lines().next()?.trim().to_owned())
 }
 
-/// The text of a regular file that is not too large. Nothing here waits for a pipe.
+/// The text of a regular file that is not too large.
 fn read(file: &Path) -> std::io::Result<String> {
-    let data = std::fs::metadata(file)?;
-    if !data.is_file() || data.len() > LARGEST {
-        return Err(std::io::ErrorKind::InvalidData.into());
-    }
     let mut bytes = Vec::new();
-    std::fs::File::open(file)?
+    open_regular(file, LARGEST)?
         .take(LARGEST)
         .read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -38,7 +38,9 @@ pub(super) type Touched<'a> = (&'a [u8], Option<Stamp>, Option<Stamp>);
 pub(super) fn touched<'a>(before: &'a Look, after: &'a Look) -> Vec<Touched<'a>> {
     let mut gone: Vec<Touched<'a>> = Vec::new();
     let mut here: Vec<Touched<'a>> = Vec::new();
-    for (path, seen) in &before.files {
+    let is_known =
+        |path: &[u8]| !(before.closed.iter().chain(&after.closed)).any(|dir| is_below(path, dir));
+    for (path, seen) in before.files.iter().filter(|(path, _)| is_known(path)) {
         match after.files.get(path) {
             None => gone.push((path, Some(*seen), None)),
             Some(now) if now.kind() != seen.kind() => {
@@ -51,11 +53,31 @@ pub(super) fn touched<'a>(before: &'a Look, after: &'a Look) -> Vec<Touched<'a>>
     }
     let new = |(path, _): &(&'a Vec<u8>, &Stamp)| !before.files.contains_key(*path);
     let created = after.files.iter().filter(new);
+    let created = created.filter(|(path, _)| is_known(path));
     here.extend(created.map(|(path, now)| (path.as_slice(), None, Some(*now))));
     gone.sort_unstable_by(|one, other| other.0.cmp(one.0));
     here.sort_unstable_by(|one, other| one.0.cmp(other.0));
     gone.append(&mut here);
     gone
+}
+
+fn is_below(path: &[u8], directory: &[u8]) -> bool {
+    let rest = path.strip_prefix(directory);
+    rest.is_some_and(|rest| rest.first() == Some(&b'/'))
+}
+
+/// What a look could not see where another did or might have.
+fn unseen(before: &Look, after: &Look) -> Option<String> {
+    let first = after.closed.iter().min().or(before.closed.iter().min())?;
+    let name = as_path(first).to_string_lossy();
+    let number = after.closed.len().max(before.closed.len());
+    let more = match number {
+        1 => String::new(),
+        number => format!(" and {} more directories", number - 1),
+    };
+    Some(format!(
+        "`{name}`{more} cannot be read, so what changed there is not known and cannot be restored."
+    ))
 }
 
 impl Watch {
@@ -87,6 +109,10 @@ impl Watch {
             changes.note = Some(format!(
                 "{unlisted} more files were changed and are not listed; they cannot be restored."
             ));
+        }
+        if let Some(unseen) = unseen(before, after) {
+            let told = changes.note.take().map(|note| note + " ");
+            changes.note = Some(told.unwrap_or_default() + &unseen);
         }
         Ok(changes)
     }

@@ -61,6 +61,8 @@ pub(super) struct Looker<'a> {
     look: &'a Looking<'a>,
     pub(super) files: Vec<(Vec<u8>, Stamp)>,
     pub(super) images: Vec<(Vec<u8>, Image)>,
+    /// Directories that cannot be looked into.
+    pub(super) closed: Vec<Vec<u8>>,
     buffer: Vec<u8>,
 }
 
@@ -70,6 +72,7 @@ impl<'a> Looker<'a> {
             look,
             files: Vec::new(),
             images: Vec::new(),
+            closed: Vec::new(),
             buffer: Vec::new(),
         }
     }
@@ -137,5 +140,9 @@ impl Visitor for Looker<'_> {
 
     fn other(&mut self, met: &Met<'_>) {
         self.note(met);
+    }
+
+    fn closed(&mut self, met: &Met<'_>) {
+        self.closed.push(met.path.to_vec());
     }
 }

@@ -81,6 +81,8 @@ pub(crate) struct Look {
     files: HashMap<Vec<u8>, Stamp>,
     /// Why it is not complete.
     pub(crate) incomplete: Option<String>,
+    /// Directories that could not be looked into, relative to the project: nothing is known of what is in them.
+    closed: Vec<Vec<u8>>,
     /// Existing paths that deny rules name, relative to the project.
     pub(crate) denied: Vec<Vec<u8>>,
 }
@@ -170,10 +172,12 @@ impl Watch {
             return Err(io::ErrorKind::Interrupted.into());
         }
         let mut files = HashMap::with_capacity(look.count());
+        let mut closed = Vec::new();
         let mut images = self.images.write().unwrap_or_else(PoisonError::into_inner);
         for looker in lookers {
             files.extend(looker.files);
             images.extend(looker.images);
+            closed.extend(looker.closed);
         }
         drop(images);
         let incomplete = if look.count() > self.limits.files {
@@ -190,6 +194,7 @@ impl Watch {
         Ok(Look {
             files,
             incomplete,
+            closed,
             denied,
         })
     }
@@ -200,6 +205,59 @@ mod tests {
     use agent_tool_runtime::CancelReason;
 
     use super::*;
+
+    /// Closing a directory deletes nothing, and opening one creates nothing.
+    #[test]
+    fn what_is_in_a_closed_directory_is_neither_deleted_nor_created() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let project = tempfile::tempdir().unwrap();
+        let root = project.path();
+        let set = |path: &str, mode: u32| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(root.join(path), mode).unwrap();
+        };
+        std::fs::create_dir_all(root.join("dir/deep")).unwrap();
+        for name in ["dir/a.txt", "dir/deep/b.txt", "dirty.txt"] {
+            std::fs::write(root.join(name), "one").unwrap();
+        }
+        set("", 0o755);
+        // For root no directory is closed, so somebody else looks.
+        let look = |purpose| {
+            std::thread::scope(|scope| {
+                let looking = scope.spawn(|| {
+                    if rustix::process::getuid().is_root() {
+                        let nobody = rustix::thread::Uid::from_raw(65_534);
+                        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                    }
+                    let watch = Watch::new(root, ScanLimits::default());
+                    watch.look(root, &Cancel::new(), purpose, None).unwrap()
+                });
+                looking.join().unwrap()
+            })
+        };
+        let open = look(Purpose::Before);
+        set("dir", 0o000);
+        std::fs::remove_file(root.join("dirty.txt")).unwrap();
+        let closed = look(Purpose::After);
+        set("dir", 0o755);
+        let names = |before, after| -> Vec<String> {
+            let touched = changes::touched(before, after).into_iter();
+            touched
+                .map(|(path, was, now)| {
+                    let path = String::from_utf8_lossy(path);
+                    format!("{path} {} {}", was.is_some(), now.is_some())
+                })
+                .collect()
+        };
+        let changed = names(&open, &closed);
+        assert_eq!(changed, ["dirty.txt true false", "dir true true"]);
+        let changed = names(&closed, &open);
+        assert_eq!(changed, ["dir true true", "dirty.txt false true"]);
+        let watch = Watch::new(root, ScanLimits::default());
+        let kept = |_: &[u8]| unreachable!("nothing was copied");
+        let told = watch.compare(root, &open, &closed, &kept).unwrap();
+        assert!(told.note.unwrap().contains("`dir`"));
+    }
 
     #[test]
     fn a_look_that_was_cancelled_is_none() {

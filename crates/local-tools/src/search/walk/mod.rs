@@ -56,6 +56,9 @@ pub(crate) trait Visitor: Send {
 
     /// One symbolic link or directory that no rule leaves out.
     fn other(&mut self, _: &Met<'_>) {}
+
+    /// One directory that no rule leaves out and that cannot be looked into.
+    fn closed(&mut self, _: &Met<'_>) {}
 }
 
 /// Says of a path, relative to the start, whether it must not be seen.

@@ -67,24 +67,28 @@ impl<'a, V: Visitor> Worker<'a, V> {
             | OFlags::NOFOLLOW
             | OFlags::CLOEXEC
             | OFlags::NONBLOCK;
-        let Ok(descriptor) = rustix::fs::openat(&parent.descriptor, name, flags, Mode::empty())
-        else {
-            self.skipped.unreadable += u64::from(!ignored);
-            return;
-        };
         let mut path = Vec::with_capacity(parent.path.len() + name.count_bytes() + 1);
         path.extend_from_slice(&parent.path);
         path.extend_from_slice(name.to_bytes());
         path.push(b'/');
-        let level = parent.level.clone();
-        if V::EVERYTHING && !ignored {
-            let met = Met {
-                directory: parent.descriptor.as_fd(),
-                name,
-                path: &path[self.shared.base..path.len() - 1],
-            };
+        let met = Met {
+            directory: parent.descriptor.as_fd(),
+            name,
+            path: &path[self.shared.base..path.len() - 1],
+        };
+        let wanted = V::EVERYTHING && !ignored;
+        if wanted {
             self.visitor.other(&met);
         }
+        let Ok(descriptor) = rustix::fs::openat(&parent.descriptor, name, flags, Mode::empty())
+        else {
+            self.skipped.unreadable += u64::from(!ignored);
+            if wanted {
+                self.visitor.closed(&met);
+            }
+            return;
+        };
+        let level = parent.level.clone();
         self.list(Arc::new(Directory {
             descriptor,
             path,
