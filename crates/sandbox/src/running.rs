@@ -18,7 +18,7 @@ use crate::pipeline::PipelineReport;
 use crate::report::{EnforcementReport, Level};
 use crate::streams::Streams;
 use crate::violation::{Detection, Kind, Permit, Quarantined, Violation};
-use crate::watch::Watch;
+use crate::watch::{Outcome, Watch};
 use crate::wire::{Reader, Writer};
 
 /// Between TERM and KILL.
@@ -260,7 +260,7 @@ pub(crate) fn supervise(parts: Parts, sink: Sink) -> std::io::Result<Running> {
         over: false,
         without_route: 0,
         violations: Vec::new(),
-        quarantined: Vec::new(),
+        found: Outcome::default(),
         look_back_at: Instant::now() + LOOK_BACK,
         shared: Arc::clone(&shared),
         parts,
@@ -288,8 +288,8 @@ struct Supervisor {
     /// Packets that found no way out of the command's network namespace.
     without_route: u64,
     violations: Vec<Violation>,
-    /// Taken away while it ran.
-    quarantined: Vec<Quarantined>,
+    /// Taken away so far.
+    found: Outcome,
     look_back_at: Instant,
 }
 
@@ -424,24 +424,7 @@ impl Supervisor {
             return;
         }
         let settled = self.shared.state().settled.clone();
-        let (found, moved) = self.parts.watch.meanwhile(&settled);
-        // Put there again and again, it is taken away each time and told once.
-        for found in found {
-            let mut known = self.violations.iter_mut();
-            match known.find(|known| known.target == found.target) {
-                Some(known) => known.count += found.count,
-                None => self.violations.push(found),
-            }
-        }
-        for moved in moved {
-            if !self
-                .quarantined
-                .iter()
-                .any(|known| known.path == moved.path)
-            {
-                self.quarantined.push(moved);
-            }
-        }
+        self.parts.watch.meanwhile(&settled, &mut self.found);
         let took = began.elapsed();
         self.look_back_at = Instant::now() + LOOK_BACK.max(took * 20);
     }
@@ -557,10 +540,10 @@ impl Supervisor {
         self.retire_listener();
         let mut violations = std::mem::take(&mut self.violations);
         let settled = self.shared.state().settled.clone();
-        let (changed, moved) = self.parts.watch.after(&settled);
+        let mut found = std::mem::take(&mut self.found);
+        self.parts.watch.after(&settled, &mut found);
+        let (changed, quarantined) = found.told();
         violations.extend(changed);
-        let mut quarantined = std::mem::take(&mut self.quarantined);
-        quarantined.extend(moved);
         if let Some(boundary) = &self.parts.boundary {
             if self.without_route > 0 {
                 violations.push(Violation {

@@ -75,8 +75,12 @@ impl Search<'_> {
     fn list(&mut self, relative: &Path, next: &mut Vec<PathBuf>) {
         let directory = match self.tree.listing(relative) {
             Ok(directory) => directory,
-            // So far down that no program can name where it is.
-            Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => return,
+            // So far down that it cannot be named, nor what is in it: a program that goes there step by step finds
+            // it, so the whole counts.
+            Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => {
+                self.found.paths.push(relative.to_owned());
+                return;
+            }
             Err(_) => return self.ask_for_names(relative),
         };
         let mut looks_like_git = false;

@@ -87,20 +87,19 @@ impl Watch {
 
     /// Compares, moves what is new out of the way, and says what happened.
     /// What is `settled` was made by somebody else.
-    pub(crate) fn after(&self, settled: &[PathBuf]) -> (Vec<Violation>, Vec<Quarantined>) {
-        self.compare(Moment::After, settled)
+    pub(crate) fn after(&self, settled: &[PathBuf], outcome: &mut Outcome) {
+        self.compare(Moment::After, settled, outcome);
     }
 
     /// Moves what is new out of the way while the command goes on: a name that makes something run
     /// must not stay for as long as a server does.
-    pub(crate) fn meanwhile(&self, settled: &[PathBuf]) -> (Vec<Violation>, Vec<Quarantined>) {
-        self.compare(Moment::Meanwhile, settled)
+    pub(crate) fn meanwhile(&self, settled: &[PathBuf], outcome: &mut Outcome) {
+        self.compare(Moment::Meanwhile, settled, outcome);
     }
 
-    fn compare(&self, moment: Moment, settled: &[PathBuf]) -> (Vec<Violation>, Vec<Quarantined>) {
-        let mut outcome = Outcome::default();
+    fn compare(&self, moment: Moment, settled: &[PathBuf], outcome: &mut Outcome) {
         if self.access == WriteAccess::ReadOnly && !self.content {
-            return outcome.told();
+            return;
         }
         for (number, guarded) in self.guarded.iter().enumerate() {
             let compared = Comparison {
@@ -110,9 +109,8 @@ impl Watch {
                 moment,
                 settled,
             };
-            compared.run(&mut outcome);
+            compared.run(outcome);
         }
-        outcome.told()
     }
 }
 
@@ -124,8 +122,10 @@ enum Moment {
     After,
 }
 
-#[derive(Default)]
-struct Outcome {
+/// Everything found of one command, however often it was looked back at; bounded, so that a log does not grow with
+/// what a command makes up.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
     violations: Vec<Violation>,
     quarantined: Vec<Quarantined>,
     /// Further ones, which were dealt with as well.
@@ -133,23 +133,28 @@ struct Outcome {
 }
 
 impl Outcome {
+    /// Put there again and again, something is taken away each time and told once.
     fn add(&mut self, violation: Violation) {
-        if self.violations.len() < MOST_LISTED {
+        let mut known = self.violations.iter_mut();
+        if let Some(known) = known.find(|known| known.target == violation.target) {
+            known.count += violation.count;
+        } else if self.violations.len() < MOST_LISTED {
             self.violations.push(violation);
         } else {
-            self.unlisted += 1;
+            self.unlisted += violation.count;
         }
     }
 
     fn moved(&mut self, items: impl IntoIterator<Item = Quarantined>) {
         for item in items {
-            if self.quarantined.len() < MOST_LISTED {
+            let is_listed = self.quarantined.iter().any(|known| known.path == item.path);
+            if !is_listed && self.quarantined.len() < MOST_LISTED {
                 self.quarantined.push(item);
             }
         }
     }
 
-    fn told(mut self) -> (Vec<Violation>, Vec<Quarantined>) {
+    pub(crate) fn told(mut self) -> (Vec<Violation>, Vec<Quarantined>) {
         if self.unlisted > 0 {
             self.violations.push(Violation {
                 kind: Kind::Write,

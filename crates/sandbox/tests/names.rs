@@ -140,6 +140,29 @@ fn a_protected_file_is_guarded_under_its_other_names_too() {
     );
 }
 
+/// A repository deeper than a path can be long is out of reach of the search, and of nobody who goes there.
+#[test]
+fn what_is_too_deep_to_be_named_is_taken_away_whole() {
+    let place = Place::new();
+    place.outside("mkdir deep");
+    let dig = "d=$(printf 'n%.0s' {1..200}); cd deep; for _ in {1..30}; do mkdir $d; cd -P $d 2>/dev/null || cd $d; done;";
+    let plant =
+        format!("{dig} mkdir -p .git/hooks; echo evil > .git/hooks/post-checkout; pwd | wc -c");
+    let (finished, text) = place.run(&place.policy(&plant));
+    assert!(text.trim().parse::<u64>().unwrap() > 4096, "{text}");
+    let told = facts(&finished);
+    assert!(
+        told.len() == 1 && told[0].0.ends_with("was created"),
+        "{told:?}"
+    );
+    let left = "f=0; cd deep; while cd n* 2>/dev/null; do [ ! -e .git ] || exit 1; done";
+    place.outside(left);
+    // One that was there before is nobody's doing.
+    place.outside("mv ../session/quarantine/* deep/n*/");
+    let (finished, text) = place.run(&place.policy("true"));
+    assert_eq!(facts(&finished), [], "{text}");
+}
+
 #[test]
 fn hooks_kept_with_the_project_stay_as_they_are() {
     let place = Place::new();

@@ -36,8 +36,7 @@ fn victim_of(test: &str, session: &Path) -> Command {
     command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(VICTIM, session)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+        .stdout(Stdio::piped());
     command
 }
 
