@@ -10,9 +10,12 @@
 
 #[path = "../gate_support/mod.rs"]
 mod gate_support;
+#[path = "../judge/mod.rs"]
+mod judge;
 
 mod bash;
 mod families;
+mod globs;
 mod grammar;
 mod real_use;
 mod rows;
