@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::grammar::{NAMES, Random, patterns, script};
 use crate::judge::{Agreement, Confinement, Expansions, Given, Judge, Ran, Reading};
+use crate::splitter::difference;
 
 /// Scripts given to one bash.
 const BATCH: usize = 4000;
@@ -137,6 +138,12 @@ fn judged_until(
             tally.given += 1;
             let small = Reading::of(given);
             tally.read += usize::from(small.is_some());
+            let split = small
+                .as_ref()
+                .and_then(|small| difference(&given.script, &small.commands));
+            if let Some(problem) = split {
+                return Err(problem);
+            }
             let loose = || {
                 let is_pattern = given.directory != place.work();
                 is_pattern.then(|| Reading::of_patterns(given)).flatten()
@@ -185,8 +192,10 @@ fn bash_runs_what_was_read() {
     let tallies: Vec<Result<Tally, String>> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..workers)
             .map(|worker| {
-                let seed = (seed ^ (worker as u64) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                let locale = if worker % 2 == 0 { "C.UTF-8" } else { "C" };
+                // Neighbours have different locales, and so have the seeds of a single worker.
+                let seed = seed ^ (worker as u64) << 40;
+                let locale = ["C.UTF-8", "C"][usize::from((seed ^ worker as u64) & 1 == 1)];
+                let seed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
                 scope.spawn(move || judged_until(end, seed, &Place::new(), locale))
             })
             .collect();

@@ -12,6 +12,8 @@
 mod gate_support;
 #[path = "../judge/mod.rs"]
 mod judge;
+#[path = "../splitter/mod.rs"]
+mod splitter;
 
 mod bash;
 mod families;

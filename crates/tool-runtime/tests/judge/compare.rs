@@ -20,7 +20,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) given: &'a Given,
     /// False for one that detection reads: it would rather see too much.
     pub(crate) is_small: bool,
-    commands: Vec<Command>,
+    pub(crate) commands: Vec<Command>,
 }
 
 /// What both sides read.
