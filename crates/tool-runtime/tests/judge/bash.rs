@@ -34,7 +34,7 @@ exec 8<&0 9>&1 </dev/null >/dev/null 2>&1
 while mapfile -d '' -t -n 2 J_pair <&8 && ((${#J_pair[@]} == 2)); do
     cd "${J_pair[0]}" || exit 4
     J_script=${J_pair[1]} J_ran=0 v='p  *' w= u='-x ?'
-    eval "$J_script"
+    eval -- "$J_script"
     printf 'e\5\6\5' >&9
 done
 "#;
