@@ -208,6 +208,7 @@ fn a_wrong_proof_shows_no_secret_and_runs_nothing() {
         "grep .env -e TOKEN",
         "env cd src; cat ../.env",
         "echo a.txt -exec base64 .env ';' | xargs env find",
+        "echo \"$(cat <<'E'\na\nE)\"\n./tool\nsh tool\nbase64 .env\necho \"$(cat <<'E'\na\nE\n)\"",
     ] {
         for mode in ["ask", "read-only"] {
             let ran = call(&project, mode, command).finish();

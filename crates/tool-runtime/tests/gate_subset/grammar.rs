@@ -445,7 +445,18 @@ fn compound(random: &mut Random, depth: usize, strange: bool, forks: bool) -> St
         9 if forks => format!("({})", list(random, depth + 1, true)),
         10 if forks => format!("c3 \"$({})\"", list(random, depth + 1, true)),
         11 if forks => format!("(cd d; {})", simple(random, false)),
-        12 if forks => "c3 \"$(cat <<'E'\na $v \"'\n\nE\n)\"".to_owned(),
+        12 if forks => {
+            let end = random.one(&[
+                "E\n)",
+                "E\n)",
+                "E)",
+                "E \n)",
+                "EE\nE\n)",
+                "E)\nE\n)",
+                "E;)\nE\n)",
+            ]);
+            format!("c3 \"$(cat <<'E'\na $v \"'\n\n{end}\"")
+        }
         13 if forks => format!("command {}", simple(random, false)),
         _ => simple(random, strange),
     }

@@ -30,6 +30,8 @@ eval "c3() { $body c3 \"\$@\" \"\$J_end\" >&9; printf %s 'p  * -x'; }"
 eval "command_not_found_handle() { $body \"\$@\" \"\$J_end\" >&9; return 1; }"
 cat() { local line all=; while IFS= read -r -d '' line || [ -n "$line" ]; do all+=$line; line=; done; printf %s "$all"; }
 unset body
+# What writes to a command that has ended goes on.
+trap '' PIPE
 exec 8<&0 9>&1 </dev/null >/dev/null 2>&1
 while mapfile -d '' -t -n 2 J_pair <&8 && ((${#J_pair[@]} == 2)); do
     cd "${J_pair[0]}" || exit 4

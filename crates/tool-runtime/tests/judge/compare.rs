@@ -47,6 +47,8 @@ enum Becomes {
 /// What a pattern stands for.
 #[derive(Default)]
 struct Names {
+    /// There are more of them than the gate looks at, so it proves nothing.
+    too_many: bool,
     /// Those that the gate looks at.
     all: BTreeSet<PathBuf>,
     /// Those of them that bash lists in every version and locale: one before 5.2 lists `.` and `..` too, and what
@@ -72,7 +74,9 @@ impl Expansions {
             return Rc::clone(known);
         }
         let facts = DiskFacts { dirty: || None };
-        let found = facts.expand(directory, pattern).unwrap_or_default();
+        let expanded = facts.expand(directory, pattern);
+        let too_many = expanded.is_none();
+        let found = expanded.unwrap_or_default();
         let all: BTreeSet<PathBuf> = found
             .iter()
             .filter(|path| !pattern.ends_with('/') || path.is_dir())
@@ -94,6 +98,7 @@ impl Expansions {
         };
         let certain = found.iter().filter(is_certain).map(|path| plain(path));
         let names = Rc::new(Names {
+            too_many,
             certain: certain.filter(|path| all.contains(path)).collect(),
             all,
         });
@@ -256,6 +261,9 @@ fn becomes(word: &Word, directory: &Path, expansions: &Expansions) -> Becomes {
         Value::Glob { pattern } if pattern.starts_with('/') => Becomes::Anything,
         Value::Glob { pattern } => {
             let names = expansions.of(directory, pattern);
+            if names.too_many {
+                return Becomes::Anything;
+            }
             Becomes::Names(names, unescape(pattern).into_bytes())
         }
         Value::Dynamic { sketch, .. } => {

@@ -25,6 +25,8 @@ enum Token {
     Sign(&'static str),
     /// A redirection, whose target is the next word.
     Redirect,
+    /// `>&1` or `>&2`.
+    Duplicate,
     /// `<<` and a name, with the body that came later.
     Document,
 }
@@ -95,7 +97,7 @@ impl Cutter<'_> {
                 continue;
             };
             match sign {
-                "\n" => self.documents()?,
+                "\n" => self.documents(in_substitution)?,
                 "(" => open += 1,
                 ")" if open > 0 => open -= 1,
                 ")" => return in_substitution.then_some(tokens),
@@ -111,8 +113,11 @@ impl Cutter<'_> {
         if self.take("&>>") || self.take("&>") || self.take("<<<") || self.take(">>") {
             return Some(Token::Redirect);
         }
-        if self.take(">&") {
-            return self.text.starts_with(['1', '2']).then_some(Token::Redirect);
+        if self.take(">&1") || self.take(">&2") {
+            // Only what ends the word may follow; a number here belongs to no redirection behind it.
+            let ends = [' ', '\t', '\n', ';', '&', '|', '<', '>', ')'];
+            let is_whole = self.text.is_empty() || self.text.starts_with(ends);
+            return is_whole.then_some(Token::Duplicate);
         }
         if self.take("<<") {
             while self.take(" ") || self.take("\t") {}
@@ -125,7 +130,7 @@ impl Cutter<'_> {
     }
 
     /// The bodies of documents, behind the newline of the line they are named in.
-    fn documents(&mut self) -> Option<()> {
+    fn documents(&mut self, in_substitution: bool) -> Option<()> {
         for name in std::mem::take(&mut self.waiting) {
             loop {
                 let (line, rest) = self.text.split_once('\n').unwrap_or((self.text, ""));
@@ -134,7 +139,8 @@ impl Cutter<'_> {
                 if line == name {
                     break;
                 }
-                if is_last {
+                // bash ends it at `E)` in a substitution.
+                if is_last || (in_substitution && line.starts_with(&name)) {
                     return None;
                 }
             }
@@ -287,7 +293,7 @@ fn collect(tokens: Vec<Token>, commands: &mut Vec<Vec<Split>>) -> Option<()> {
                 commands.extend((!command.is_empty()).then(|| std::mem::take(&mut command)));
                 at = if sign == ")" { At::End } else { At::Start };
             }
-            Token::Redirect | Token::Document => {
+            Token::Redirect | Token::Duplicate | Token::Document => {
                 if token == Token::Redirect && !matches!(tokens.next()?, Token::Word(_)) {
                     return None;
                 }

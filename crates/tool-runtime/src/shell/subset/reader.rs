@@ -131,6 +131,10 @@ impl Reader<'_> {
                     }
                     break;
                 }
+                // In a substitution bash takes `E)` for the end of the document and of the substitution.
+                if self.outputs > 0 && line.starts_with(&pending.name) {
+                    return Err(self.outside("a here-document whose end is not certain"));
+                }
                 if !pending.quoted && line.contains(['$', '`', '\\']) {
                     return Err(self.outside("an expansion in a here-document"));
                 }
