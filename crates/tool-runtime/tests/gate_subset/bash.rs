@@ -10,8 +10,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::grammar::{NAMES, Random, patterns, script};
+use crate::grammar::{Random, script};
 use crate::judge::{Agreement, Confinement, Expansions, Given, Judge, Ran, Reading};
+use crate::pattern_grammar::{NAMES, patterns};
 use crate::splitter::difference;
 
 /// Scripts given to one bash.

@@ -445,149 +445,37 @@ fn compound(random: &mut Random, depth: usize, strange: bool, forks: bool) -> St
         9 if forks => format!("({})", list(random, depth + 1, true)),
         10 if forks => format!("c3 \"$({})\"", list(random, depth + 1, true)),
         11 if forks => format!("(cd d; {})", simple(random, false)),
-        12 if forks => {
-            let end = random.one(&[
-                "E\n)",
-                "E\n)",
-                "E)",
-                "E \n)",
-                "EE\nE\n)",
-                "E)\nE\n)",
-                "E;)\nE\n)",
-            ]);
-            format!("c3 \"$(cat <<'E'\na $v \"'\n\n{end}\"")
-        }
+        12 if forks => output_of_document(random),
         13 if forks => format!("command {}", simple(random, false)),
         _ => simple(random, strange),
     }
 }
 
-/// Steps of patterns.
-const STEPS: &[&str] = &[
-    "*", "?", "**", "*?", "?*", ".*", ".?", ".??*", "a*", "*a", "*.y", "?.y", "*.*", "*\\*",
-    "\\**", "\\?*", "'*'*", "\"?\"?", "*' '*", "-*", "*-", "é*", "*é", "??", "???", "????", "*b?",
-    "d*", "l*", "\\.*", "'.'*", "*\\\\*", "*'\n'*", "*\\[*", "*]*", "a?", "*\"'\"*", "?a*", ".",
-    "..", "d", "a", "l", "*=*", "@*", "{}*", "*~", "...*", "..*",
-];
-
-/// Steps that are read in more than one way.
-const BRACKETS: &[&str] = &[
-    "[a]",
-    "[ab]*",
-    "[!a]*",
-    "[^a]?",
-    "[a-c]*",
-    "[[:lower:]]*",
-    "*[[:digit:]]",
-    "[]a]*",
-    "[a",
-    "[.]*",
-    "*[.]y",
-    "[*]",
-    "[\\]]*",
-    "[a\\]b]*",
-    "a[b]c",
-    "[[=a=]]",
-    "[[.a.]]",
-    "[-a]*",
-    "[\"]\"]*",
-    "[]-a]*",
-    "[!]a]",
-    "*[!.]",
-    "[a]]",
-    "[[]*",
-];
-
-/// A script of patterns; `loose` for those that only detection reads.
-pub(crate) fn patterns(random: &mut Random, loose: bool) -> String {
-    let mut text = String::new();
-    if random.once_in(4) {
-        text.push_str(random.one(&[
-            "cd d* && ",
-            "cd d && ",
-            "cd ./l; ",
-            "cd 'b\\s' && ",
-            "cd \"*\" && ",
-            "cd '[a]' && ",
-        ]));
+/// A substitution with a document, which may end before its end: bash takes `E)` for the end of both, and what the
+/// second document seems to close has been commands all along.
+fn output_of_document(random: &mut Random) -> String {
+    let sign = random.one(&["<<'E'", "<<'E'", "<<\"E\"", "<< \\E", "<<E", "<<-'E'"]);
+    let body = random.one(&[
+        "",
+        "a $v \"'\n\n",
+        "a\n",
+        "a \" )\n",
+        " E\n",
+        "\tE)\n",
+        "EE\n",
+    ]);
+    let early = random.one(&[
+        "E)", "E)", "E )", "E;)", "EE)", "E) E", "E)b", "E\t)", "'E')",
+    ]);
+    let begin = format!("\"$(cat {sign}\n{body}");
+    let end = random.one(&["E\n)\"", "E\n)\"", "E\n\n )b\"", "E \n)\""]);
+    if random.once_in(2) {
+        return format!("c3 {begin}{end}");
     }
-    text.push_str("c1");
-    for _ in 0..1 + random.below(4) {
-        text.push_str(random.one(&[
-            " ", " ", " ./", " .//", " d/", " */", " \"d\"/", " b\\\\s/", " '*'/",
-        ]));
-        for step in 0..1 + random.below(3) {
-            if step > 0 {
-                text.push_str(random.one(&["/", "/", "//", "/./"]));
-            }
-            if loose && random.once_in(2) {
-                text.push_str(random.one(BRACKETS));
-            } else {
-                text.push_str(random.one(STEPS));
-            }
-        }
-        text.push_str(random.one(&["", "", "", "", "/"]));
+    let between = simple(random, false);
+    match random.below(3) {
+        0 => format!("c3 {begin}{early}\"\n{between}\nc3 {begin}{end}"),
+        1 => format!("c3 {begin}{early}\n{between}\n{end}"),
+        _ => format!("c3 {begin}{early}\"\n{between} # {end}"),
     }
-    text
 }
-
-/// Names for the files of random trees.
-pub(crate) const NAMES: &[&[u8]] = &[
-    b"a",
-    b"b",
-    b"c",
-    b"ab",
-    b"abc",
-    b"aab",
-    b"x.y",
-    b"z.y",
-    b".h",
-    b".hh",
-    b"..x",
-    b"...",
-    b"-a",
-    b"-",
-    b"a b",
-    b" ",
-    b"*",
-    b"?",
-    b"**",
-    b"[a]",
-    b"[",
-    b"]",
-    b"b\\s",
-    b"\\",
-    b"\\*",
-    b"a\\",
-    "é".as_bytes(),
-    "é.y".as_bytes(),
-    "aé".as_bytes(),
-    "e\u{301}".as_bytes(),
-    b"\xff",
-    b"a\xff",
-    b"\xc3",
-    b"a\nb",
-    b"\n",
-    b"a'b",
-    b"\"",
-    b"d",
-    b"d",
-    b"l",
-    b"l",
-    b"#",
-    b"~",
-    b"a~",
-    b"{}",
-    b"a=b",
-    b"@u",
-    b"1",
-    b"22",
-    b"A",
-    b"Ab",
-    b"x.Y",
-    b"$v",
-    b";",
-    b"&",
-    b"a;b",
-    b"!",
-];

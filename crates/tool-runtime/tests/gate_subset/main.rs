@@ -19,5 +19,6 @@ mod bash;
 mod families;
 mod globs;
 mod grammar;
+mod pattern_grammar;
 mod real_use;
 mod rows;
