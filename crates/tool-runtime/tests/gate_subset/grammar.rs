@@ -364,7 +364,9 @@ fn list(random: &mut Random, depth: usize, forks: bool) -> String {
                 "\t;\t",
                 "\n#\n",
             ];
-            let odd = &[" & ", "|&", " ;; ", "&", " \\\n", " ) ", "\\\n", ";;"];
+            let odd = &[
+                " & ", "|&", " ;; ", "&", " \\\n", " ) ", "\\\n", ";;", ";&>o ", "|&>o ",
+            ];
             text.push_str(if strange && random.once_in(8) {
                 random.one(odd)
             } else if forks && random.once_in(3) {

@@ -101,7 +101,7 @@ impl Cutter<'_> {
                 "(" => open += 1,
                 ")" if open > 0 => open -= 1,
                 ")" => return in_substitution.then_some(tokens),
-                ";" if self.text.starts_with(';') => return None,
+                ";" if self.text.starts_with([';', '&']) => return None,
                 "|" if self.text.starts_with('&') => return None,
                 _ => {}
             }

@@ -202,7 +202,10 @@ impl Reader<'_> {
             self.blanks();
             self.comment();
             match self.peek() {
-                Some(';') if self.looking_at(";;") => return Err(self.outside("`;;`")),
+                // One sign to bash, also before a redirection: `;&>`.
+                Some(';') if self.looking_at(";;") || self.looking_at(";&") => {
+                    return Err(self.outside("`;;` or `;&`"));
+                }
                 Some(';') => self.skip(1),
                 Some('\n') | None => {}
                 Some(')') if closes => {}

@@ -130,6 +130,8 @@ fn what_is_not_in_the_language_is_named() {
         ("cat <2<a", "a descriptor with a name"),
         ("cat >{v}>a", "a descriptor with a name"),
         ("f() { ls; }", "a parenthesis behind a word"),
+        ("ls;; ls", "`;;` or `;&`"),
+        ("ls;&>/dev/null ls", "`;;` or `;&`"),
         (
             "echo \"$(cat <<'E'\na\nE)\"\n./x\necho \"$(cat <<'E'\na\nE\n)\"",
             "a here-document whose end is not certain",
