@@ -26,6 +26,7 @@ mod export;
 mod files;
 mod foreign;
 mod forged;
+mod hostile;
 mod import;
 mod import_cases;
 mod instructions;
