@@ -116,11 +116,10 @@ impl Call {
     fn descriptors(&self) -> impl Iterator<Item = &Path> {
         let ends = |part: &str| part.ends_with(|last: char| last.is_ascii_digit() || last == 'D');
         let parts: Vec<&str> = self.arguments.split(", ").collect();
-        let paths = parts.into_iter().filter_map(move |part| {
+        parts.into_iter().filter_map(move |part| {
             let (before, path) = part.split_once('<')?;
             ends(before).then_some(Path::new(path.split('>').next()?))
-        });
-        paths
+        })
     }
 }
 

@@ -90,11 +90,14 @@ impl Facts for NamesOnly {
     }
 }
 
+/// Files that a pattern stands for, unless there are too many.
+type Expanded = Option<Vec<PathBuf>>;
+
 /// Facts that are looked up once, for one decision that asks for them many times.
 pub(super) struct Remembered<'a> {
     facts: &'a dyn Facts,
     resolved: RefCell<HashMap<PathBuf, Option<PathBuf>>>,
-    expanded: RefCell<HashMap<(PathBuf, String), Option<Vec<PathBuf>>>>,
+    expanded: RefCell<HashMap<(PathBuf, String), Expanded>>,
     below: RefCell<HashMap<PathBuf, Option<Below>>>,
     dirty: OnceCell<Option<bool>>,
 }

@@ -359,7 +359,7 @@ pub(crate) fn difference(script: &str, read: &[Read]) -> Option<String> {
     if script.contains("-exec") {
         return None;
     }
-    let mut theirs: Vec<Vec<&str>> = split.iter().map(sources).collect();
+    let mut theirs: Vec<Vec<&str>> = split.iter().map(|words| sources(words)).collect();
     let plain = read.iter().filter(|command| command.place == Place::Plain);
     let mut ours: Vec<Vec<&str>> = plain
         .clone()
@@ -405,7 +405,7 @@ pub(crate) fn difference(script: &str, read: &[Read]) -> Option<String> {
     None
 }
 
-fn sources(words: &Vec<Split>) -> Vec<&str> {
+fn sources(words: &[Split]) -> Vec<&str> {
     words.iter().map(|word| word.source.as_str()).collect()
 }
 
