@@ -27,6 +27,7 @@ mod files;
 mod foreign;
 mod forged;
 mod full_disk;
+mod hostile;
 mod import;
 mod import_cases;
 mod instructions;

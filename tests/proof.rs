@@ -208,10 +208,27 @@ fn a_wrong_proof_shows_no_secret_and_runs_nothing() {
         "grep .env -e TOKEN",
         "env cd src; cat ../.env",
         "echo a.txt -exec base64 .env ';' | xargs env find",
+        "echo \"$(cat <<'E'\na\nE)\"\n./tool\nsh tool\nbase64 .env\necho \"$(cat <<'E'\na\nE\n)\"",
     ] {
         for mode in ["ask", "read-only"] {
             let ran = call(&project, mode, command).finish();
             assert_harmless(&project, &ran, command);
+        }
+    }
+}
+
+/// bash ends a document in a substitution at `E)`: what looks like text up to the second document is commands.
+#[test]
+fn a_document_that_ends_early_is_no_proof() {
+    let project = repository();
+    let document = "echo \"$(cat <<'E'\na\nE\n)\"";
+    let proven = explain_in(&project, "ask", document);
+    assert_eq!(proven["decision"], "allow", "{proven}");
+    for end in ["E)", "E )", "E;)"] {
+        let command = format!("echo \"$(cat <<'E'\na\n{end}\"\nsh tool\n{document}");
+        for (mode, decision) in [("ask", "ask"), ("read-only", "deny")] {
+            let said = explain_in(&project, mode, &command);
+            assert_eq!(said["decision"], decision, "{end}: {said}");
         }
     }
 }

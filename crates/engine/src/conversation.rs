@@ -194,6 +194,10 @@ impl Conversation {
             Payload::ToolObservation(observation) => self.observe(event, observation, artifact),
             Payload::ModelCompleted(completed) => self.answer(event, completed, artifact),
             Payload::TurnFailed(failed) => {
+                // What was asked stands before the news of its end.
+                if let Some(turn_id) = self.entering.turn(event) {
+                    self.enter(event, turn_id);
+                }
                 self.next_note = Some(match failed.status {
                     Status::Cancelled => {
                         "[The turn before this one was interrupted by the user.]".to_owned()

@@ -1,4 +1,5 @@
-//! When an input becomes a part of the conversation: when work on it begins, or when it joins a turn.
+//! When an input becomes a part of the conversation: when work on it begins, when it joins a turn, or when the session
+//! ended before either could be: what the user said is never lost.
 //! The record of another program names no such moment, so there it is when the input is given.
 
 use agent_protocol::id::{RuntimeId, TurnId};
@@ -22,6 +23,9 @@ impl Entering {
                 None
             }
             Payload::TurnStarted(_) => event.scope.turn_id.as_ref(),
+            Payload::TurnFailed(failed) if failed.status != Status::Cancelled => {
+                event.scope.turn_id.as_ref()
+            }
             Payload::TurnSubmitted(_) if self.is_recorded(event) => event.scope.turn_id.as_ref(),
             Payload::QueueChanged(change)
                 if change.op == QueueOperation::Started && change.policy == QueuePolicy::Steer =>

@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
+use super::glob::expand;
 use super::protected::is_secret;
 use super::repository::program_named;
 use crate::shell::normalise;
@@ -21,8 +22,8 @@ pub trait Facts {
 
     fn is_directory(&self, path: &Path) -> Option<bool>;
 
-    /// The files an absolute shell glob stands for.
-    fn expand(&self, pattern: &str) -> Option<Vec<PathBuf>>;
+    /// The files that a pattern of the shell stands for in `directory`, in which quoted signs stand behind a backslash.
+    fn expand(&self, directory: &Path, pattern: &str) -> Option<Vec<PathBuf>>;
 
     /// Whether the project's git tree holds changes that are in no commit.
     fn tree_is_dirty(&self) -> Option<bool>;
@@ -73,7 +74,7 @@ impl Facts for NamesOnly {
         None
     }
 
-    fn expand(&self, _pattern: &str) -> Option<Vec<PathBuf>> {
+    fn expand(&self, _directory: &Path, _pattern: &str) -> Option<Vec<PathBuf>> {
         None
     }
 
@@ -90,11 +91,14 @@ impl Facts for NamesOnly {
     }
 }
 
+/// Files that a pattern stands for, unless there are too many.
+type Expanded = Option<Vec<PathBuf>>;
+
 /// Facts that are looked up once, for one decision that asks for them many times.
 pub(super) struct Remembered<'a> {
     facts: &'a dyn Facts,
     resolved: RefCell<HashMap<PathBuf, Option<PathBuf>>>,
-    expanded: RefCell<HashMap<String, Option<Vec<PathBuf>>>>,
+    expanded: RefCell<HashMap<(PathBuf, String), Expanded>>,
     below: RefCell<HashMap<PathBuf, Option<Below>>>,
     dirty: OnceCell<Option<bool>>,
 }
@@ -143,8 +147,11 @@ impl Facts for Remembered<'_> {
         self.facts.is_directory(path)
     }
 
-    fn expand(&self, pattern: &str) -> Option<Vec<PathBuf>> {
-        remembered(&self.expanded, pattern, || self.facts.expand(pattern))
+    fn expand(&self, directory: &Path, pattern: &str) -> Option<Vec<PathBuf>> {
+        let key = (directory.to_owned(), pattern.to_owned());
+        remembered(&self.expanded, &key, || {
+            self.facts.expand(directory, pattern)
+        })
     }
 
     fn tree_is_dirty(&self) -> Option<bool> {
@@ -168,8 +175,6 @@ pub struct DiskFacts<D: Fn() -> Option<bool>> {
 
 /// Links in a row before a path is given up, as in the kernel.
 const MAX_LINKS: usize = 40;
-/// Files a glob may stand for before it is given up.
-const MAX_MATCHES: usize = 2_000;
 /// Names looked at below a directory before it is given up.
 const MAX_BELOW: usize = 20_000;
 /// Larger files are not hashed for a decision.
@@ -185,41 +190,8 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
         Some(path.is_dir())
     }
 
-    fn expand(&self, pattern: &str) -> Option<Vec<PathBuf>> {
-        let mut found = vec![PathBuf::from("/")];
-        let mut after_pattern = false;
-        for component in pattern.split('/').filter(|part| !part.is_empty()) {
-            if !component.contains(['*', '?', '[', '\\']) {
-                found.iter_mut().for_each(|path| path.push(component));
-                // Behind a pattern only what is there is a match.
-                if after_pattern {
-                    found.retain(|path| path.symlink_metadata().is_ok());
-                }
-                continue;
-            }
-            after_pattern = true;
-            let pattern: Vec<char> = component.chars().collect();
-            let mut next = Vec::new();
-            for directory in &found {
-                let Ok(entries) = std::fs::read_dir(directory) else {
-                    continue;
-                };
-                for entry in entries.flatten() {
-                    let name = entry.file_name();
-                    let hidden = name.as_encoded_bytes().starts_with(b".");
-                    let text: Vec<char> = name.to_string_lossy().chars().collect();
-                    let fits = !hidden || component.starts_with(['.', '[', '\\']);
-                    if fits && matches_shell(&pattern, &text) {
-                        next.push(directory.join(name));
-                    }
-                    if next.len() > MAX_MATCHES {
-                        return None;
-                    }
-                }
-            }
-            found = next;
-        }
-        Some(found)
+    fn expand(&self, directory: &Path, pattern: &str) -> Option<Vec<PathBuf>> {
+        expand(directory, pattern)
     }
 
     fn tree_is_dirty(&self) -> Option<bool> {
@@ -304,42 +276,6 @@ pub(super) fn open_regular(path: &Path, largest: u64) -> std::io::Result<std::fs
     Ok(file)
 }
 
-/// Whether a name fits a pattern of the shell, in which a quoted sign stands behind a backslash. Brackets are read in
-/// more than one way, so one stands for any character, wherever it may end.
-fn matches_shell(pattern: &[char], name: &[char]) -> bool {
-    let Some((sign, rest)) = pattern.split_first() else {
-        return name.is_empty();
-    };
-    match sign {
-        '*' => {
-            (0..=name.len()).any(|taken| matches_shell(rest, name.get(taken..).unwrap_or_default()))
-        }
-        '?' => name
-            .split_first()
-            .is_some_and(|(_, name)| matches_shell(rest, name)),
-        '[' => {
-            let as_text = name
-                .split_first()
-                .is_some_and(|(first, name)| *first == '[' && matches_shell(rest, name));
-            as_text
-                || name.split_first().is_some_and(|(_, name)| {
-                    rest.iter().enumerate().any(|(at, end)| {
-                        *end == ']' && matches_shell(rest.get(at + 1..).unwrap_or_default(), name)
-                    })
-                })
-        }
-        '\\' => match (rest.split_first(), name.split_first()) {
-            (Some((escaped, rest)), Some((first, name))) => {
-                escaped == first && matches_shell(rest, name)
-            }
-            _ => false,
-        },
-        sign => name
-            .split_first()
-            .is_some_and(|(first, name)| first == sign && matches_shell(rest, name)),
-    }
-}
-
 /// Whether a name is one word to `xargs` and no flag.
 pub fn is_plain_name(name: &std::ffi::OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
@@ -413,7 +349,7 @@ mod tests {
         links.sort();
         assert_eq!(links, [PathBuf::from("/etc"), root.join("a")]);
         assert_eq!(
-            facts.expand(&format!("{}/a/*.pem", root.display())),
+            facts.expand(&root, "a/*.pem"),
             Some(vec![root.join("a/x.pem")])
         );
     }

@@ -16,6 +16,7 @@ mod command_facts;
 mod evaluate;
 mod facts;
 mod findings;
+mod glob;
 mod grants;
 mod paths;
 mod proof;

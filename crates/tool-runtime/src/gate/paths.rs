@@ -282,25 +282,17 @@ impl Judging<'_> {
             locations.push(self.location(&joined));
             return;
         }
-        let literal: PathBuf = joined
-            .components()
-            .take_while(|component| {
-                !component
-                    .as_os_str()
-                    .to_string_lossy()
-                    .contains(['*', '?', '[', '\\'])
-            })
-            .collect();
+        let is_plain = |step: &&str| !step.contains(['*', '?', '[', '\\']);
+        let literal: Vec<&str> = text.split('/').take_while(is_plain).collect();
+        let steps_behind = text.split('/').skip(literal.len());
+        let climbs = steps_behind.into_iter().any(|step| step == "..");
+        let literal = directory.join(literal.join("/"));
         locations.push(self.location(&literal));
-        let climbs = joined
-            .components()
-            .skip(literal.components().count())
-            .any(|component| component == std::path::Component::ParentDir);
         if climbs {
             // What is above a directory that only a glob names is not known.
             locations.push(self.location(Path::new("/")));
         }
-        let found = self.facts.expand(&joined.display().to_string());
+        let found = self.facts.expand(directory, text);
         // Without a look at the directory, or with brackets, which are read in more than one way, a glob is
         // taken for the secrets it could reach.
         if found.is_none() || text.contains('[') {
@@ -374,14 +366,15 @@ impl Judging<'_> {
             return true;
         };
         directories.iter().any(|directory| {
-            let pattern = directory.join(&path.text).display().to_string();
-            self.facts.expand(&pattern).is_none_or(|paths| {
-                paths.iter().any(|found| {
-                    found
-                        .strip_prefix(directory)
-                        .is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"-"))
+            self.facts
+                .expand(directory, &path.text)
+                .is_none_or(|paths| {
+                    paths.iter().any(|found| {
+                        found
+                            .strip_prefix(directory)
+                            .is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"-"))
+                    })
                 })
-            })
         })
     }
 

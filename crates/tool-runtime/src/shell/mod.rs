@@ -33,5 +33,5 @@ pub use outcome::{Judged, Outcome, ScriptEnd, commands_behind_exit, ends_in_pipe
 pub use prescan::{MAX_BYTES, Refusal, is_deceptive, prescan};
 pub use text::segments;
 pub(crate) use walk::FORK_BOMB;
-pub use walk::analyse;
+pub use walk::{analyse, small};
 pub(crate) use wrappers::is_shell;

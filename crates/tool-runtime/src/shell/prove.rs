@@ -85,8 +85,13 @@ pub fn can_be_covered(command: &Command) -> bool {
     };
     match name {
         "test" | "[" | "printf" => is_table_reader(command),
-        name => !SHELL_STATE.contains(&name),
+        name => !changes_shell(name),
     }
+}
+
+/// True for a command of the shell that sets variables, evaluates words as code or changes how the rest is read.
+pub(super) fn changes_shell(name: &str) -> bool {
+    SHELL_STATE.contains(&name)
 }
 
 /// What a proven script touches.

@@ -1,225 +1,179 @@
-//! bash is the judge: what the gate reads in a script of the small language is what bash runs.
+//! bash is the judge: what the gate reads in a script of the small language is what bash runs, and a pattern stands
+//! for the files that bash lists.
 //!
-//! Random scripts are given to both. Their commands do not exist, so that bash hands the words of each to a handler,
-//! which writes them down. bash has no programs there, an empty environment, a scratch directory and, where the
-//! system lets it, namespaces of its own. `AGENT_DIFFERENTIAL_SEED` and `AGENT_DIFFERENTIAL_SECONDS` repeat or
-//! lengthen a run.
+//! Random scripts are given to both: to the gate, and, where it reads them, to a bash that runs nothing
+//! ([`crate::judge`]). `AGENT_DIFFERENTIAL_SECONDS` says how long, `AGENT_DIFFERENTIAL_SEED` repeats a run.
 
-use std::io::Write;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use agent_tool_runtime::gate::{DiskFacts, Facts};
-use agent_tool_runtime::shell::word::{Value, Word};
-use agent_tool_runtime::shell::{Start, analyse};
-
 use crate::grammar::{Random, script};
+use crate::judge::{Agreement, Confinement, Expansions, Given, Judge, Ran, Reading};
+use crate::pattern_grammar::{NAMES, patterns};
+use crate::splitter::difference;
 
 /// Scripts given to one bash.
-const BATCH: usize = 200;
+const BATCH: usize = 4000;
+/// Random trees for the patterns of a batch.
+const TREES: usize = 12;
 
-/// Reads scripts that end in NUL from descriptor 8 and writes what each runs to descriptor 9: the number of the
-/// script and the words of a command end in NUL, a command ends in `\2`; a newline is written as
-/// `\3`, because bash writes line by line and commands of a pipeline write at the same time.
-const DRIVER: &str = r#"
-command_not_found_handle() { printf '%s\0' "$number" "${@//$'\n'/$'\3'}" $'\2' >&9; return 0; }
-cat() { local line all=; while IFS= read -r -d '' line || [ -n "$line" ]; do all+=$line; line=; done; printf %s "$all"; }
-u=
-number=0
-while IFS= read -r -d '' script <&8; do
-    ( exec 8<&-; eval "$script"; wait ) </dev/null >/dev/null 2>&1
-    number=$((number + 1))
-done
-"#;
+/// Deep enough that no pattern climbs to where bash sees another root.
+const DEEP: &str = "1/2/3/4/5/6";
 
-struct Scratch {
+/// The place where scripts run: `work`, which stays, and random trees.
+struct Place {
     _directory: tempfile::TempDir,
     root: PathBuf,
 }
 
-fn scratch() -> Scratch {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().canonicalize().unwrap();
-    let work = root.join("work");
-    std::fs::create_dir_all(work.join("d")).unwrap();
-    // What redirections make is there from the beginning, so that patterns mean the same all the time.
-    for name in [
-        "a", "b", "x.y", "z.y", ".h", "d/a", "d/b", "a b", "é.y", "-a", "o", "1a", "2a",
-    ] {
-        std::fs::write(work.join(name), "").unwrap();
-    }
-    symlink("a", work.join("l.y")).unwrap();
-    Scratch {
-        _directory: directory,
-        root,
-    }
-}
-
-/// True if this system lets a process have namespaces of its own.
-fn can_unshare() -> bool {
-    Command::new("unshare")
-        .args(["--user", "--map-root-user", "--net", "true"])
-        .status()
-        .is_ok_and(|status| status.success())
-}
-
-/// The words of the commands that bash runs for each script.
-fn asked_of_bash(scripts: &[String], scratch: &Scratch, confined: bool) -> Vec<Vec<Vec<String>>> {
-    let work = scratch.root.join("work");
-    let (given, out) = (scratch.root.join("given"), scratch.root.join("out"));
-    // Several processes append to it.
-    std::fs::write(&out, "").unwrap();
-    let mut file = std::fs::File::create(&given).unwrap();
-    for script in scripts {
-        file.write_all(script.as_bytes()).unwrap();
-        file.write_all(b"\0").unwrap();
-    }
-    drop(file);
-    let mut command = if confined {
-        let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--net", "bash"]);
-        command
-    } else {
-        Command::new("bash")
-    };
-    let status = command
-        .args(["--noprofile", "--norc", "-c"])
-        .arg("PATH=/nonexistent; exec 8<\"$1\" 9>>\"$2\"; ulimit -f 1000 -t 20; eval \"$3\"")
-        .args([
-            "bash".as_ref(),
-            given.as_os_str(),
-            out.as_os_str(),
-            DRIVER.as_ref(),
-        ])
-        .current_dir(&work)
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
-        .env("HOME", "/home/u")
-        .env("LANG", "C.UTF-8")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
-    let written = std::fs::read(&out).unwrap();
-    let mut ran: Vec<Vec<Vec<String>>> = vec![Vec::new(); scripts.len()];
-    let mut words: Vec<String> = Vec::new();
-    for word in written.split(|byte| *byte == 0) {
-        if word != [2] {
-            words.push(String::from_utf8_lossy(word).replace('\u{3}', "\n"));
-            continue;
+impl Place {
+    fn new() -> Self {
+        // Files come and go here by the thousand.
+        let memory = Path::new("/dev/shm");
+        let directory = tempfile::tempdir_in(memory)
+            .or_else(|_| tempfile::tempdir())
+            .unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let work = root.join(DEEP).join("work");
+        for sub in ["d/e", "b\\s"] {
+            std::fs::create_dir_all(work.join(sub)).unwrap();
         }
-        let mut command = std::mem::take(&mut words);
-        let number = command.remove(0);
-        let script: usize = number
-            .parse()
-            .unwrap_or_else(|_| panic!("no number in front of {number:?} {command:?}"));
-        ran[script].push(command);
-    }
-    assert!(status.success(), "bash ended with {status}");
-    ran
-}
-
-/// What one word may become, as lists of words; `None` for any number of any words.
-fn becomes(word: &Word, work: &Path, facts: &dyn Facts) -> Option<Vec<String>> {
-    match &word.value {
-        Value::Literal { text, .. } => Some(vec![text.clone()]),
-        Value::Glob { pattern } => {
-            let found = facts.expand(&work.join(pattern).display().to_string())?;
-            let mut names: Vec<String> = found
-                .iter()
-                .map(|path| {
-                    path.strip_prefix(work)
-                        .unwrap_or(path)
-                        .display()
-                        .to_string()
-                })
-                .collect();
-            names.sort();
-            if names.is_empty() {
-                let mut literal = String::new();
-                let mut characters = pattern.chars();
-                while let Some(character) = characters.next() {
-                    match character {
-                        '\\' => literal.extend(characters.next()),
-                        other => literal.push(other),
-                    }
-                }
-                names.push(literal);
-            }
-            Some(names)
+        for name in [
+            "a", "b", "x.y", "z.y", ".h", "d/a", "d/b", "d/e/a", "a b", "é.y", "-a", "b\\s/a", "bs",
+        ] {
+            std::fs::write(work.join(name), format!("this is {name}\n")).unwrap();
         }
-        Value::Dynamic { .. } => None,
+        symlink("a", work.join("l.y")).unwrap();
+        symlink("d/e", work.join("ln")).unwrap();
+        // What redirections write to.
+        symlink("/dev/null", work.join("o")).unwrap();
+        Self {
+            _directory: directory,
+            root,
+        }
     }
-}
 
-fn fits(words: &[Option<Vec<String>>], ran: &[String]) -> bool {
-    match words.split_first() {
-        None => ran.is_empty(),
-        Some((None, rest)) => (0..=ran.len()).any(|taken| fits(rest, &ran[taken..])),
-        Some((Some(names), rest)) => {
-            let Some(taken) = ran.get(..names.len()) else {
-                return false;
+    fn work(&self) -> PathBuf {
+        self.root.join(DEEP).join("work")
+    }
+
+    /// Another tree in the place of this one.
+    fn plant(tree: &Path, random: &mut Random) {
+        if tree.exists() {
+            std::fs::remove_dir_all(tree).unwrap();
+        }
+        std::fs::create_dir_all(tree).unwrap();
+        let mut directories = vec![tree.to_owned()];
+        for _ in 0..8 + random.below(16) {
+            let directory = directories[random.below(directories.len())].clone();
+            let path = directory.join(OsStr::from_bytes(NAMES[random.below(NAMES.len())]));
+            // A name may be there already.
+            let made = match random.below(5) {
+                0 | 1 => std::fs::create_dir(&path).map(|()| directories.push(path)),
+                2 => symlink(random.one(&["a", "d", "..", "nowhere", "."]), &path),
+                _ => std::fs::write(&path, ""),
             };
-            let mut taken = taken.to_vec();
-            taken.sort();
-            taken == *names && fits(rest, &ran[names.len()..])
+            drop(made);
         }
     }
 }
 
-/// Compares one script; the error says what differs.
-fn compare(script: &str, ran: &[Vec<String>], work: &Path) -> Result<bool, String> {
-    let facts = DiskFacts { dirty: || None };
-    let analysis = analyse(
-        script,
-        &Start {
-            directory: work.to_owned(),
-            home: "/home/u".into(),
-            is_directory: &|_| None,
-        },
-    );
-    let Ok(commands) = &analysis.small else {
-        return Ok(false);
-    };
-    let read: Vec<Vec<Option<Vec<String>>>> = commands
-        .iter()
-        .filter(|command| {
-            command
-                .words
-                .first()
-                .is_some_and(|name| !matches!(name.sketch(), ":" | "cat"))
-        })
-        .map(|command| {
-            command
-                .words
-                .iter()
-                .map(|word| becomes(word, work, &facts))
-                .collect()
-        })
+/// What came of many scripts.
+#[derive(Default)]
+struct Tally {
+    given: usize,
+    read: usize,
+    died: usize,
+    loose: usize,
+    all: Agreement,
+}
+
+impl Tally {
+    fn add(&mut self, more: &Self) {
+        self.given += more.given;
+        self.read += more.read;
+        self.died += more.died;
+        self.loose += more.loose;
+        self.all.words += more.all.words;
+        self.all.patterns += more.all.patterns;
+        self.all.commands += more.all.commands;
+    }
+}
+
+/// Scripts until `end`, from one seed.
+fn judged_until(
+    end: Instant,
+    seed: u64,
+    place: &Place,
+    locale: &'static str,
+) -> Result<Tally, String> {
+    let judge = Judge::over(&place.root, locale);
+    let mut random = Random::new(seed);
+    let mut tally = Tally::default();
+    let mut trees: Vec<PathBuf> = (0..TREES)
+        .map(|number| place.root.join("trees").join(DEEP).join(number.to_string()))
         .collect();
-    for words in ran {
-        if !read.iter().any(|command| fits(command, words)) {
-            return Err(format!("bash ran {words:?}, which is not in {read:?}"));
+    for tree in &trees {
+        Place::plant(tree, &mut random);
+    }
+    let expansions = Expansions::default();
+    while Instant::now() < end {
+        for tree in &trees[..3] {
+            Place::plant(tree, &mut random);
+        }
+        trees.rotate_left(3);
+        let scripts: Vec<Given> = (0..BATCH)
+            .map(|_| match random.below(10) {
+                kind @ 0..2 => {
+                    let tree = &trees[random.below(trees.len())];
+                    Given::new(tree, patterns(&mut random, kind == 0))
+                }
+                _ => Given::new(&place.work(), script(&mut random)),
+            })
+            .collect();
+        let mut readings = Vec::new();
+        for given in &scripts {
+            tally.given += 1;
+            let small = Reading::of(given);
+            tally.read += usize::from(small.is_some());
+            let split = small
+                .as_ref()
+                .and_then(|small| difference(&given.script, &small.commands));
+            if let Some(problem) = split {
+                return Err(problem);
+            }
+            let loose = || {
+                let is_pattern = given.directory != place.work();
+                is_pattern.then(|| Reading::of_patterns(given)).flatten()
+            };
+            readings.extend(small.or_else(loose));
+        }
+        let asked: Vec<Given> = readings
+            .iter()
+            .map(|reading| reading.given.clone())
+            .collect();
+        expansions.forget_all_but(&place.work());
+        for (reading, ran) in readings.iter().zip(judge.ask_all(&asked)) {
+            let Some(ran) = ran else {
+                tally.died += 1;
+                continue;
+            };
+            let agreed = reading
+                .compare(&ran, &expansions)
+                .map_err(|problem| format!("{locale} {:?}\n{problem}", reading.given.script))?;
+            if reading.is_small {
+                tally.all.words += agreed.words;
+                tally.all.patterns += agreed.patterns;
+                tally.all.commands += agreed.commands;
+            } else {
+                tally.loose += agreed.patterns;
+            }
         }
     }
-    // Where nothing is left out by a status and no loop is empty, all of it ran.
-    let all_run = !["&&", "||", "if ", "for "]
-        .iter()
-        .any(|sign| script.contains(sign))
-        && commands.iter().all(|command| {
-            let name = command.words.first().and_then(Word::text);
-            matches!(name, Some("c1" | "c2" | "c3" | ":" | "cat"))
-        });
-    if all_run && ran.len() != read.len() {
-        return Err(format!(
-            "bash ran {} commands: {ran:?}, read were {read:?}",
-            ran.len()
-        ));
-    }
-    Ok(true)
+    Ok(tally)
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -232,30 +186,77 @@ fn bash_runs_what_was_read() {
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap();
     let seed = number("AGENT_DIFFERENTIAL_SEED").unwrap_or(u64::from(clock.subsec_nanos()));
-    let seconds = number("AGENT_DIFFERENTIAL_SECONDS").unwrap_or(20);
+    let seconds = number("AGENT_DIFFERENTIAL_SECONDS").unwrap_or(60);
     eprintln!("AGENT_DIFFERENTIAL_SEED={seed}");
-    let scratch = scratch();
-    let work = scratch.root.join("work");
-    let confined = can_unshare();
-    let mut random = Random::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let end = Instant::now() + Duration::from_secs(seconds);
-    let (mut given, mut read, mut words) = (0, 0, 0);
-    while Instant::now() < end {
-        let scripts: Vec<String> = (0..BATCH).map(|_| script(&mut random, 0)).collect();
-        let ran = asked_of_bash(&scripts, &scratch, confined);
-        for (script, ran) in scripts.iter().zip(&ran) {
-            given += 1;
-            words += ran.iter().map(Vec::len).sum::<usize>();
-            match compare(script, ran, &work) {
-                Ok(is_small) => read += usize::from(is_small),
-                Err(problem) => panic!("seed {seed}: {script:?}\n{problem}"),
-            }
-        }
+    let workers = std::thread::available_parallelism().map_or(1, |count| count.get().min(4));
+    let tallies: Vec<Result<Tally, String>> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..workers)
+            .map(|worker| {
+                // Neighbours have different locales, and so have the seeds of a single worker.
+                let seed = seed ^ (worker as u64) << 40;
+                let locale = ["C.UTF-8", "C"][usize::from((seed ^ worker as u64) & 1 == 1)];
+                let seed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                scope.spawn(move || judged_until(end, seed, &Place::new(), locale))
+            })
+            .collect();
+        running
+            .into_iter()
+            .map(|worker| worker.join().unwrap())
+            .collect()
+    });
+    let mut all = Tally::default();
+    for tally in tallies {
+        all.add(&tally.unwrap_or_else(|problem| panic!("seed {seed}: {problem}")));
     }
-    eprintln!("{given} scripts, {read} of them in the small language, {words} words from bash");
+    let Tally {
+        given,
+        read,
+        died,
+        loose,
+        all: Agreement {
+            words,
+            patterns,
+            commands,
+        },
+    } = all;
+    eprintln!(
+        "{given} scripts, {read} of them in the small language; bash read the same {words} words in {commands} commands, \
+         {patterns} patterns among them, and {loose} patterns with brackets; {died} scripts ended bash"
+    );
     assert!(
-        read * 10 >= given,
+        read * 4 >= given,
         "only {read} of {given} scripts were in the small language"
+    );
+    assert!(patterns * 200 >= words, "only {patterns} patterns");
+    assert!(died * 200 <= read, "{died} scripts ended bash");
+}
+
+/// bash has nothing there that it could harm, or says that it does.
+#[test]
+fn the_judge_is_confined() {
+    let place = Place::new();
+    let judge = Judge::over(&place.root, "C.UTF-8");
+    if judge.confinement == Confinement::NoPrograms {
+        eprintln!("no user namespaces here: bash has no programs, and is not confined beyond that");
+        return;
+    }
+    let tries = [
+        "[ ! -e /etc/passwd ] && [ ! -e /usr/bin ] && [ ! -e /proc/self ] && c1 sees nothing",
+        ": >a || c1 writes nothing",
+        ": >/new || c1 writes nothing",
+        ": </dev/tcp/127.0.0.1/1 || c1 reaches nothing",
+    ];
+    let given: Vec<Given> = tries
+        .iter()
+        .map(|script| Given::new(&place.work(), *script))
+        .collect();
+    for (script, ran) in tries.iter().zip(judge.ask_all(&given)) {
+        assert_eq!(ran.map(|ran| ran.len()), Some(1), "{script}");
+    }
+    assert_eq!(
+        std::fs::read_to_string(place.work().join("a")).unwrap(),
+        "this is a\n"
     );
 }
 
@@ -263,19 +264,55 @@ fn bash_runs_what_was_read() {
 #[test]
 fn a_wrong_reading_is_found() {
     let work = Path::new("/w");
-    let ran = |words: &[&str]| {
-        vec![
-            words
-                .iter()
-                .map(|word| (*word).to_owned())
-                .collect::<Vec<_>>(),
-        ]
+    let check = |script: &str, words: &[&[&str]]| {
+        let given = Given::new(work, script);
+        let ran: Vec<Ran> = words.iter().map(|words| Ran::plain(work, words)).collect();
+        Reading::of(&given).map(|reading| {
+            reading
+                .compare(&ran, &Expansions::default())
+                .map(|agreed| agreed.words)
+        })
     };
-    assert_eq!(compare("c1 'a b'", &ran(&["c1", "a b"]), work), Ok(true));
-    assert!(compare("c1 'a b'", &ran(&["c1", "a", "b"]), work).is_err());
-    assert!(compare("c1 a; c2", &ran(&["c1", "a"]), work).is_err());
-    assert_eq!(
-        compare("c1 {a,b}", &ran(&["c1", "a", "b"]), work),
-        Ok(false)
+    assert_eq!(check("c1 'a b'", &[&["c1", "a b"]]), Some(Ok(2)));
+    assert!(matches!(
+        check("c1 'a b'", &[&["c1", "a", "b"]]),
+        Some(Err(_))
+    ));
+    assert!(matches!(check("c1 a; c2", &[&["c1", "a"]]), Some(Err(_))));
+    assert!(matches!(
+        check("c1 \"$v.x\"", &[&["c1", "a", "b.x"]]),
+        Some(Err(_))
+    ));
+    assert!(matches!(
+        check("c1 \"$v.x\"", &[&["c1", "a b.y"]]),
+        Some(Err(_))
+    ));
+    assert_eq!(check("c1 \"$v.x\"", &[&["c1", "a b.x"]]), Some(Ok(1)));
+    assert!(check("c1 {a,b}", &[&["c1", "a", "b"]]).is_none());
+    let given = Given::new(work, "cd d && c1 <<<x");
+    let reading = Reading::of(&given).unwrap();
+    let mut ran = Ran {
+        input: Some(b"x\n".to_vec()),
+        ..Ran::plain(Path::new("/w/d"), &["c1"])
+    };
+    assert!(
+        reading
+            .compare(std::slice::from_ref(&ran), &Expansions::default())
+            .is_ok()
+    );
+    ran.input = Some(b"y\n".to_vec());
+    assert!(
+        reading
+            .compare(std::slice::from_ref(&ran), &Expansions::default())
+            .is_err()
+    );
+    let elsewhere = Ran {
+        input: None,
+        ..Ran::plain(work, &["c1"])
+    };
+    assert!(
+        reading
+            .compare(&[elsewhere], &Expansions::default())
+            .is_err()
     );
 }

@@ -459,3 +459,17 @@ fn finding_8_a_cd_that_does_not_happen() {
     ];
     none_allowed("cd", &product(&[&moves, &reads]), PROVEN, &Where::default());
 }
+
+/// bash ends a document in a substitution at `E)`, so what seems to be text up to the second one has been commands.
+#[test]
+fn a_document_in_a_substitution_that_ends_early() {
+    let signs = ["<<'E'", "<<\"E\"", "<<\\E", "<< 'E'"];
+    let bodies = ["", "a\n", "'\n"];
+    let early = ["E)", "E )", "E;)", "E) b", "EE)"];
+    let hidden = ["./tool", "cat .env", "rm -f a.txt"];
+    let scripts = product(&[&signs, &["\n"], &bodies, &early, &["\"\n"], &hidden])
+        .into_iter()
+        .map(|begin| format!("echo \"$(cat {begin}\necho \"$(cat <<'E'\na\nE\n)\""))
+        .collect::<Vec<_>>();
+    none_allowed("documents", &scripts, PROVEN, &Where::default());
+}

@@ -10,9 +10,15 @@
 
 #[path = "../gate_support/mod.rs"]
 mod gate_support;
+#[path = "../judge/mod.rs"]
+mod judge;
+#[path = "../splitter/mod.rs"]
+mod splitter;
 
 mod bash;
 mod families;
+mod globs;
 mod grammar;
+mod pattern_grammar;
 mod real_use;
 mod rows;

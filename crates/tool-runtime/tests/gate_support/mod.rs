@@ -241,8 +241,8 @@ impl Facts for Machine<'_> {
         )
     }
 
-    fn expand(&self, pattern: &str) -> Option<Vec<PathBuf>> {
-        let glob = globset::GlobBuilder::new(pattern)
+    fn expand(&self, directory: &Path, pattern: &str) -> Option<Vec<PathBuf>> {
+        let glob = globset::GlobBuilder::new(directory.join(pattern).to_str()?)
             .literal_separator(true)
             .build()
             .ok()?

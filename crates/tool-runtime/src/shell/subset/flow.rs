@@ -14,6 +14,7 @@ use super::{Chain, Kind, Link, List, Node, Part, Pipeline, Reading, Redirection,
 use crate::shell::analysis::{
     Assignment, Command, Directories, Place, Redirect, RedirectKind, Start, empty_command, moved,
 };
+use crate::shell::prove::changes_shell;
 use crate::shell::word::{Dynamic, Value, Word};
 use crate::shell::wrappers::{self, Inner};
 
@@ -301,7 +302,11 @@ impl Flow<'_> {
             }
             return Ok(After::same(from));
         }
-        if command.words.first().and_then(Word::plain_text) == Some("read") {
+        let Some(name) = command.words.first().and_then(Word::plain_text) else {
+            // It may be a command of the shell, which goes elsewhere or sets variables.
+            return Err("the name of the program is quoted, escaped or not known".to_owned());
+        };
+        if name == "read" {
             return self.read_builtin(&command, &values, from);
         }
         command.assignments = values
@@ -419,6 +424,10 @@ impl Flow<'_> {
                 }));
         }
         let directories = command.directories.clone();
+        let runs_builtins = matches!(
+            command.words.first().and_then(Word::text),
+            Some("command" | "builtin")
+        );
         let appended = command.appended_arguments;
         let below = command
             .appended_below
@@ -434,6 +443,10 @@ impl Flow<'_> {
         }
         for inner in unwrapped.inner {
             if let Inner::Words(words) = inner {
+                let name = words.first().and_then(Word::text);
+                if runs_builtins && name.is_none_or(|name| name == "cd" || changes_shell(name)) {
+                    return Err("a command of the shell stands behind another".to_owned());
+                }
                 let command = Command {
                     words,
                     place: Place::Wrapped(index),

@@ -131,6 +131,10 @@ impl Reader<'_> {
                     }
                     break;
                 }
+                // In a substitution bash takes `E)` for the end of the document and of the substitution.
+                if self.outputs > 0 && line.starts_with(&pending.name) {
+                    return Err(self.outside("a here-document whose end is not certain"));
+                }
                 if !pending.quoted && line.contains(['$', '`', '\\']) {
                     return Err(self.outside("an expansion in a here-document"));
                 }
@@ -198,7 +202,10 @@ impl Reader<'_> {
             self.blanks();
             self.comment();
             match self.peek() {
-                Some(';') if self.looking_at(";;") => return Err(self.outside("`;;`")),
+                // One sign to bash, also before a redirection: `;&>`.
+                Some(';') if self.looking_at(";;") || self.looking_at(";&") => {
+                    return Err(self.outside("`;;` or `;&`"));
+                }
                 Some(';') => self.skip(1),
                 Some('\n') | None => {}
                 Some(')') if closes => {}
@@ -393,12 +400,7 @@ impl Reader<'_> {
                 assignments.push(assignment);
                 continue;
             }
-            let word = self.word()?;
-            // `{fd}>file` opens a descriptor and names it.
-            if word.source.starts_with('{') && matches!(self.peek(), Some('<' | '>')) {
-                return Err(self.outside("a descriptor with a name"));
-            }
-            words.push(word);
+            words.push(self.word_alone()?);
         }
         if assignments.is_empty() && words.is_empty() {
             return Err(self.outside("no command where one should stand"));
@@ -407,6 +409,18 @@ impl Reader<'_> {
             kind: Kind::Simple { assignments, words },
             redirections,
         })
+    }
+
+    /// A word that is no descriptor of a redirection behind it: `{fd}>file` opens one and names it, and the `2` of
+    /// `<2>file` is one.
+    fn word_alone(&mut self) -> Result<super::Text, Outside> {
+        let word = self.word()?;
+        let is_descriptor =
+            word.source.starts_with('{') || word.source.bytes().all(|byte| byte.is_ascii_digit());
+        if is_descriptor && matches!(self.peek(), Some('<' | '>')) {
+            return Err(self.outside("a descriptor with a name"));
+        }
+        Ok(word)
     }
 
     fn assignment(&mut self) -> Result<Option<(String, super::Text)>, Outside> {
@@ -498,7 +512,7 @@ impl Reader<'_> {
     fn target(&mut self) -> Result<super::Text, Outside> {
         self.blanks();
         match self.peek() {
-            Some(next) if !ends_word(next) && next != '#' => self.word(),
+            Some(next) if !ends_word(next) && next != '#' => self.word_alone(),
             _ => Err(self.outside("a redirection without a target")),
         }
     }

@@ -87,6 +87,11 @@ fn a_cd_counts_where_it_is_certain() {
         "cd a/../b && ls",
         "cd",
         "for x in a; do cd d; done",
+        "c\\d src; ls",
+        "'cd' src; ls",
+        "$x src; ls",
+        "command cd src; ls",
+        "builtin cd src; ls",
     ] {
         assert!(shown(script).is_err(), "{script}");
     }
@@ -122,7 +127,15 @@ fn what_is_not_in_the_language_is_named() {
         ("[[ -f x ]]", "a reserved word of the shell"),
         ("echo ${x:-y}", "an expansion with an operator"),
         ("cat <(ls)", "a redirection of another kind"),
+        ("cat <2<a", "a descriptor with a name"),
+        ("cat >{v}>a", "a descriptor with a name"),
         ("f() { ls; }", "a parenthesis behind a word"),
+        ("ls;; ls", "`;;` or `;&`"),
+        ("ls;&>/dev/null ls", "`;;` or `;&`"),
+        (
+            "echo \"$(cat <<'E'\na\nE)\"\n./x\necho \"$(cat <<'E'\na\nE\n)\"",
+            "a here-document whose end is not certain",
+        ),
     ] {
         assert_eq!(
             read(script).map_err(|outside| outside.construct).err(),

@@ -64,8 +64,9 @@ pub fn analyse(script: &str, start: &Start<'_>) -> Analysis {
     }
 }
 
-/// The commands of a script in the small language.
-fn small(script: &str, start: &Start<'_>) -> Result<Vec<Command>, String> {
+/// The commands of a script in the small language, whatever the parser says of it. The error is a clause that can
+/// follow "because".
+pub fn small(script: &str, start: &Start<'_>) -> Result<Vec<Command>, String> {
     if let Some(character) = look_alike(script) {
         return Err(format!(
             "it holds `{character}` (U+{:04X}), which looks like another character",
