@@ -4,6 +4,7 @@
 
 use agent_protocol::id::{RuntimeId, TurnId};
 use agent_protocol::payload::conversation::{QueueOperation, QueuePolicy};
+use agent_protocol::status::Status;
 use agent_protocol::{Event, Payload};
 use agent_session::import::imported_from;
 
