@@ -487,9 +487,10 @@ fn memory_in_sockets_counts_against_the_limit() {
     let fill = "import socket, time\nkeep = []\nfor i in range(32):\n  a, b = socket.socketpair(); keep.append((a, b))\n  \
                 a.setsockopt(1, 7, 4 << 20); a.setblocking(False)\n  try:\n    while True: a.send(bytes(65536))\n  \
                 except BlockingIOError: pass\nprint('held', flush=True); time.sleep(60)";
+    // The small limit may end the program before it has filled everything; the large one shows that it would have.
     for (limit, expected) in [
-        ("64MB", "used more memory than allowed"),
-        ("2GB", "ended after"),
+        ("64MB", &["used more memory than allowed"][..]),
+        ("2GB", &["held", "ended after"]),
     ] {
         let project = TestProject::new();
         project.write_home(
@@ -511,9 +512,8 @@ fn memory_in_sockets_counts_against_the_limit() {
             ],
         );
         let said = ran.finish().json()["model_text"].to_string();
-        assert!(
-            said.contains("held") && said.contains(expected),
-            "{limit}: {said}"
-        );
+        for words in expected {
+            assert!(said.contains(words), "{limit}: {said}");
+        }
     }
 }
