@@ -11,6 +11,7 @@ use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
 use agent_tool_runtime::Workspace;
 use agent_tool_runtime::gate::{Gate, GateRequest, NamesOnly, SandboxLevel, Setting, semantics_of};
+use agent_tool_runtime::shell::{Start, analyse};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
@@ -37,6 +38,15 @@ fuzz_target!(init: drop(std::panic::take_hook()), |data: &[u8]| {
         assert!(parse.ok && parse.read_only, "{script:?}");
         if let Err(problem) = splitter::confirm(script) {
             panic!("{problem}");
+        }
+        let start = Start {
+            directory: "/project".into(),
+            home: "/home/user".into(),
+            is_directory: &|path: &Path| path.starts_with("/project").then_some(true),
+        };
+        let commands = analyse(script, &start).small.expect("what is allowed by proof is in the small language");
+        if let Some(difference) = splitter::difference(script, &commands) {
+            panic!("{difference}");
         }
     }
 });

@@ -178,14 +178,24 @@ impl Judging<'_> {
             }
         }
         let opaque = analysis.commands.iter().find_map(|command| command.opaque);
-        if let Some(why) = opaque
-            && !rules.is_empty()
-        {
-            findings.add(
+        let Some(why) = opaque else { return };
+        let denial = rules.iter().find(|rule| rule.effect == Effect::Deny);
+        match denial {
+            // Nobody is asked in mode full, so what cannot be excluded does not run.
+            Some(rule) if self.setting.mode == Mode::Full => findings.add(
+                Effect::Deny,
+                DecisionSource::Rule,
+                format!(
+                    "{why}; that it runs what the rule `{}` denies cannot be excluded",
+                    rule.text
+                ),
+            ),
+            _ if rules.is_empty() => {}
+            _ => findings.add(
                 Effect::Ask,
                 DecisionSource::Rule,
                 format!("{why}, and there are rules about what may not run"),
-            );
+            ),
         }
     }
 

@@ -332,3 +332,39 @@ fn row_18_words_signs_and_messages() {
         }
     }
 }
+
+/// A deny rule needs no proof: what hides its commands is asked about, and refused in mode `full` by the name of the rule.
+#[test]
+fn opaque_commands_are_refused_in_mode_full_under_a_deny_rule() {
+    let denies = Where {
+        rules: &["ask bash(make *)", "deny bash(git push *)"],
+        ..Where::default()
+    };
+    let asks = Where {
+        rules: &["ask bash(make *)"],
+        ..Where::default()
+    };
+    for script in [
+        "sh run.sh",
+        "bash ./run.sh a",
+        "eval \"$X\"",
+        ". ./env.sh",
+        "source env.sh",
+        "cat a | sh",
+        "bash -c \"$X\"",
+        "$X a",
+    ] {
+        let (decision, reason) = decide(script, "bash", "full", &denies);
+        assert_eq!(decision, Effect::Deny, "{script}: {reason}");
+        assert!(
+            reason.contains("`deny bash(git push *)`"),
+            "{script}: {reason}"
+        );
+        for mode in ["ask", "auto"] {
+            let (decision, reason) = decide(script, "bash", mode, &denies);
+            assert_eq!(decision, Effect::Ask, "{mode}, {script}: {reason}");
+        }
+        let (decision, reason) = decide(script, "bash", "full", &asks);
+        assert_eq!(decision, Effect::Ask, "{script}: {reason}");
+    }
+}
