@@ -43,9 +43,10 @@ impl Watch {
     ) -> Result<Changes, JournalError> {
         // While another command runs, what it began with is where this one's changes end; later
         // ones cannot be told apart and are listed with the other.
-        let foreground = self.foreground().clone();
-        let after = match foreground {
-            Some(look) => look,
+        // None begins or ends until these are told.
+        let foreground = self.foreground();
+        let after = match &*foreground {
+            Some(look) => Arc::clone(look),
             None => match self.look(root, &Cancel::new(), Purpose::After, Some(denied)) {
                 Ok(look) => Arc::new(look),
                 Err(error) => {
@@ -61,6 +62,7 @@ impl Watch {
         let before = std::mem::take(&mut *followed.before());
         let changes = self.compare(root, &before, &after, keep)?;
         self.settle(&before, &after);
+        drop(foreground);
         Ok(changes)
     }
 
@@ -71,10 +73,11 @@ impl Watch {
 
     /// It has ended, and its changes are these.
     pub(crate) fn foreground_ends(&self, looks: Option<(&Look, &Look)>) {
-        *self.foreground() = None;
+        let mut foreground = self.foreground();
         if let Some((before, after)) = looks {
             self.settle(before, after);
         }
+        *foreground = None;
     }
 
     /// What lies between these looks has been told.
