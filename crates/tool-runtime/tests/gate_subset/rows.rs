@@ -356,10 +356,7 @@ fn opaque_commands_are_refused_in_mode_full_under_a_deny_rule() {
     ] {
         let (decision, reason) = decide(script, "bash", "full", &denies);
         assert_eq!(decision, Effect::Deny, "{script}: {reason}");
-        assert!(
-            reason.contains("`deny bash(git push *)`"),
-            "{script}: {reason}"
-        );
+        assert!(reason.contains("`bash(git push *)`"), "{script}: {reason}");
         for mode in ["ask", "auto"] {
             let (decision, reason) = decide(script, "bash", mode, &denies);
             assert_eq!(decision, Effect::Ask, "{mode}, {script}: {reason}");
