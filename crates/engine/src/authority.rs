@@ -4,6 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use agent_policy::gate::{
+    ApprovalKey, Bases, Denial, DiskFacts, Gate, GateRequest, Rule, RuleProblem, SandboxLevel,
+    Setting, canonical_tool, semantics_of, uses_network,
+};
 use agent_protocol::id::ActionId;
 use agent_protocol::payload::permission::{
     ActionDecision, DecidedBy, DecisionSource, Effect, GrantScope, Layer, PermissionEvaluated,
@@ -12,10 +16,6 @@ use agent_protocol::payload::permission::{
 use agent_protocol::payload::tool::CatalogPolicy;
 use agent_protocol::status::Mode;
 use agent_protocol::{Clock, Event, Payload};
-use agent_tool_runtime::gate::{
-    ApprovalKey, Bases, Denial, DiskFacts, Gate, GateRequest, Rule, RuleProblem, SandboxLevel,
-    Setting, canonical_tool, semantics_of, uses_network,
-};
 use agent_tool_runtime::{
     Answer, Authority, Cancel, Decision, PendingCall, PermissionRequest, Question, ToolDefinition,
     Workspace,

@@ -9,7 +9,7 @@ use agent_protocol::payload::tool::{PermissionFacts, ToolArgs, ToolValidation, V
 use agent_protocol::{Code, Phase, Refs};
 use serde_json::{Value, json};
 
-use crate::authority::{Confinement, Decision, PROOF_TIMEOUT, PermissionRequest};
+use crate::authority::{Decision, PermissionRequest};
 use crate::call::{Call, Refusal, panic_words, schema_refusal};
 use crate::cancel::Cancel;
 use crate::context::RuntimeContext;
@@ -20,6 +20,7 @@ use crate::question::{Asked, Grant};
 use crate::registry::Registered;
 use crate::result::ValidationFailure;
 use crate::tool::Prepared;
+use agent_policy::{Confinement, PROOF_TIMEOUT};
 use agent_text::sha256_hex;
 
 /// What the gate step came to.

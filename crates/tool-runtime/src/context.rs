@@ -1,11 +1,12 @@
 //! What tools are given to work with: the project, the versions of files they have seen, and while
 //! executing the journal, the cancel handle and a way to report progress.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use agent_policy::Workspace;
 use agent_protocol::id::{ArtifactId, IdMint, InvocationId, ProcessId, ToolCallId};
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
@@ -17,15 +18,6 @@ use serde_json::Value;
 use crate::baseline::Baselines;
 use crate::cancel::Cancel;
 use crate::journal::{ArtifactWriter, Journal, JournalError, Recorded};
-
-/// The directories the session works in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Workspace {
-    /// The project root, canonical.
-    pub root: PathBuf,
-    /// Further directories the user opened to the session, canonical.
-    pub extra_roots: Vec<PathBuf>,
-}
 
 /// What validation may look at. It changes nothing.
 #[derive(Clone, Copy)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use agent_protocol::id::{IntentId, InvocationId, ToolCallId};
 use serde_json::Value;
 
-use crate::authority::Confinement;
 use crate::tool::Plan;
+use agent_policy::Confinement;
 
 /// An authorised call. Only the gate step of the pipeline builds one, executing consumes it, and it
 /// cannot be copied: so it runs once.

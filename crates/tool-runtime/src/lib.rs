@@ -21,7 +21,6 @@ mod call;
 pub mod cancel;
 mod conclusion;
 pub mod context;
-pub mod gate;
 pub mod intent;
 pub mod invocation;
 pub mod journal;
@@ -33,17 +32,16 @@ mod question;
 pub mod registry;
 pub mod result;
 pub mod scheduler;
-pub mod shell;
 pub mod tool;
 pub mod wrapper;
 
-pub use authority::{
-    Answer, Authority, CommandRequest, Confinement, Decision, PendingCall, PermissionRequest,
-    PermissionSemantics, Question, ResourceAccess,
+pub use agent_policy::{
+    CommandRequest, Confinement, PermissionSemantics, ResourceAccess, Workspace,
 };
+pub use authority::{Answer, Authority, Decision, PendingCall, PermissionRequest, Question};
 pub use baseline::Baselines;
 pub use cancel::{Cancel, CancelReason};
-pub use context::{ExecutionContext, NormalizeContext, ProgressUpdate, RuntimeContext, Workspace};
+pub use context::{ExecutionContext, NormalizeContext, ProgressUpdate, RuntimeContext};
 pub use intent::ToolIntent;
 pub use invocation::ToolInvocation;
 pub use journal::{ArtifactWriter, Journal, JournalError, Recorded, Unrevealed};

@@ -10,7 +10,6 @@ use agent_protocol::{Payload, Refs, Scope};
 use crate::authority::Authority;
 use crate::baseline::Baselines;
 use crate::cancel::Cancel;
-use crate::context::Workspace;
 use crate::intent::ToolIntent;
 use crate::journal::{Journal, JournalError, Recorded};
 use crate::observation::Outcome;
@@ -18,6 +17,7 @@ use crate::open_call::OpenCall;
 use crate::registry::{CatalogueRecord, Registry};
 use crate::scheduler::{Batch, BatchReport, Workers};
 use crate::tool::{VisibilityContext, WorkPhase};
+use agent_policy::Workspace;
 
 /// How calls are run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use agent_protocol::payload::tool::{
 use agent_protocol::status::Mode;
 use serde_json::Value;
 
-use crate::authority::PermissionSemantics;
 use crate::context::{ExecutionContext, NormalizeContext, RuntimeContext};
 use crate::invocation::ToolInvocation;
 use crate::result::{ExecutionFailure, Normalized, RawResult, ValidationFailure};
+use agent_policy::PermissionSemantics;
 
 /// A capability the model can ask for. The pipeline calls the methods in the order they stand here;
 /// `execute` is never the first. A tool holds no allow or deny code: it says what a call would

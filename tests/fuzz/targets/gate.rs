@@ -2,16 +2,16 @@
 //! by an independent splitter and by bash's own parser, made of simple commands of the table only.
 #![no_main]
 
-#[path = "../../../crates/tool-runtime/tests/splitter/mod.rs"]
+#[path = "../../../crates/policy/tests/splitter/mod.rs"]
 mod splitter;
 
 use std::path::Path;
 
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
-use agent_tool_runtime::Workspace;
-use agent_tool_runtime::gate::{Gate, GateRequest, NamesOnly, SandboxLevel, Setting, semantics_of};
-use agent_tool_runtime::shell::{Start, analyse};
+use agent_policy::Workspace;
+use agent_policy::gate::{Gate, GateRequest, NamesOnly, SandboxLevel, Setting, semantics_of};
+use agent_policy::shell::{Start, analyse};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 

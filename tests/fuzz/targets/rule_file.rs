@@ -2,7 +2,7 @@
 #![no_main]
 
 use agent_protocol::payload::permission::Layer;
-use agent_tool_runtime::gate::{Bases, RuleSource, read_rules};
+use agent_policy::gate::{Bases, RuleSource, read_rules};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -3,12 +3,12 @@
 #![no_main]
 
 #[allow(dead_code)] // what is allowed is the business of `gate`
-#[path = "../../../crates/tool-runtime/tests/splitter/mod.rs"]
+#[path = "../../../crates/policy/tests/splitter/mod.rs"]
 mod splitter;
 
 use std::path::Path;
 
-use agent_tool_runtime::shell::{Place, Start, analyse, prescan, segments};
+use agent_policy::shell::{Place, Start, analyse, prescan, segments};
 use libfuzzer_sys::fuzz_target;
 
 // The parser may panic, and the analysis catches that; libFuzzer's hook would abort first.

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent_tool_runtime::gate::{Bases, Rule};
+use agent_policy::gate::{Bases, Rule};
 
 use crate::failure::Failure;
 use crate::host::Host;

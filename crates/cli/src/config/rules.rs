@@ -1,7 +1,7 @@
 //! The permission rules in force, as the gate reads them from the same files.
 
+use agent_policy::gate::{Bases, EffectiveRules, RuleSource, effective_rules, read_rules};
 use agent_protocol::payload::permission;
-use agent_tool_runtime::gate::{Bases, EffectiveRules, RuleSource, effective_rules, read_rules};
 
 use super::origin::Layer;
 use super::trust::Trust;

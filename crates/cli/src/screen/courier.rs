@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent_engine::{Control, ControlPlane, InterruptReason, Reply, SessionAuthority};
+use agent_policy::gate::Rule;
 use agent_protocol::command::{
     Acknowledgement, ControlAnswer, ControlCommand, RespondAction, SubmitTurn,
 };
@@ -16,7 +17,6 @@ use agent_protocol::payload::permission::{
     ActionDecision, DecidedBy, GrantScope, PolicyChanged, PolicyChanges, SESSION_EDITS,
 };
 use agent_protocol::{Payload, Refs, Scope};
-use agent_tool_runtime::gate::Rule;
 use agent_tool_runtime::{Journal, JournalError};
 use agent_tui::{HostMessage, HostRequest, Input, Output};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};

@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use agent_policy::gate::{Bases, Rule};
 use agent_protocol::payload::permission::{Effect, GrantScope, Layer, RuleOrigin};
-use agent_tool_runtime::gate::{Bases, Rule};
 use toml_edit::{Array, DocumentMut, Item, Table};
 
 use crate::app::App;

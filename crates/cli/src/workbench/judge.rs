@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use agent_protocol::payload::permission::PermissionEvaluated;
-use agent_protocol::status::Mode;
-use agent_tool_runtime::Workspace;
-use agent_tool_runtime::gate::{
+use agent_policy::gate::{
     DiskFacts, Gate, GateRequest, Rule, SandboxLevel, Setting, canonical_tool, semantics_of,
     tool_names,
 };
+use agent_protocol::payload::permission::PermissionEvaluated;
+use agent_protocol::status::Mode;
+use agent_tool_runtime::Workspace;
 use serde_json::Value;
 
 use super::commands;

@@ -13,6 +13,7 @@ use agent_engine::{
     SessionAuthority, SessionJournal, SessionState, Settings,
 };
 use agent_local_tools::{CommandSettings, Processes, Roots, local_tools};
+use agent_policy::gate::SandboxLevel;
 use agent_protocol::id::{ArtifactId, ProcessId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::{
     QueueOperation, RuntimeWarning, SessionChanges, SessionCreated, SessionUpdated, ThreadRole,
@@ -24,7 +25,6 @@ use agent_protocol::{Code, Event, Payload, Refs, Scope};
 use agent_session::{
     Appended, Listener, OwnEvents, Rim, SessionDirectory, SessionStore, SessionWriter,
 };
-use agent_tool_runtime::gate::SandboxLevel;
 use agent_tool_runtime::{
     Authority, Baselines, Journal, Pipeline, PipelineParts, Registry, Settings as PipelineSettings,
     Workspace,

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use agent_policy::gate::{Bases, Rule, RuleSource, read_rules};
 use agent_protocol::payload::permission::{Effect, Layer, RuleOrigin};
-use agent_tool_runtime::gate::{Bases, Rule, RuleSource, read_rules};
 
 use crate::app::App;
 use crate::config::{self, Config, Origin, Place};

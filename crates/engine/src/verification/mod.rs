@@ -13,7 +13,7 @@ mod track;
 
 use std::path::Path;
 
-use agent_tool_runtime::shell::{Outcome, ScriptEnd, judge};
+use agent_policy::shell::{Outcome, ScriptEnd, judge};
 
 pub use agent_session::verification::{CheckRun, CheckStatus, VerificationState};
 pub use runners::{Runner, check_of, recognise};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use agent_policy::gate::{PROTECTED_NAMES, Where};
 use agent_protocol::Code;
 use agent_protocol::id::ProcessId;
 use agent_protocol::payload::process::{
@@ -17,7 +18,6 @@ use agent_sandbox::{
     Command, EnforcementReport, Execution, LaunchError, Level, Limits, Mode, Network, Policy,
     ReadAccess, Sandbox, Violation, WriteAccess, WriteDenied, environment,
 };
-use agent_tool_runtime::gate::{PROTECTED_NAMES, Where};
 use agent_tool_runtime::{Cancel, Confinement};
 
 use super::scan::{Look, Purpose, ScanLimits, Watch};

@@ -19,11 +19,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_policy::shell::{Analysis, Directories, Start, analyse, prove::prove};
 use agent_protocol::Code;
 use agent_protocol::payload::permission::ActionClass;
 use agent_protocol::payload::process::pipeline_failed;
 use agent_protocol::payload::tool::{Capability, Concurrency, Risk};
-use agent_tool_runtime::shell::{Analysis, Directories, Start, analyse, prove::prove};
 use agent_tool_runtime::{
     CommandRequest, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized,
     PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition,

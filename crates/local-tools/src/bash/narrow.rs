@@ -1,7 +1,7 @@
 //! Commands that do what a narrower tool does. They run all the same; that there was a clearer way
 //! is a fact for whoever looks at the record.
 
-use agent_tool_runtime::shell::{Analysis, RedirectKind};
+use agent_policy::shell::{Analysis, RedirectKind};
 
 /// The tool that would have done, for a script that is one such command and nothing else.
 pub(super) fn narrower_tool(analysis: &Analysis) -> Option<&'static str> {
@@ -39,7 +39,7 @@ fn in_place(word: &str) -> bool {
 mod tests {
     use std::path::PathBuf;
 
-    use agent_tool_runtime::shell::{Start, analyse};
+    use agent_policy::shell::{Start, analyse};
 
     use super::narrower_tool;
 

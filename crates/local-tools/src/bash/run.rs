@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_policy::shell::ends_in_pipeline;
 use agent_protocol::id::ProcessId;
 use agent_protocol::payload::conversation::{ArtifactKind, RuntimeWarning};
 use agent_protocol::payload::process::{
@@ -15,7 +16,6 @@ use agent_sandbox::{
     Command, Confined, Detection, ExitStatus, Finished, KilledBy, Level, Network, Running,
 };
 use agent_tool_runtime::policy::CollectedOutput;
-use agent_tool_runtime::shell::ends_in_pipeline;
 use agent_tool_runtime::{
     Body, Cancel, CancelReason, Confinement, ExecutionContext, ExecutionFailure, JournalError,
     ProgressUpdate, RawResult,

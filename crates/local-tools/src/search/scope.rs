@@ -241,7 +241,7 @@ impl Denied {
     /// Whether a path relative to the start of the walk is hidden.
     pub(crate) fn hides(&self, relative: &[u8]) -> bool {
         let path = super::walk::as_path(relative);
-        if self.secrets && agent_tool_runtime::gate::is_secret(&self.relative.join(path)) {
+        if self.secrets && agent_policy::gate::is_secret(&self.relative.join(path)) {
             return true;
         }
         !self.globs.is_empty() && self.globs.names(&self.start.join(path))

@@ -6,7 +6,7 @@
     unreachable_pub,
     reason = "a file of another crate, for part of what it says"
 )]
-#[path = "../../../tool-runtime/src/gate/protected_names.rs"]
+#[path = "../../../policy/src/gate/protected_names.rs"]
 mod protected_names;
 
 use agent_sandbox::protected::{Names, Place};

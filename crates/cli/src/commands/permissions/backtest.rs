@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
+use agent_policy::gate::{Counts, Judged, NamesOnly, RecordedCall, SandboxLevel, backtest};
 use agent_protocol::id::SessionId;
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
-use agent_tool_runtime::gate::{Counts, Judged, NamesOnly, RecordedCall, SandboxLevel, backtest};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use agent_policy::gate::Rule;
 use agent_protocol::payload::permission::{Effect, RuleOrigin};
 use agent_protocol::status::Mode;
-use agent_tool_runtime::gate::Rule;
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;

@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use agent_tool_runtime::gate::{DiskFacts, Facts};
-use agent_tool_runtime::shell::word::{UNKNOWN, Value, Word};
-use agent_tool_runtime::shell::{
+use agent_policy::gate::{DiskFacts, Facts};
+use agent_policy::shell::word::{UNKNOWN, Value, Word};
+use agent_policy::shell::{
     Command, Directories, Place, RedirectKind, Start, analyse, prescan, small,
 };
 

@@ -11,14 +11,14 @@ mod gate_support;
 
 use std::path::Path;
 
-use agent_protocol::payload::permission::{ActionClass, DecisionSource, Effect, GrantScope};
-use agent_protocol::status::Mode;
-use agent_tool_runtime::Workspace;
-use agent_tool_runtime::gate::{
+use agent_policy::Workspace;
+use agent_policy::gate::{
     ApprovalKey, Denial, DiskFacts, Gate, GateRequest, Judgement, NamesOnly, RecordedCall,
     SandboxLevel, Setting, backtest, semantics_of,
 };
-use agent_tool_runtime::shell::{Start, analyse};
+use agent_policy::shell::{Start, analyse};
+use agent_protocol::payload::permission::{ActionClass, DecisionSource, Effect, GrantScope};
+use agent_protocol::status::Mode;
 use gate_support::{Case, HOME, PROJECT, cases, rule};
 use serde_json::{Value, json};
 

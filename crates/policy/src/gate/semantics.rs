@@ -7,8 +7,8 @@ use agent_protocol::payload::permission::{Access, ActionClass};
 use serde_json::Value;
 
 use super::rule::canonical_tool;
-use crate::authority::{CommandRequest, PermissionSemantics, ResourceAccess};
-use crate::context::Workspace;
+use crate::Workspace;
+use crate::{CommandRequest, PermissionSemantics, ResourceAccess};
 
 /// The semantics of a call of one of the known tools; `None` for any other name or without its main input.
 pub fn semantics_of(

@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use agent_protocol::payload::permission::{Effect, Layer, RuleOrigin};
-use agent_tool_runtime::Workspace;
-use agent_tool_runtime::gate::{
+use agent_policy::Workspace;
+use agent_policy::gate::{
     Bases, Below, Facts, Gate, GateRequest, HookVerdict, Judgement, Rule, SandboxLevel, Setting,
     is_plain_name, is_secret, semantics_of,
 };
+use agent_protocol::payload::permission::{Effect, Layer, RuleOrigin};
 use serde::Deserialize;
 use serde_json::json;
 

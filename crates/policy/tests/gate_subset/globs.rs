@@ -3,10 +3,10 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use agent_policy::Workspace;
+use agent_policy::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting, semantics_of};
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
-use agent_tool_runtime::Workspace;
-use agent_tool_runtime::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting, semantics_of};
 use serde_json::json;
 
 fn decide(root: &Path, command: &str) -> Effect {

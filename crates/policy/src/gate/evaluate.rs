@@ -15,9 +15,9 @@ use super::grants::{ApprovalKey, SessionGrants};
 use super::risk;
 use super::rule::{Bases, Pattern, Rule, canonical_tool};
 use super::suggest::suggest;
-use crate::authority::{Confinement, Decision, PermissionRequest, PermissionSemantics};
-use crate::context::Workspace;
+use crate::Workspace;
 use crate::shell::{Analysis, Start, analyse};
+use crate::{Confinement, PermissionSemantics};
 
 /// How well commands are confined here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -145,30 +145,6 @@ impl Gate {
         })
     }
 
-    /// The decision in the form the pipeline takes it.
-    pub fn decision(
-        &self,
-        request: &PermissionRequest<'_>,
-        setting: &Setting<'_>,
-        facts: &dyn Facts,
-    ) -> Decision {
-        let judgement = self.evaluate(
-            &GateRequest {
-                tool: &request.tool.name,
-                input: request.input,
-                semantics: request.semantics,
-            },
-            setting,
-            facts,
-        );
-        Decision {
-            evaluated: judgement.evaluated,
-            confinement: judgement.confinement,
-            ask_timeout: None,
-            approval_key: Some(judgement.key.as_str().to_owned()),
-        }
-    }
-
     /// Without looking for a rule to suggest.
     pub(super) fn decide(
         &self,
@@ -273,7 +249,7 @@ impl Judging<'_> {
                 .semantics
                 .resources
                 .iter()
-                .map(crate::authority::ResourceAccess::to_resource)
+                .map(crate::ResourceAccess::to_resource)
                 .collect(),
         };
         Judgement {

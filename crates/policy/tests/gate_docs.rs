@@ -9,8 +9,8 @@
 
 mod gate_support;
 
+use agent_policy::gate::{RuleSource, read_rules};
 use agent_protocol::payload::permission::Layer;
-use agent_tool_runtime::gate::{RuleSource, read_rules};
 use gate_support::{Case, bases, cases};
 
 fn page() -> String {

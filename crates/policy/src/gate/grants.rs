@@ -10,9 +10,9 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::facts::Facts;
-use crate::authority::{CommandRequest, PermissionSemantics};
 use crate::shell::word::Word;
 use crate::shell::{Analysis, Directories, runs_scripts};
+use crate::{CommandRequest, PermissionSemantics};
 
 /// The exact bytes a decision was made about. Two calls with the same key are the same call: same tool,
 /// input, directory, files behind it and reach.

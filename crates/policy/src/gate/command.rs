@@ -14,7 +14,7 @@ use super::evaluate::{Judging, SandboxLevel};
 use super::findings::Findings;
 use super::rule::{Pattern, Rule};
 use super::words::Match;
-use crate::authority::CommandRequest;
+use crate::CommandRequest;
 use crate::shell::prove::{
     PathUse, Proof, Use, is_table_reader, prove, tolerates_any_argument, touched_paths,
 };

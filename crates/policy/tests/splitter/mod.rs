@@ -8,8 +8,8 @@
 
 use std::process::Command;
 
-use agent_tool_runtime::shell::prove::program_names;
-use agent_tool_runtime::shell::{Command as Read, Place};
+use agent_policy::shell::prove::program_names;
+use agent_policy::shell::{Command as Read, Place};
 
 /// A word as it stands in the script, and the argument it becomes where no expansion decides that.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -24,12 +24,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use agent_policy::Workspace;
+use agent_policy::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting, semantics_of};
+use agent_policy::shell::prove::{program_names, prove};
+use agent_policy::shell::{Start, analyse};
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
-use agent_tool_runtime::Workspace;
-use agent_tool_runtime::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting, semantics_of};
-use agent_tool_runtime::shell::prove::{program_names, prove};
-use agent_tool_runtime::shell::{Start, analyse};
 use gate_support::cases;
 use serde_json::json;
 

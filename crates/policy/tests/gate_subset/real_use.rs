@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use agent_policy::Workspace;
+use agent_policy::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting, semantics_of};
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
-use agent_tool_runtime::Workspace;
-use agent_tool_runtime::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting, semantics_of};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! How long a decision takes: `cargo bench -p agent-tool-runtime --bench gate`.
+//! How long a decision takes: `cargo bench -p agent-policy --bench gate`.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,13 +9,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use agent_policy::Workspace;
+use agent_policy::gate::{
+    Bases, Gate, GateRequest, NamesOnly, Rule, SandboxLevel, Setting, semantics_of,
+};
 use agent_protocol::payload::permission::{Effect, RuleOrigin};
 use agent_protocol::status::Mode;
 use agent_test_support::bench::Table;
-use agent_tool_runtime::Workspace;
-use agent_tool_runtime::gate::{
-    Bases, Gate, GateRequest, NamesOnly, Rule, SandboxLevel, Setting, semantics_of,
-};
 use serde_json::json;
 
 const TYPICAL: &[&str] = &[

@@ -1,0 +1,15 @@
+//! The decision about a call: what a script does, which rules match, and whether it is allowed, asked about or denied.
+//!
+//! Values go in and a judgement comes out. A tool says what a call would do ([`PermissionSemantics`]); [`gate`] judges it
+//! by circuit breakers, rules, mode and grants; [`shell`] reads the scripts of commands. The names of protected and secret
+//! files are data of this crate, and file tools and the sandbox's mounts read the same list.
+//!
+//! This crate runs nothing, writes nothing and waits for nobody.
+
+pub mod gate;
+mod request;
+pub mod shell;
+
+pub use request::{
+    CommandRequest, Confinement, PROOF_TIMEOUT, PermissionSemantics, ResourceAccess, Workspace,
+};

@@ -1,0 +1,104 @@
+//! What a call asks for and how far it may reach, in words that any tool can use.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent_protocol::payload::permission::{Access, ActionClass, Resource};
+
+/// The directories the session works in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workspace {
+    /// The project root, canonical.
+    pub root: PathBuf,
+    /// Further directories the user opened to the session, canonical.
+    pub extra_roots: Vec<PathBuf>,
+}
+
+/// What a call would do; no more than the gate needs to decide.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PermissionSemantics {
+    pub action_class: ActionClass,
+    pub resources: Vec<ResourceAccess>,
+    /// The shell text, for tools that run one.
+    pub command: Option<CommandRequest>,
+    /// Whether the call asks for the network.
+    pub network: bool,
+    /// Whether the call asks to run outside the sandbox.
+    pub leaves_sandbox: bool,
+    /// Whether what it writes does not exist yet.
+    pub creates: bool,
+    /// Facts a person should know before deciding, as short sentences.
+    pub risk_facts: Vec<String>,
+}
+
+/// Something a call touches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceAccess {
+    pub access: Access,
+    /// As the model wrote it.
+    pub given: String,
+    /// With `..` and symlinks resolved.
+    pub resolved: Option<PathBuf>,
+}
+
+impl ResourceAccess {
+    /// The form the log holds.
+    #[must_use]
+    pub fn to_resource(&self) -> Resource {
+        Resource {
+            access: self.access,
+            given: self.given.clone(),
+            resolved: self
+                .resolved
+                .as_ref()
+                .map(|path| path.to_string_lossy().into_owned()),
+        }
+    }
+}
+
+/// A command as it would be given to the shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandRequest {
+    pub text: String,
+    /// Absolute.
+    pub cwd: PathBuf,
+}
+
+/// How far a started call may reach. Neutral words: the tool that starts processes turns them into
+/// a sandbox policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confinement {
+    /// Names the profile in the log and in the approval binding.
+    pub profile: String,
+    /// Nobody allowed the call: it runs because it was proven only to read. The proof may be wrong, so
+    /// nothing of the project is executed, and secrets, the rest of the machine, time, memory and output are
+    /// kept from it.
+    pub by_proof: bool,
+    /// Whether the project may be written.
+    pub project_writable: bool,
+    pub network: bool,
+    /// Run without a sandbox: an explicit grant of its own.
+    pub unconfined: bool,
+    /// Paths that stay unreadable, as globs from deny rules.
+    pub deny_read: Vec<String>,
+    /// Files of the project whose names are those of secrets (`gate::is_secret`) stay unreadable too.
+    pub hide_secrets: bool,
+    /// Except these, which a rule lets the call read by name.
+    pub shown_secrets: Vec<PathBuf>,
+    /// Paths that stay unwritable, as globs from deny rules and protected paths.
+    pub deny_write: Vec<String>,
+    /// Directories besides the project that may be written.
+    pub write_roots: Vec<PathBuf>,
+    /// Files and directories outside the project that rules let the call read.
+    pub read_roots: Vec<PathBuf>,
+}
+
+/// The most time for a call that runs because of a proof.
+pub const PROOF_TIMEOUT: Duration = Duration::from_secs(120);
+
+impl Confinement {
+    /// Whether something in the project stays unreadable.
+    pub fn hides_something(&self) -> bool {
+        self.hide_secrets || !self.deny_read.is_empty()
+    }
+}
