@@ -2,7 +2,7 @@
 //!
 //! A leaf: every crate may use it, `sandbox` too, and it uses none of ours. [`invisible`] is the one table of
 //! characters that show nothing or reorder others; [`escape`] writes them out for a terminal, a model and JSON;
-//! [`width`] counts columns; [`words`] puts numbers into words; [`nearest`] finds what was probably meant; [`hex`]
+//! [`width()`] counts columns; [`words`] puts numbers into words; [`nearest()`] finds what was probably meant; [`hex()`]
 //! writes hashes.
 
 pub mod escape;
