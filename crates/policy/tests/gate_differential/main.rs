@@ -17,6 +17,8 @@
     reason = "the test says which command did what"
 )]
 
+mod flags;
+#[path = "../gate_support/mod.rs"]
 mod gate_support;
 
 use std::collections::BTreeMap;
@@ -34,7 +36,7 @@ use gate_support::cases;
 use serde_json::json;
 
 /// Started by programs of the table as part of reading: the interpreter line of npm, the tool that
-/// rustup's proxies stand for, git's own parts.
+/// rustup's proxies stand for, git's own parts, and how `cargo version --verbose` learns the system's name.
 const ALSO_STARTED: &[&str] = &[
     "bash",
     "env",
@@ -47,6 +49,8 @@ const ALSO_STARTED: &[&str] = &[
     "dash",
     "npm-cli.js",
     "git-submodule",
+    "lsb_release",
+    "getopt",
 ];
 
 /// System calls that change something, with the place in their arguments where a path stands.
@@ -312,6 +316,20 @@ cd "$PWD" && exec "$@"
 "#;
 
 fn watched(subject: &str, scratch: &Scratch, sandboxed: bool) -> Vec<String> {
+    let (ended, text) = trace(subject, scratch, sandboxed, 60);
+    assert!(ended, "{subject}: did not end");
+    complaints(&text, scratch, sandboxed)
+}
+
+fn complaints(text: &str, scratch: &Scratch, sandboxed: bool) -> Vec<String> {
+    let names: Vec<&str> = program_names().collect();
+    text.lines()
+        .filter_map(|line| complaint(line, &names, sandboxed, &scratch.home))
+        .collect()
+}
+
+/// The system calls of a command, and whether it ended by itself within the time.
+fn trace(subject: &str, scratch: &Scratch, sandboxed: bool, seconds: u32) -> (bool, String) {
     // Several are watched at once.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -334,7 +352,7 @@ fn watched(subject: &str, scratch: &Scratch, sandboxed: bool) -> Vec<String> {
         .arg(&log)
         .args([
             "timeout",
-            "60",
+            &seconds.to_string(),
             "bash",
             "--noprofile",
             "--norc",
@@ -346,18 +364,12 @@ fn watched(subject: &str, scratch: &Scratch, sandboxed: bool) -> Vec<String> {
         .status()
         .unwrap();
     assert!(
-        status.code().is_some_and(|code| code != 124),
-        "{subject}: did not end"
-    );
-    assert!(
         !sandboxed || status.code() != Some(125),
         "{subject}: nothing could be mounted"
     );
-    let names: Vec<&str> = program_names().collect();
     let text = String::from_utf8_lossy(&std::fs::read(&log).unwrap()).into_owned();
-    text.lines()
-        .filter_map(|line| complaint(line, &names, sandboxed, &scratch.home))
-        .collect()
+    let _ = std::fs::remove_file(&log);
+    (status.code().is_some_and(|code| code != 124), text)
 }
 
 fn complaint(line: &str, names: &[&str], sandboxed: bool, home: &Path) -> Option<String> {
