@@ -63,7 +63,14 @@ const REST: &str = "execve,execveat,open,openat,openat2,mmap,connect,bind,sendto
 /// # Panics
 /// Without strace: what nobody watches is not tested.
 pub(super) fn watching(program: &str, log: &Path) -> Command {
-    let mut command = Command::new("strace");
+    // Only root may look into a process that has gone into namespaces of its own; an account is root in one around it.
+    let mut command = if rustix::process::geteuid().is_root() {
+        Command::new("strace")
+    } else {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--", "strace"]);
+        command
+    };
     // An older strace does not know each of them, and a kernel of its age neither.
     let calls = [REST, &CHANGING.join(","), &READING.join(",")].join(",");
     let calls = calls.replace(',', ",?");
