@@ -43,7 +43,7 @@ impl Watch {
     ) -> Result<Changes, JournalError> {
         // While another command runs, what it began with is where this one's changes end; later
         // ones cannot be told apart and are listed with the other.
-        // None begins or ends until these are told.
+        // The lock keeps a foreground command from beginning or ending until these changes are told.
         let foreground = self.foreground();
         let after = match &*foreground {
             Some(look) => Arc::clone(look),
