@@ -14,7 +14,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("text", &[]),
     ("fs", &["text"]),
     ("protocol", &["text"]),
-    ("session", &["text", "fs", "protocol"]),
+    ("log", &["text", "fs", "protocol"]),
+    ("history", &["text", "protocol", "log"]),
+    ("evidence", &["text", "protocol", "log", "history"]),
     ("sandbox", &["text", "fs"]),
     ("provider", &["text", "protocol"]),
     ("policy", &["text", "protocol"]),
@@ -35,20 +37,24 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "text",
             "protocol",
-            "session",
+            "log",
+            "history",
+            "evidence",
             "provider",
             "policy",
             "tool-runtime",
         ],
     ),
-    ("tui", &["text", "protocol", "session"]),
+    ("tui", &["text", "protocol", "history", "evidence"]),
     (
         "cli",
         &[
             "text",
             "fs",
             "protocol",
-            "session",
+            "log",
+            "history",
+            "evidence",
             "sandbox",
             "provider",
             "policy",
@@ -58,7 +64,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tui",
         ],
     ),
-    ("test-support", &["text", "protocol"]),
+    ("test-support", &["text", "protocol", "log"]),
 ];
 
 /// The packages the project is meant to be built from.

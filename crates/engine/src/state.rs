@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use agent_history::fold::{ChangedFiles, is_work};
 use agent_protocol::id::{
     ActionId, ArtifactId, ContextId, EvidenceId, InvocationId, ToolCallId, TurnId,
 };
@@ -13,7 +14,6 @@ use agent_protocol::payload::process::ProcessCompleted;
 use agent_protocol::payload::tool::ToolResult;
 use agent_protocol::payload::{SideEffect, Usage};
 use agent_protocol::{Code, Event, Payload, Phase};
-use agent_session::fold::{ChangedFiles, is_work};
 use agent_tool_runtime::OpenCalls;
 
 use crate::conversation::{ArtifactText, Conversation};

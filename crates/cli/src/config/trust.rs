@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent_session::compare;
+use agent_evidence::compare;
 use anyhow::Context as _;
 
 use super::{ConfigSource, FileState};

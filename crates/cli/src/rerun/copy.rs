@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use agent_history::workspace::Images;
+use agent_log::{AGENT_DIRECTORY, SessionDirectory};
 use agent_protocol::payload::conversation::RefusedFile;
-use agent_session::workspace::Images;
-use agent_session::{AGENT_DIRECTORY, SessionDirectory};
 use anyhow::Context as _;
 
 use crate::failure::{Failure, OrFail as _};

@@ -13,6 +13,9 @@ use agent_engine::{
     SessionAuthority, SessionJournal, SessionState, Settings,
 };
 use agent_local_tools::{CommandSettings, Processes, Roots, local_tools};
+use agent_log::{
+    Appended, Listener, OwnEvents, Rim, SessionDirectory, SessionStore, SessionWriter,
+};
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::id::{ArtifactId, ProcessId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::{
@@ -22,9 +25,6 @@ use agent_protocol::payload::conversation::{
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
 use agent_protocol::status::{Mode, Status};
 use agent_protocol::{Code, Event, Payload, Refs, Scope};
-use agent_session::{
-    Appended, Listener, OwnEvents, Rim, SessionDirectory, SessionStore, SessionWriter,
-};
 use agent_tool_runtime::{
     Authority, Baselines, Journal, Pipeline, PipelineParts, Registry, Settings as PipelineSettings,
     Workspace,
@@ -221,7 +221,7 @@ impl Closer {
         self.processes.shutdown();
         self.scratch.clear();
         // A cache is worth no failure; what is wrong with the log shows in the next event.
-        let _ = agent_session::refresh_read_models(&self.writer);
+        let _ = agent_history::refresh_read_models(&self.writer);
         let scope = Scope {
             thread_id: Some(self.thread_id.clone()),
             ..Scope::default()
@@ -328,7 +328,7 @@ impl History {
     fn open(&mut self, directory: &SessionDirectory, rim: Rim) -> Result<SessionWriter, Failure> {
         let artifacts = directory.artifacts().ok();
         let artifact = |id: &ArtifactId| artifacts.as_ref()?.read(id, 64 << 20).ok();
-        agent_session::fork::inherited(directory, &mut |event| {
+        agent_log::fork::inherited(directory, &mut |event| {
             self.state.apply(event, &artifact);
             self.baselines
                 .apply(event.scope.tool_call_id.as_ref(), &event.payload);
