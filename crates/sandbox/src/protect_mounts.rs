@@ -1,25 +1,25 @@
-//! Where exceptions are cut out of what a command may write: which directories are looked after, and
-//! the mounts that keep parts of them as they are.
+//! Protected parts of writable directories: the directories that are watched, and the mounts that
+//! keep parts of them read-only.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::git_link::GitLink;
-use crate::guard::{Found, Guard};
 use crate::policy::{Policy, WriteAccess};
+use crate::protected_dir::{ProtectedDir, ProtectedPaths};
 use crate::search::{MOST_ENTRIES, MOST_ENTRIES_ELSEWHERE};
 
-/// What may be written, each with what in it may not. The workspace comes first.
-pub(crate) fn guards(
+/// Writable directories, each with the paths in it that must not change. The workspace comes first.
+pub(crate) fn protected_dirs(
     policy: &Policy,
     workspace: &Path,
     session_dir: &Path,
     writable: &[PathBuf],
     link: Option<&GitLink>,
-) -> io::Result<Vec<(Guard, Found)>> {
+) -> io::Result<Vec<(ProtectedDir, ProtectedPaths)>> {
     let granted = policy.write_access == WriteAccess::WorkspaceWithGit;
-    let mut main = Guard::of_names(workspace, MOST_ENTRIES, &policy.names, &policy.denied)?;
+    let mut main = ProtectedDir::of_names(workspace, MOST_ENTRIES, &policy.names, &policy.denied)?;
     for path in &policy.protected {
         if let Ok(path) = workspace.join(path).strip_prefix(workspace)
             && !path.as_os_str().is_empty()
@@ -40,52 +40,52 @@ pub(crate) fn guards(
         main.grant_git(Path::new(".git"));
         main.grant_git(inside);
     }
-    let mut guards = vec![main];
+    let mut dirs = vec![main];
     for root in writable {
         if link.is_some_and(|link| link.common == *root) {
-            guards.push(Guard::of_git(root)?);
+            dirs.push(ProtectedDir::of_git(root)?);
         } else if !root.starts_with(workspace) {
             let most = MOST_ENTRIES_ELSEWHERE;
-            let mut guard = Guard::of_names(root, most, &policy.names, &policy.denied)?;
+            let mut dir = ProtectedDir::of_names(root, most, &policy.names, &policy.denied)?;
             // The workspace has its own, which may grant more.
-            guard.leave_out(workspace.strip_prefix(root).ok());
+            dir.leave_out(workspace.strip_prefix(root).ok());
             let inside = policy.protected.iter();
             for path in inside.filter_map(|path| path.strip_prefix(root).ok()) {
                 if !path.as_os_str().is_empty() {
-                    guard.protect(path.to_owned());
+                    dir.protect(path.to_owned());
                 }
             }
-            guards.push(guard);
+            dirs.push(dir);
         }
     }
-    Ok(guards
+    Ok(dirs
         .into_iter()
-        .map(|guard| {
-            let found = guard.look();
-            (guard, found)
+        .map(|dir| {
+            let found = dir.scan();
+            (dir, found)
         })
         .collect())
 }
 
-/// What a guard keeps as it is, by its whole path.
-pub(crate) fn named((guard, found): &(Guard, Found)) -> Vec<PathBuf> {
+/// Absolute paths that must not change in one directory.
+pub(crate) fn named((dir, found): &(ProtectedDir, ProtectedPaths)) -> Vec<PathBuf> {
     let paths = found.read_only.iter().chain(&found.compared);
-    paths.map(|path| guard.tree.path().join(path)).collect()
+    paths.map(|path| dir.tree.path().join(path)).collect()
 }
 
 /// Mounts over writable directories, parents before children.
 #[derive(Default)]
-pub(crate) struct Carved {
+pub(crate) struct ProtectMounts {
     /// Bound onto themselves so that they cannot be renamed.
     pub(crate) pins: Vec<PathBuf>,
     pub(crate) read_only: Vec<PathBuf>,
 }
 
-pub(crate) fn carve(guards: &[(Guard, Found)]) -> Carved {
+pub(crate) fn protect_mounts(dirs: &[(ProtectedDir, ProtectedPaths)]) -> ProtectMounts {
     let mut read_only = BTreeSet::new();
     let mut pins = BTreeSet::new();
-    for (guard, found) in guards {
-        let root = guard.tree.path();
+    for (dir, found) in dirs {
+        let root = dir.tree.path();
         let above = |path: &Path| -> Vec<PathBuf> {
             let parents = path.ancestors().skip(1);
             let parents = parents.take_while(|parent| *parent != root);
@@ -127,7 +127,7 @@ pub(crate) fn carve(guards: &[(Guard, Found)]) -> Carved {
         .filter(|path| !covered(path) && !read_only.contains(*path))
         .cloned()
         .collect();
-    Carved {
+    ProtectMounts {
         pins,
         read_only: keep,
     }

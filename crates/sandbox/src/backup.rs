@@ -1,4 +1,4 @@
-//! What protected files held before a command ran that no mount keeps from them, to be put back.
+//! Backup of protected files that no mount protects, restored after a command changed them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,7 +8,7 @@ use rustix::fs::FileType;
 
 use agent_fs::Dir;
 
-/// Bounds on what is kept in memory. A file beyond them is compared and not put back.
+/// Bounds on what is saved in memory. A file beyond them is compared and not put back.
 const MOST_FILES: usize = 2_000;
 const MOST_NAMES: usize = 20_000;
 const LARGEST_FILE: u64 = 1 << 20;
@@ -16,24 +16,24 @@ const MOST_BYTES: usize = 32 << 20;
 
 /// Regular files below protected paths, by their path in the tree.
 #[derive(Debug, Default)]
-pub(crate) struct Keepsake {
-    files: BTreeMap<PathBuf, Kept>,
+pub(crate) struct Backup {
+    files: BTreeMap<PathBuf, SavedFile>,
     bytes: usize,
-    /// Every name, also of files that are not kept.
+    /// Every name, also of files that are not saved.
     seen: BTreeSet<PathBuf>,
-    /// Whether there were more names than are remembered.
+    /// True if there were more names than are remembered.
     cut_short: bool,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct SavedFile {
     mode: u32,
     content: Vec<u8>,
 }
 
-impl Keepsake {
+impl Backup {
     /// Remembers the files at and below `path`. Links are not followed.
-    pub(crate) fn keep(&mut self, tree: &Dir, path: &Path) {
+    pub(crate) fn save(&mut self, tree: &Dir, path: &Path) {
         let Ok(data) = tree.stat(path) else {
             return;
         };
@@ -42,7 +42,7 @@ impl Keepsake {
             for name in tree.names(path).unwrap_or_default() {
                 // Objects are named by their content: a changed one is noticed by git itself.
                 if name != "objects" {
-                    self.keep(tree, &path.join(name));
+                    self.save(tree, &path.join(name));
                 }
             }
             return;
@@ -61,7 +61,8 @@ impl Keepsake {
         {
             self.bytes += content.len();
             let mode = data.st_mode & 0o7777;
-            self.files.insert(path.to_owned(), Kept { mode, content });
+            self.files
+                .insert(path.to_owned(), SavedFile { mode, content });
         }
     }
 
@@ -69,24 +70,24 @@ impl Keepsake {
     pub(crate) fn differing(&self, tree: &Dir, path: &Path) -> Vec<PathBuf> {
         let below = self.files.iter().filter(|(file, _)| file.starts_with(path));
         below
-            .filter(|(file, kept)| !kept.is_still_at(tree, file))
+            .filter(|(file, saved)| !saved.is_still_at(tree, file))
             .map(|(file, _)| file.clone())
             .collect()
     }
 
-    /// Whether this file is new, as far as can be told: in doubt it is not.
+    /// True if this file is certainly new; in doubt it is not.
     pub(crate) fn is_new(&self, file: &Path) -> bool {
         !self.cut_short && !self.seen.contains(file)
     }
 
     /// Writes a file as it was, in place of nothing: what is there now has to be moved first.
-    pub(crate) fn put_back(&self, tree: &Dir, file: &Path) -> io::Result<()> {
-        let kept = self.files.get(file).ok_or(io::ErrorKind::NotFound)?;
-        tree.create(file, kept.mode, &kept.content)
+    pub(crate) fn restore(&self, tree: &Dir, file: &Path) -> io::Result<()> {
+        let saved = self.files.get(file).ok_or(io::ErrorKind::NotFound)?;
+        tree.create(file, saved.mode, &saved.content)
     }
 }
 
-impl Kept {
+impl SavedFile {
     fn is_still_at(&self, tree: &Dir, file: &Path) -> bool {
         tree.stat(file).is_ok_and(|data| {
             FileType::from_raw_mode(data.st_mode).is_file()

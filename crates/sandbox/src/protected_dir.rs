@@ -12,30 +12,31 @@ use crate::protected::Names;
 use crate::search;
 use agent_fs::Dir;
 
-/// How many paths that rules name are made read-only by a mount of their own.
+/// Most paths named by rules that get a read-only mount of their own.
 const MOST_DENIED_MOUNTS: usize = 500;
 
-/// What is not allowed to change below one directory. All paths are relative to it.
+/// Directory that commands may write, with the rules for what in it must not change. All paths are
+/// relative to it.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct ProtectedDir {
     pub(crate) tree: Dir,
-    /// How many entries are searched for protected names.
+    /// Most entries that are searched for protected names.
     most: usize,
-    /// Which names are protected, by what they are and by rules.
+    /// Protected names, built in and from rules.
     names: Names,
     denied: WriteDenied,
     /// Git directories that may be written.
     git: Vec<PathBuf>,
     /// Protected by the policy, whatever their names.
     also: Vec<PathBuf>,
-    /// Where git is sent by its configuration.
+    /// Paths that git's configuration points to.
     pointed_to: Vec<PathBuf>,
     left_out: Option<PathBuf>,
 }
 
-/// What is there now.
+/// Protected paths that exist now.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct ProtectedPaths {
     /// Nothing of it may change.
     pub(crate) read_only: Vec<PathBuf>,
     /// May change, and is noticed when it is new.
@@ -46,7 +47,7 @@ pub(crate) struct Found {
     pub(crate) complete: bool,
 }
 
-impl Guard {
+impl ProtectedDir {
     /// A directory in which protected names are searched for.
     pub(crate) fn of_names(
         root: &Path,
@@ -85,7 +86,7 @@ impl Guard {
         }
     }
 
-    /// Takes no notice of what another guard looks after.
+    /// Leaves out a path that another `ProtectedDir` covers.
     pub(crate) fn leave_out(&mut self, path: Option<&Path>) {
         self.left_out = path.map(Path::to_owned);
     }
@@ -106,23 +107,24 @@ impl Guard {
         self.also.iter().any(|also| path.starts_with(also)) || path.ancestors().any(denied)
     }
 
-    /// What is there before a command.
-    pub(crate) fn look(&self) -> Found {
-        self.look_at(self.most)
+    /// Protected paths that exist before a command.
+    pub(crate) fn scan(&self) -> ProtectedPaths {
+        self.scan_at_most(self.most)
     }
 
-    /// What is there after it. Only where everything was seen before can everything be new.
-    pub(crate) fn look_again(&self, saw_everything: bool) -> Found {
+    /// Protected paths that exist after a command. Only where the first scan was complete can the
+    /// second be.
+    pub(crate) fn rescan(&self, saw_everything: bool) -> ProtectedPaths {
         match saw_everything && self.most > 0 {
-            true => self.look_at(search::MOST_ENTRIES_AFTER),
-            false => self.look_at(self.most),
+            true => self.scan_at_most(search::MOST_ENTRIES_AFTER),
+            false => self.scan_at_most(self.most),
         }
     }
 
-    fn look_at(&self, most: usize) -> Found {
-        let mut found = Found {
+    fn scan_at_most(&self, most: usize) -> ProtectedPaths {
+        let mut found = ProtectedPaths {
             complete: true,
-            ..Found::default()
+            ..ProtectedPaths::default()
         };
         let mut denied = Vec::new();
         if most > 0 {
@@ -139,10 +141,10 @@ impl Guard {
                 .partition(|path| self.git.contains(path));
             denied.extend(there.denied.into_iter().filter(ours));
         }
-        let (kept, read_only) = found
+        let (restored, read_only) = found
             .read_only
             .into_iter()
-            .partition(|path| self.is_kept(path));
+            .partition(|path| self.is_restored(path));
         found.read_only = read_only;
         // Each costs a mount; the rest is compared.
         let compared = denied.split_off(denied.len().min(MOST_DENIED_MOUNTS));
@@ -165,7 +167,7 @@ impl Guard {
             .filter(|path| !covered(path))
             .cloned()
             .chain(compared)
-            .chain(kept)
+            .chain(restored)
             .collect();
         all.sort();
         all.dedup();
@@ -173,9 +175,10 @@ impl Guard {
         found
     }
 
-    /// Whether a protected name is put back rather than made read-only: what tools write again, and
-    /// files of the project where git may write, which could otherwise stop halfway.
-    fn is_kept(&self, path: &Path) -> bool {
+    /// True if a protected name is compared and restored rather than mounted read-only: files that
+    /// tools rewrite, and files of the project where git may write, which could otherwise stop
+    /// halfway.
+    fn is_restored(&self, path: &Path) -> bool {
         let is_gits = path.components().any(|part| {
             let part = part.as_os_str().to_ascii_lowercase();
             part == ".git" || part == ".agent"

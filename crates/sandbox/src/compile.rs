@@ -1,5 +1,5 @@
-//! From a policy and what the machine can do to a plan: every path resolved, every existing
-//! protected name found, nothing left to decide inside.
+//! Compiles a policy and the machine's capabilities into a plan: every path resolved, every
+//! existing protected name found, nothing left to decide inside.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::carve::{Carved, carve, guards, named};
 use crate::executable;
 use crate::git_link::GitLink;
 use crate::infer::Boundary;
@@ -16,12 +15,13 @@ use crate::pipeline::{PipelineReport, READ_FIRST};
 use crate::plan::{Containment, LandlockPlan, LimitPlan, MountPlan, Plan, SeccompPlan};
 use crate::policy::{Command, Execution, Mode, Network, Policy, WriteAccess};
 use crate::probe::Capabilities;
+use crate::protect_mounts::{ProtectMounts, named, protect_mounts, protected_dirs};
 use crate::report::{EnforcementReport, Level};
 use crate::secrets;
 use crate::view::View;
 use crate::watch::Watch;
 
-/// Hidden on every machine: other people's homes, and sockets of running services.
+/// Hidden on every machine: homes of other users, and sockets of running services.
 const ALWAYS_HIDDEN: [&str; 4] = ["/home", "/root", "/run", "/var/run"];
 
 const DEVICES: [&str; 6] = [
@@ -33,7 +33,7 @@ const DEVICES: [&str; 6] = [
     "/dev/ptmx",
 ];
 
-pub(crate) struct Drawn {
+pub(crate) struct Compiled {
     pub(crate) plan: Plan,
     pub(crate) report: EnforcementReport,
     pub(crate) watch: Watch,
@@ -42,7 +42,10 @@ pub(crate) struct Drawn {
     pub(crate) boundary: Option<Boundary>,
 }
 
-pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn, LaunchError> {
+pub(crate) fn compile(
+    policy: &Policy,
+    capabilities: &Capabilities,
+) -> Result<Compiled, LaunchError> {
     let level = match &policy.mode {
         Mode::Off { .. } => Level::None,
         Mode::Required => match capabilities.level() {
@@ -79,7 +82,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
     {
         return Err(problem("the working directory lies outside the workspace"));
     }
-    // In read-only mode what the user made writable is still there to be read.
+    // In read-only mode the user's writable directories can still be read.
     let only_read = if policy.write_access == WriteAccess::ReadOnly {
         std::mem::take(&mut writable)
     } else {
@@ -100,10 +103,10 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         writable.push(link.common.clone());
     }
     // What cannot be written needs nothing kept.
-    let guards = if policy.write_access == WriteAccess::ReadOnly && level != Level::Partial {
+    let dirs = if policy.write_access == WriteAccess::ReadOnly && level != Level::Partial {
         Vec::new()
     } else {
-        guards(
+        protected_dirs(
             policy,
             &workspace,
             &session_dir,
@@ -112,19 +115,19 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         )
         .map_err(|error| problem(&format!("workspace: {error}")))?
     };
-    let carved = if policy.write_access == WriteAccess::ReadOnly {
-        Carved::default()
+    let mounts = if policy.write_access == WriteAccess::ReadOnly {
+        ProtectMounts::default()
     } else {
-        carve(&guards)
+        protect_mounts(&dirs)
     };
-    let named: Vec<PathBuf> = guards.iter().flat_map(named).collect();
-    let search_complete = guards.iter().all(|(_, found)| found.complete);
+    let named: Vec<PathBuf> = dirs.iter().flat_map(named).collect();
+    let search_complete = dirs.iter().all(|(_, found)| found.complete);
     let partial = level == Level::Partial;
-    let watch = Watch::before(guards, &session_dir, policy.write_access, partial)
+    let watch = Watch::before(dirs, &session_dir, policy.write_access, partial)
         .map_err(|error| problem(&format!("session directory: {error}")))?;
 
     let view = View::of(policy, &workspace, &closed(policy))
-        .map_err(|error| problem(&format!("what the machine has: {error}")))?;
+        .map_err(|error| problem(&format!("root directory: {error}")))?;
     let mut readable = readable(policy, &workspace);
     let confined_execution = policy.execution == Execution::NothingOfTheProject;
     if confined_execution && !level.may_run_unasked() {
@@ -148,7 +151,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
     {
         readable.push((link.common.clone(), link.common.clone()));
     }
-    let told: Vec<PathBuf> = readable.iter().map(|(_, target)| target.clone()).collect();
+    let reported: Vec<PathBuf> = readable.iter().map(|(_, target)| target.clone()).collect();
     readable.extend(put_back_at(&view.needed, &workspace));
     readable.sort_by(|left, right| left.1.cmp(&right.1));
     readable.dedup();
@@ -159,8 +162,8 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         .chain(writable.iter().cloned())
         .collect();
     let hidden = hidden(policy, &workspace, &put_back, uid, &view.hidden);
-    // What is covered needs no protection of its own and cannot be looked at from inside.
-    let mut protected = carved.read_only;
+    // What is covered needs no protection of its own and cannot be seen from inside.
+    let mut protected = mounts.read_only;
     protected.retain(|path| {
         let mut covers = hidden.inside.iter();
         !covers.any(|cover| path.starts_with(cover) && path != cover)
@@ -278,7 +281,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
                 workspace: workspace.clone(),
                 workspace_writable: policy.write_access != WriteAccess::ReadOnly,
                 writable,
-                pins: carved.pins,
+                pins: mounts.pins,
                 protected,
                 replaced: policy.replaced.clone(),
                 not_executable: if confined_execution {
@@ -319,7 +322,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
             .chain(&plan.mounts.hidden_files)
             .cloned()
             .collect(),
-        readable: if namespaces { told } else { Vec::new() },
+        readable: if namespaces { reported } else { Vec::new() },
         writable: if level == Level::None {
             vec!["/".into()]
         } else {
@@ -346,7 +349,7 @@ pub(crate) fn draw(policy: &Policy, capabilities: &Capabilities) -> Result<Drawn
         uid,
         notes: notes(policy, capabilities, level, search_complete),
     };
-    Ok(Drawn {
+    Ok(Compiled {
         plan,
         report,
         watch,
@@ -373,7 +376,7 @@ fn directory(path: &Path, what: &str) -> Result<PathBuf, LaunchError> {
     Ok(resolved)
 }
 
-/// What has to look empty, resolved, without what lies below others.
+/// Paths that have to look empty, resolved, without those that lie below others.
 struct Hidden {
     directories: Vec<PathBuf>,
     /// Inside something that is put back.
@@ -460,7 +463,7 @@ fn readable(policy: &Policy, workspace: &Path) -> Vec<(PathBuf, PathBuf)> {
     put_back_at(&paths, workspace)
 }
 
-/// Where each of `paths` is and where it is put back.
+/// Source and mount point of each of `paths`.
 fn put_back_at(paths: &[PathBuf], workspace: &Path) -> Vec<(PathBuf, PathBuf)> {
     let mut pairs: Vec<(PathBuf, PathBuf)> = Vec::new();
     for path in paths {
@@ -589,7 +592,7 @@ fn notes(
         _ => capabilities.reasons(),
     };
     if !search_complete && level != Level::None {
-        notes.push("too many files to have found every nested repository".into());
+        notes.push("too many files to find every nested repository".into());
     }
     notes
 }
