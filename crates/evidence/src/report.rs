@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use agent_history::fold::{Call, CallStatus, EventPlace};
+use agent_history::fold::{Call, EventPlace};
 use agent_log::{AnchorStore, SessionDirectory};
+use agent_protocol::CallStatus;
 use agent_protocol::Payload;
 use agent_protocol::id::SessionId;
 use agent_protocol::payload::model::PromptEvidence;
@@ -351,7 +352,7 @@ impl Report {
             text.push_str(&format!(
                 "{number}. {} — {}\n",
                 code(&call.tool_name),
-                inline(crate::replay::status_word(call.status))
+                inline(call.status.as_str())
             ));
             let mut place = |what: &str, place: Option<&EventPlace>| {
                 if let Some(place) = place {

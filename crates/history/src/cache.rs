@@ -24,7 +24,7 @@ const CACHE: &str = "cache";
 const FILE: &str = "read-models.json";
 const NAME: &str = "read_models";
 /// Changes whenever a read model does; an older cache is then folded anew.
-const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "-4");
+const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "-5");
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 /// A cache spares the folding of at least this many events.
 const WORTH_A_CACHE: u64 = 1000;

@@ -4,6 +4,9 @@
 //! the rest gives what folding all gives; what the log does not show is unknown. Nothing is decided
 //! here, and nothing but the cache of read models is written.
 //!
+//! The state machine of a call is `agent_protocol::CallState`, because the log and the tool runtime
+//! need it too; [`fold::Calls`] moves one for each call.
+//!
 //! Where to start: [`fold::ReadModels`] says what the events amount to, [`workspace::Workspace`]
 //! what they did to the project's files, [`verification`] when work counts as verified.
 

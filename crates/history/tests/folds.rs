@@ -10,8 +10,9 @@
 
 use agent_test_support::session as support;
 
-use agent_history::fold::{CallStatus, Calls, Fact, Fold, ProcessState, ReadModels};
+use agent_history::fold::{Calls, Fact, Fold, ProcessState, ReadModels};
 use agent_history::{load_read_models, record_repair, store_read_models};
+use agent_protocol::CallStatus;
 use agent_protocol::Event;
 use agent_protocol::payload::permission::ActionDecision;
 use agent_protocol::status::{Status, VerificationStatus};

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use agent_protocol::id::{
-    ActionId, IntentId, InvocationId, ModelRequestId, ObservationId, ProcessId, ToolCallId, TurnId,
+    IntentId, InvocationId, ModelRequestId, ObservationId, ProcessId, ToolCallId, TurnId,
 };
 use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::conversation::TurnFailed;
@@ -15,7 +15,7 @@ use agent_protocol::payload::model::{ModelFailed, ModelFailureKind};
 use agent_protocol::payload::process::{ProcessFailed, ProcessFailureCategory};
 use agent_protocol::payload::tool::{ToolExit, ToolFailed, ToolObservation};
 use agent_protocol::status::Status;
-use agent_protocol::{ActionHappened, Code, Event, Payload, Phase, Scope};
+use agent_protocol::{ActionHappened, CallState, Code, Event, Payload, Phase, Scope};
 
 /// Work that has begun and not ended, as the log shows it.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ struct OpenCall {
     intent_id: IntentId,
     tool_name: String,
     invocation_id: Option<InvocationId>,
-    waits_for: Option<ActionId>,
+    state: CallState,
     /// How it ended, when only the observation is missing.
     ended: Option<Ended>,
 }
@@ -56,7 +56,8 @@ struct OpenTurn {
     is_queued: bool,
 }
 
-/// The classes [`OpenWork::take`] looks at; the rest need not be parsed.
+/// True for the classes [`OpenWork::take`] looks at; the rest need not be parsed. Of a call these are
+/// the steps that tell whether it is pending, started, ended or observed.
 pub(crate) fn matters(type_name: &str) -> bool {
     matches!(
         type_name,
@@ -154,26 +155,22 @@ impl OpenWork {
                     ..OpenCall::default()
                 };
                 self.calls.insert(call_id.clone(), call);
-                return;
             }
-            Payload::ToolObservation(_) => {
-                self.calls.remove(call_id);
-                self.last_stable = event.sequence;
-                return;
-            }
+            Payload::ToolObservation(_) => self.last_stable = event.sequence,
             _ => {}
         }
         let Some(call) = self.calls.get_mut(call_id) else {
             return;
         };
+        call.state.apply(event);
+        if call.state.is_observed() {
+            self.calls.remove(call_id);
+            return;
+        }
         match &event.payload {
             Payload::ToolStarted(started) => {
                 call.invocation_id = Some(started.invocation_id.clone());
             }
-            // An answer alone starts nothing: the call goes on with it when the session does.
-            Payload::ActionRequired(_) => call.waits_for.clone_from(&event.scope.action_id),
-            // Another round: what was asked before no longer counts.
-            Payload::ToolValidation(_) => call.waits_for = None,
             Payload::ToolResult(result) => {
                 call.ended = Some(Ended {
                     ok: result.ok,
@@ -232,7 +229,8 @@ impl OpenWork {
         }
         let mut waiting_turns = Vec::new();
         for call in self.calls.into_values() {
-            if call.waits_for.is_some() && call.invocation_id.is_none() && call.ended.is_none() {
+            // An answer alone starts nothing: the call is resumed with it.
+            if call.state.is_pending() {
                 waiting_turns.extend(call.scope.turn_id);
                 continue;
             }
@@ -277,7 +275,7 @@ impl OpenWork {
 }
 
 fn lost(call: &OpenCall) -> ToolFailed {
-    let has_started = call.invocation_id.is_some();
+    let has_started = call.state.has_started();
     let (phase, action_happened, message) = if has_started {
         (
             Phase::Execute,

@@ -2,7 +2,8 @@
 //!
 //! Every other crate talks in these words: [ids](id), the [event envelope](Event) with its typed
 //! [payloads](payload), the [control commands](command) that are the only way in, the
-//! [codes](Code) a call can end with, and the [status words](status) a turn can have.
+//! [codes](Code) a call can end with, the [state machine](CallState) it goes through, and the
+//! [status words](status) a turn can have.
 //!
 //! What this crate deliberately cannot do: it opens no file, reads no clock, starts no thread and
 //! knows nothing of async. An [`Event`] is a value; writing one durably is the business of
@@ -12,6 +13,7 @@
 //! [`Event::to_line`] and [`Event::from_line`] are the on-disk form, and
 //! [`persistence::persistence`] is the one decision about what is kept.
 
+mod call;
 mod code;
 pub mod command;
 mod envelope;
@@ -24,6 +26,7 @@ pub mod schema;
 pub mod status;
 mod time;
 
+pub use call::{CallFault, CallState, CallStatus, CallStep, is_before_execution};
 pub use code::{ActionHappened, Code, CodeFacts, Phase};
 pub use envelope::{
     Event, EventHead, LineError, MAX_LINE_BYTES, RefTarget, Refs, SCHEMA_VERSION, Scope,

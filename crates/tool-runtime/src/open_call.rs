@@ -10,7 +10,7 @@ use agent_protocol::id::{ActionId, ArtifactId, EventId, IntentId, ModelRequestId
 use agent_protocol::payload::permission::{
     ActionDecision, ActionRequired, ActionResolved, DecidedBy, Effect, GrantScope,
 };
-use agent_protocol::{Code, Event, Payload, Phase, Scope, Timestamp};
+use agent_protocol::{CallState, Code, Event, Payload, Phase, Scope, Timestamp};
 use serde_json::Value;
 
 use crate::admission::Admission;
@@ -39,6 +39,7 @@ pub struct OpenCall {
     args_sha256: String,
     /// What an approval would hold for.
     binding: Option<String>,
+    state: CallState,
 }
 
 /// A question about a call.
@@ -77,42 +78,38 @@ impl OpenCalls {
         let Some(call_id) = &event.scope.tool_call_id else {
             return;
         };
-        match &event.payload {
-            Payload::ToolIntent(intent) => {
-                let call = OpenCall {
-                    scope: Scope {
-                        causation_id: None,
-                        ..event.scope.clone()
-                    },
-                    tool_call_id: call_id.clone(),
-                    intent_id: intent.intent_id.clone(),
-                    tool_name: intent.tool_name.clone(),
-                    model_request_id: intent.model_request_id.clone(),
-                    input: intent.raw_input.clone(),
-                    input_ref: intent.raw_input_ref.clone(),
-                    ..OpenCall::default()
-                };
-                self.calls.insert(call_id.clone(), call);
-            }
-            Payload::ToolStarted(_)
-            | Payload::ToolResult(_)
-            | Payload::ToolFailed(_)
-            | Payload::ToolObservation(_) => {
-                self.calls.remove(call_id);
-            }
-            _ => {
-                if let Some(call) = self.calls.get_mut(call_id) {
-                    call.apply(event);
-                }
-            }
+        if let Payload::ToolIntent(intent) = &event.payload {
+            let call = OpenCall {
+                scope: Scope {
+                    causation_id: None,
+                    ..event.scope.clone()
+                },
+                tool_call_id: call_id.clone(),
+                intent_id: intent.intent_id.clone(),
+                tool_name: intent.tool_name.clone(),
+                model_request_id: intent.model_request_id.clone(),
+                input: intent.raw_input.clone(),
+                input_ref: intent.raw_input_ref.clone(),
+                ..OpenCall::default()
+            };
+            self.calls.insert(call_id.clone(), call);
+        }
+        let Some(call) = self.calls.get_mut(call_id) else {
+            return;
+        };
+        call.state.apply(event);
+        if call.state.has_started() || !call.state.is_open() {
+            self.calls.remove(call_id);
+        } else {
+            call.apply(event);
         }
     }
 
     /// The calls whose question was put to somebody, oldest first.
     #[must_use]
     pub fn waiting(&self) -> Vec<OpenCall> {
-        let asked = |call: &&OpenCall| call.question.is_some();
-        self.calls.values().filter(asked).cloned().collect()
+        let pending = |call: &&OpenCall| call.state.is_pending();
+        self.calls.values().filter(pending).cloned().collect()
     }
 
     /// Marks the questions and answers that `is_own` does not vouch for, by their place in the log.

@@ -1,7 +1,8 @@
 //! `agent why`: the decision chain of one call, in words, from the log.
 
-use agent_history::fold::{Call, CallStatus, Calls, Fold as _};
+use agent_history::fold::{Call, Calls, Fold as _};
 use agent_log::SessionDirectory;
+use agent_protocol::CallStatus;
 use agent_protocol::id::{EventId, SessionId, ToolCallId};
 use agent_protocol::payload::permission::{
     ActionResolved, PermissionEvaluated, PermissionResolved,

@@ -1,11 +1,13 @@
-//! The state machine of one tool call, followed for every call of a log.
+//! Every call of a log, followed through the state machine of a call; and what its events say, held against each other.
 
 use std::collections::{HashMap, HashSet};
 
 use agent_protocol::id::{EventId, InvocationId, ToolCallId, TurnId};
-use agent_protocol::payload::permission::{ActionDecision, Effect, PermissionEvaluated};
+use agent_protocol::payload::permission::{Effect, PermissionEvaluated};
 use agent_protocol::payload::tool::{ToolArgs, ToolStarted};
-use agent_protocol::{Code, Event, Payload, Phase};
+use agent_protocol::{
+    CallFault, CallState, CallStep, Code, Event, Payload, Phase, is_before_execution,
+};
 use serde_json::Value;
 
 use super::AuditReport;
@@ -21,18 +23,10 @@ pub(super) struct CallCheck {
 struct OpenCall {
     first_sequence: u64,
     turn_id: Option<TurnId>,
-    has_intent: bool,
+    state: CallState,
     /// What was asked for, until the first arguments have been compared with it.
     asked: Option<Value>,
-    validation: Option<bool>,
     args_sha256: Option<String>,
-    decision: Option<Effect>,
-    is_requested: bool,
-    is_asked: bool,
-    is_answered: bool,
-    /// Whether the answer was a yes; a question that is no permission has neither.
-    answer: Option<Effect>,
-    resolution: Option<Effect>,
     /// The events that may have let the call through.
     permission_events: Vec<EventId>,
     invocation_id: Option<InvocationId>,
@@ -41,36 +35,15 @@ struct OpenCall {
     exit_code: Option<i32>,
 }
 
-impl OpenCall {
-    fn begin_again(&mut self) {
-        self.asked = None;
-        self.args_sha256 = None;
-        self.decision = None;
-        self.is_requested = false;
-        self.is_asked = false;
-        self.is_answered = false;
-        self.answer = None;
-        self.resolution = None;
-    }
-
-    fn is_allowed(&self) -> bool {
-        match self.decision {
-            Some(Effect::Allow) => self.resolution != Some(Effect::Deny),
-            Some(Effect::Ask) => self.resolution == Some(Effect::Allow) && self.is_answered,
-            Some(Effect::Deny) | None => false,
-        }
-    }
-}
-
 impl CallCheck {
     pub(super) fn count(&self) -> u64 {
         (self.open.len() + self.ended.len()) as u64
     }
 
     pub(super) fn take(&mut self, event: &Event, report: &mut AuditReport) {
-        if !concerns_a_call(&event.payload) {
+        let Some(step) = CallStep::of(event) else {
             return;
-        }
+        };
         let class = event.payload.type_name();
         let is_tool_event = class.starts_with("tool.");
         let Some(call_id) = &event.scope.tool_call_id else {
@@ -87,9 +60,9 @@ impl CallCheck {
             );
         }
         if self.ended.contains(call_id) {
-            if !may_follow_the_end(&event.payload) {
-                let message = format!("`{class}` after the observation of call {call_id}");
-                report.error_at(event, "event_after_observation", message);
+            if !step.may_follow_observation() {
+                let (code, what) = fault(CallFault::AfterObservation, event);
+                report.error_at(event, code, format!("call {call_id}: {what}"));
             }
             return;
         }
@@ -101,16 +74,7 @@ impl CallCheck {
                 turn_id: event.scope.turn_id.clone(),
                 ..OpenCall::default()
             });
-        if !call.has_intent && !matches!(event.payload, Payload::ToolIntent(_)) {
-            report.error_at(
-                event,
-                "call_without_intent",
-                format!("call {call_id} begins with `{class}`"),
-            );
-            // Said once is enough.
-            call.has_intent = true;
-        }
-        for (code, what) in step(call, event) {
+        for (code, what) in check(call, step, event) {
             report.error_at(event, code, format!("call {call_id}: {what}"));
         }
         if matches!(event.payload, Payload::ToolObservation(_)) {
@@ -124,7 +88,7 @@ impl CallCheck {
         open.sort_by_key(|(_, call)| call.first_sequence);
         for (call_id, call) in open {
             let sequence = Some(call.first_sequence);
-            let waits = call.is_asked && !call.is_answered;
+            let waits = call.state.awaits_answer();
             let turn_ended = call
                 .turn_id
                 .as_ref()
@@ -179,193 +143,77 @@ fn odd_decision(evaluated: &PermissionEvaluated) -> Option<String> {
 type Problems = Vec<(&'static str, String)>;
 
 /// Moves a call on and says what should not have happened.
-fn step(call: &mut OpenCall, event: &Event) -> Problems {
-    let mut problems = Problems::new();
-    let mut wrong = |code, what: &str| problems.push((code, what.to_owned()));
-    let has_started = call.invocation_id.is_some();
+fn check(call: &mut OpenCall, step: CallStep, event: &Event) -> Problems {
+    let was_allowed = call.state.is_allowed();
+    let had_ended = call.state.has_ended();
+    let mut problems: Problems = call
+        .state
+        .step(step)
+        .into_iter()
+        .map(|breach| fault(breach, event))
+        .collect();
+    let mut wrong = |code, what: String| problems.push((code, what));
     match &event.payload {
-        Payload::ToolIntent(intent) => {
-            if call.has_intent {
-                wrong("intent_repeated", "the intent is recorded twice");
+        Payload::ToolIntent(intent) => call.asked.clone_from(&intent.raw_input),
+        Payload::ToolValidation(_) if !call.state.has_started() => {
+            // Of the first input alone it is known what was asked for.
+            if call.args_sha256.take().is_some() {
+                call.asked = None;
             }
-            call.has_intent = true;
-            call.asked.clone_from(&intent.raw_input);
-        }
-        Payload::ToolValidation(validation) => {
-            // An answer may bring another input, or come when the world has moved on: then the call
-            // is checked and decided once more, and the earlier answer alone lets nothing through.
-            if call.is_answered && !has_started {
-                call.begin_again();
-            }
-            if call.decision.is_some() || has_started {
-                wrong(
-                    "validation_too_late",
-                    "validated after it was decided or started",
-                );
-            }
-            if call.validation == Some(false) {
-                wrong("validation_repeated", "validated again after it had failed");
-            }
-            call.validation = Some(validation.ok);
         }
         Payload::ToolArgs(args) => {
-            if call.validation != Some(true) {
-                wrong(
-                    "args_without_validation",
-                    "has arguments although it is not valid",
-                );
-            }
             if let Some(what) = odd_args(call.asked.take().as_ref(), args) {
-                wrong("args_differ", what);
+                wrong("args_differ", what.into());
             }
             call.args_sha256 = Some(args.args_sha256.clone());
         }
         Payload::PermissionEvaluated(evaluated) => {
             if let Some(what) = odd_decision(evaluated) {
-                wrong("decision_contradicts_rule", &what);
+                wrong("decision_contradicts_rule", what);
             }
-            if call.validation != Some(true) {
-                wrong(
-                    "permission_without_validation",
-                    "decided although it is not valid",
-                );
-            }
-            if call.args_sha256.is_none() {
-                wrong("args_missing", "decided before its arguments are recorded");
-            }
-            if has_started {
-                wrong("permission_too_late", "decided after it was started");
-            }
-            call.decision = Some(evaluated.decision);
             call.permission_events.push(event.event_id.clone());
         }
-        Payload::PermissionRequested(_) => {
-            if call.decision != Some(Effect::Ask) {
-                wrong("asked_without_need", "a question without a decision to ask");
-            }
-            call.is_requested = true;
-        }
-        Payload::ActionRequired(_) => {
-            if call.decision == Some(Effect::Ask) && !call.is_requested {
-                wrong(
-                    "request_missing",
-                    "a question without `permission.requested`",
-                );
-            }
-            call.is_asked = true;
-        }
-        Payload::ActionResolved(answer) => {
-            if !call.is_asked {
-                wrong(
-                    "answer_without_question",
-                    "answered without having been asked",
-                );
-            }
-            call.is_answered = true;
-            call.answer = match answer.decision {
-                ActionDecision::AllowOnce | ActionDecision::AllowSession => Some(Effect::Allow),
-                ActionDecision::Deny | ActionDecision::Abort => Some(Effect::Deny),
-                ActionDecision::Answer => None,
-            };
-        }
-        Payload::PermissionResolved(resolved) => {
-            if !call.is_answered {
-                wrong("resolved_without_answer", "resolved without an answer");
-            }
-            if call
-                .answer
-                .is_some_and(|answer| answer != resolved.decision)
-            {
-                wrong(
-                    "answer_contradicted",
-                    "the answer was one thing, and what came of it another",
-                );
-            }
-            if has_started {
-                wrong("permission_too_late", "resolved after it was started");
-            }
-            call.resolution = Some(resolved.decision);
+        Payload::PermissionResolved(_) => {
             call.permission_events.push(event.event_id.clone());
         }
         Payload::ToolStarted(started) => {
-            if !call.is_allowed() {
-                wrong(
-                    "started_without_permission",
-                    "started without having been allowed",
-                );
-            } else if !call
-                .permission_events
-                .iter()
-                .any(|id| id.as_str() == started.permission_ref)
-            {
-                wrong(
-                    "permission_ref_unknown",
-                    "started by a decision the log does not show",
-                );
+            let mut known = call.permission_events.iter();
+            if was_allowed && !known.any(|id| id.as_str() == started.permission_ref) {
+                let what = "started by a decision the log does not show";
+                wrong("permission_ref_unknown", what.into());
             }
             if let Some(what) = odd_start(call, started) {
-                wrong("args_differ", what);
-            }
-            if has_started {
-                wrong("started_twice", "started twice");
-            }
-            if call.end.is_some() {
-                wrong("started_after_end", "started after it had ended");
+                wrong("args_differ", what.into());
             }
             call.invocation_id = Some(started.invocation_id.clone());
         }
-        Payload::SandboxApplied(_) => {
-            if !has_started {
-                wrong(
-                    "sandbox_without_start",
-                    "a boundary was applied before it was started",
-                );
+        Payload::SandboxApplied(_) => call.sandbox_event = Some(event.event_id.clone()),
+        Payload::ProcessStarted(started) => match &call.sandbox_event {
+            None => {
+                let what = "a command ran without `sandbox.applied`";
+                wrong("process_without_sandbox", what.into());
             }
-            call.sandbox_event = Some(event.event_id.clone());
-        }
-        Payload::ProcessStarted(started) => {
-            if !has_started {
-                wrong(
-                    "process_without_start",
-                    "a command ran before it was started",
-                );
+            Some(sandbox) if sandbox.as_str() != started.sandbox_ref => {
+                let what = "a command ran in a boundary the log does not show";
+                wrong("sandbox_ref_unknown", what.into());
             }
-            match &call.sandbox_event {
-                None => wrong(
-                    "process_without_sandbox",
-                    "a command ran without `sandbox.applied`",
-                ),
-                Some(sandbox) if sandbox.as_str() != started.sandbox_ref => {
-                    wrong(
-                        "sandbox_ref_unknown",
-                        "a command ran in a boundary the log does not show",
-                    );
-                }
-                Some(_) => {}
-            }
-        }
-        _ => step_end(call, event, &mut problems),
+            Some(_) => {}
+        },
+        _ => check_end(call, event, had_ended, &mut problems),
     }
     problems
 }
 
-fn step_end(call: &mut OpenCall, event: &Event, problems: &mut Problems) {
+/// Compares what the end and the observation of a call say with what came before.
+fn check_end(call: &mut OpenCall, event: &Event, had_ended: bool, problems: &mut Problems) {
     let mut wrong = |code, what: String| problems.push((code, what));
     let invocation = call.invocation_id.as_ref();
     match &event.payload {
         Payload::ToolResult(result) => {
-            if call.end.is_some() {
-                wrong("second_end", "ended twice".into());
-            } else if invocation.is_none() {
-                wrong(
-                    "result_without_start",
-                    "a result without having been started".into(),
-                );
-            } else if invocation != Some(&result.invocation_id) {
-                wrong(
-                    "invocation_differs",
-                    "the result belongs to another invocation".into(),
-                );
+            let is_other = invocation.is_some_and(|id| *id != result.invocation_id);
+            if !had_ended && is_other {
+                let what = "the result belongs to another invocation";
+                wrong("invocation_differs", what.into());
             }
             if result.ok != result.code.is_ok() {
                 let what = format!("ok is {} but the code is `{}`", result.ok, result.code);
@@ -375,106 +223,132 @@ fn step_end(call: &mut OpenCall, event: &Event, problems: &mut Problems) {
             call.exit_code = result.data.exit_code;
         }
         Payload::ToolFailed(failed) => {
-            if call.end.is_some() {
-                wrong("second_end", "ended twice".into());
-            }
-            let before_execution = matches!(
-                failed.phase,
-                Phase::Lookup | Phase::Validate | Phase::Permission | Phase::Schedule
-            );
-            if before_execution == invocation.is_some() {
-                let what = format!(
-                    "failed in phase `{}`, but execution {}",
-                    failed.phase,
-                    if before_execution {
-                        "had begun"
-                    } else {
-                        "had not begun"
-                    }
-                );
-                wrong("phase_contradicts_start", what);
-            }
             if failed.invocation_id.as_ref() != invocation {
-                wrong(
-                    "invocation_differs",
-                    "the failure belongs to another invocation".into(),
-                );
-            }
-            match failed.phase {
-                Phase::Lookup | Phase::Validate if call.validation != Some(false) => {
-                    wrong(
-                        "phase_contradicts_validation",
-                        format!(
-                            "failed in phase `{}`, but was not found invalid",
-                            failed.phase
-                        ),
-                    );
-                }
-                Phase::Permission if call.decision.is_none() || call.is_allowed() => {
-                    wrong(
-                        "phase_contradicts_permission",
-                        "failed for permission, but was not refused".into(),
-                    );
-                }
-                _ => {}
+                let what = "the failure belongs to another invocation";
+                wrong("invocation_differs", what.into());
             }
             call.end.get_or_insert((false, failed.code));
         }
-        Payload::ToolObservation(observation) => match call.end {
-            None => wrong(
-                "observation_without_end",
-                "observed before it had ended".into(),
-            ),
-            Some((ok, code)) => {
-                if observation.ok != ok || observation.code != code {
-                    let what = format!(
-                        "ended with ok {ok} and code `{code}`, but ok {} and `{}` were shown",
-                        observation.ok, observation.code
-                    );
-                    wrong("observation_differs", what);
-                }
-                // A failure may know a code that is no result, and what was never shown has none.
-                if let (Some(ended), Some(shown)) = (call.exit_code, observation.facts.exit_code)
-                    && ended != shown
-                {
-                    let what =
-                        format!("ended with exit code {ended}, but exit code {shown} was shown");
-                    wrong("observation_differs", what);
-                }
-                if observation.invocation_id.as_ref() != invocation {
-                    wrong(
-                        "invocation_differs",
-                        "the observation belongs to another invocation".into(),
-                    );
-                }
+        Payload::ToolObservation(observation) => {
+            let Some((ok, code)) = call.end else {
+                return;
+            };
+            if observation.ok != ok || observation.code != code {
+                let what = format!(
+                    "ended with ok {ok} and code `{code}`, but ok {} and `{}` were shown",
+                    observation.ok, observation.code
+                );
+                wrong("observation_differs", what);
             }
-        },
+            // A failure may know a code that is no result, and what was never shown has none.
+            if let (Some(ended), Some(shown)) = (call.exit_code, observation.facts.exit_code)
+                && ended != shown
+            {
+                let what = format!("ended with exit code {ended}, but exit code {shown} was shown");
+                wrong("observation_differs", what);
+            }
+            if observation.invocation_id.as_ref() != invocation {
+                let what = "the observation belongs to another invocation";
+                wrong("invocation_differs", what.into());
+            }
+        }
         _ => {}
     }
 }
 
-fn concerns_a_call(payload: &Payload) -> bool {
-    matches!(
-        payload,
-        Payload::ToolIntent(_)
-            | Payload::ToolValidation(_)
-            | Payload::ToolArgs(_)
-            | Payload::PermissionEvaluated(_)
-            | Payload::PermissionRequested(_)
-            | Payload::ActionRequired(_)
-            | Payload::ActionResolved(_)
-            | Payload::PermissionResolved(_)
-            | Payload::ToolStarted(_)
-            | Payload::ToolProgress(_)
-            | Payload::SandboxApplied(_)
-            | Payload::ProcessStarted(_)
-            | Payload::ToolResult(_)
-            | Payload::ToolFailed(_)
-            | Payload::ToolObservation(_)
-    )
-}
-
-/// A command in the background goes on after its call was observed.
-fn may_follow_the_end(payload: &Payload) -> bool {
-    matches!(payload, Payload::ToolProgress(_))
+/// A breach of a call's order, as a finding: its code and what is wrong.
+fn fault(fault: CallFault, event: &Event) -> (&'static str, String) {
+    let class = event.payload.type_name();
+    let phase = match &event.payload {
+        Payload::ToolFailed(failed) => failed.phase,
+        _ => Phase::Execute,
+    };
+    let (code, what) = match fault {
+        CallFault::IntentMissing => {
+            let what = format!("it begins with `{class}`");
+            return ("call_without_intent", what);
+        }
+        CallFault::PhaseContradictsStart => {
+            let begun = match is_before_execution(phase) {
+                true => "had begun",
+                false => "had not begun",
+            };
+            let what = format!("failed in phase `{phase}`, but execution {begun}");
+            return ("phase_contradicts_start", what);
+        }
+        CallFault::PhaseContradictsValidation => {
+            let what = format!("failed in phase `{phase}`, but was not found invalid");
+            return ("phase_contradicts_validation", what);
+        }
+        CallFault::AfterObservation => {
+            let what = format!("`{class}` comes after its observation");
+            return ("event_after_observation", what);
+        }
+        CallFault::IntentRepeated => ("intent_repeated", "the intent is recorded twice"),
+        CallFault::ValidationTooLate => (
+            "validation_too_late",
+            "validated after it was decided or started",
+        ),
+        CallFault::ValidationRepeated => {
+            ("validation_repeated", "validated again after it had failed")
+        }
+        CallFault::ArgsWithoutValidation => (
+            "args_without_validation",
+            "has arguments although it is not valid",
+        ),
+        CallFault::DecisionWithoutValidation => (
+            "permission_without_validation",
+            "decided although it is not valid",
+        ),
+        CallFault::DecisionWithoutArgs => {
+            ("args_missing", "decided before its arguments are recorded")
+        }
+        CallFault::DecisionTooLate => ("permission_too_late", "decided after it was started"),
+        CallFault::RequestWithoutNeed => {
+            ("asked_without_need", "a question without a decision to ask")
+        }
+        CallFault::QuestionWithoutRequest => (
+            "request_missing",
+            "a question without `permission.requested`",
+        ),
+        CallFault::AnswerWithoutQuestion => (
+            "answer_without_question",
+            "answered without having been asked",
+        ),
+        CallFault::ResolutionWithoutAnswer => {
+            ("resolved_without_answer", "resolved without an answer")
+        }
+        CallFault::ResolutionContradictsAnswer => (
+            "answer_contradicted",
+            "the answer was one thing, and what came of it another",
+        ),
+        CallFault::ResolutionTooLate => ("permission_too_late", "resolved after it was started"),
+        CallFault::StartWithoutPermission => (
+            "started_without_permission",
+            "started without having been allowed",
+        ),
+        CallFault::StartRepeated => ("started_twice", "started twice"),
+        CallFault::StartAfterEnd => ("started_after_end", "started after it had ended"),
+        CallFault::SandboxWithoutStart => (
+            "sandbox_without_start",
+            "a boundary was applied before it was started",
+        ),
+        CallFault::ProcessWithoutStart => (
+            "process_without_start",
+            "a command ran before it was started",
+        ),
+        CallFault::EndRepeated => ("second_end", "ended twice"),
+        CallFault::ResultWithoutStart => (
+            "result_without_start",
+            "a result without having been started",
+        ),
+        CallFault::PhaseContradictsPermission => (
+            "phase_contradicts_permission",
+            "failed for permission, but was not refused",
+        ),
+        CallFault::ObservationWithoutEnd => {
+            ("observation_without_end", "observed before it had ended")
+        }
+    };
+    (code, what.to_owned())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent_log::AppendError;
+use agent_log::{AppendError, SessionWriter};
 use agent_protocol::id::{IntentId, ToolCallId};
 use agent_protocol::payload::conversation::{ArtifactKind, InputPartKind};
 use agent_protocol::payload::model::Trust;
@@ -12,7 +12,9 @@ use agent_protocol::payload::tool::{
 };
 use agent_protocol::payload::work::{SubagentCompleted, SubagentFailed};
 use agent_protocol::payload::{ArtifactRef, SideEffect};
-use agent_protocol::{ActionHappened, Code, Phase, Scope, Timestamp};
+use agent_protocol::{
+    ActionHappened, CallState, CallStep, Code, Payload, Phase, Refs, Scope, Timestamp,
+};
 
 use super::change::{FileChange, Side};
 use super::write::Import;
@@ -31,6 +33,23 @@ pub(super) struct OpenCall {
     tool: String,
     at: Timestamp,
     pub(super) scope: Scope,
+    pub(super) state: CallState,
+}
+
+impl OpenCall {
+    /// Writes an event of this call and moves its state by it.
+    fn write(
+        &mut self,
+        writer: &SessionWriter,
+        payload: impl Into<Payload>,
+    ) -> Result<(), AppendError> {
+        let recorded = writer.append(&self.scope, payload, Refs::default())?;
+        // A record shows neither checks nor decisions, so steps are missing here.
+        if let Some(step) = CallStep::of_payload(&recorded.payload) {
+            self.state.step(step);
+        }
+        Ok(())
+    }
 }
 
 impl Import<'_> {
@@ -57,10 +76,18 @@ impl Import<'_> {
             turn.last_text = None;
         }
         let own_name = own.as_ref().map_or(tool.as_str(), |own| own.tool);
-        self.tell_in(
-            &scope,
+        let mut call = OpenCall {
+            tool_call_id,
+            intent_id: intent_id.clone(),
+            tool: own_name.to_owned(),
+            at: self.writer.now(),
+            scope,
+            state: CallState::default(),
+        };
+        call.write(
+            self.writer,
             ToolIntent {
-                intent_id: intent_id.clone(),
+                intent_id,
                 tool_name: own_name.to_owned(),
                 requested_name: (own_name != tool).then(|| tool.clone()),
                 raw_input_sha256: agent_text::sha256_hex(input.to_string().as_bytes()),
@@ -70,8 +97,8 @@ impl Import<'_> {
             },
         )?;
         if let Some(own) = own {
-            self.tell_in(
-                &scope,
+            call.write(
+                self.writer,
                 ToolArgs {
                     args_sha256: agent_text::sha256_hex(own.input.to_string().as_bytes()),
                     safe_args: Some(own.input.clone()),
@@ -80,13 +107,6 @@ impl Import<'_> {
                 },
             )?;
         }
-        let call = OpenCall {
-            tool_call_id,
-            intent_id,
-            tool: own_name.to_owned(),
-            at: self.writer.now(),
-            scope,
-        };
         self.open.insert(id.clone(), call);
         match self.early.remove(id) {
             Some(end) => self.end(&end),
@@ -95,7 +115,7 @@ impl Import<'_> {
     }
 
     pub(super) fn end(&mut self, end: &CallEnd) -> Result<(), AppendError> {
-        let Some(call) = self.open.remove(&end.id) else {
+        let Some(mut call) = self.open.remove(&end.id) else {
             // It may stand before its call.
             self.early.insert(end.id.clone(), Arc::new(end.clone()));
             return Ok(());
@@ -109,8 +129,8 @@ impl Import<'_> {
         let invocation_id = has_run.then(|| self.writer.mint());
         if let Some(invocation_id) = &invocation_id {
             let now = self.writer.now();
-            self.tell_in(
-                &call.scope,
+            call.write(
+                self.writer,
                 ToolResult {
                     invocation_id: agent_protocol::id::InvocationId::clone(invocation_id),
                     exit: match end.code {
@@ -136,8 +156,8 @@ impl Import<'_> {
                 },
             )?;
         } else {
-            self.tell_in(
-                &call.scope,
+            call.write(
+                self.writer,
                 ToolFailed {
                     phase,
                     category: if phase == Phase::Permission {
@@ -155,35 +175,33 @@ impl Import<'_> {
         let content = self.content(&call.scope, end)?;
         let summary = end.text.lines().next().unwrap_or_default();
         let left_out = end.text.chars().count().saturating_sub(MOST_TEXT) as u64;
-        self.tell_in(
-            &call.scope,
-            ToolObservation {
-                observation_id: self.writer.mint(),
-                intent_id: call.intent_id,
-                invocation_id,
-                tool_name: call.tool.clone(),
-                ok,
-                phase,
-                code: end.code,
-                title: call.tool,
-                summary: agent_text::brief(summary, 200),
-                user_text: agent_text::brief(summary, 200),
-                content,
-                truncated: left_out > 0,
-                omitted_bytes: left_out,
-                side_effects: effects.clone(),
-                action_happened: if has_run {
-                    ActionHappened::Unknown
-                } else {
-                    facts.action_happened
-                },
-                facts: ObservationFacts {
-                    exit_code: end.exit_code,
-                    ..ObservationFacts::default()
-                },
-                ..ToolObservation::default()
+        let observation = ToolObservation {
+            observation_id: self.writer.mint(),
+            intent_id: call.intent_id.clone(),
+            invocation_id,
+            tool_name: call.tool.clone(),
+            ok,
+            phase,
+            code: end.code,
+            title: call.tool.clone(),
+            summary: agent_text::brief(summary, 200),
+            user_text: agent_text::brief(summary, 200),
+            content,
+            truncated: left_out > 0,
+            omitted_bytes: left_out,
+            side_effects: effects.clone(),
+            action_happened: if has_run {
+                ActionHappened::Unknown
+            } else {
+                facts.action_happened
             },
-        )?;
+            facts: ObservationFacts {
+                exit_code: end.exit_code,
+                ..ObservationFacts::default()
+            },
+            ..ToolObservation::default()
+        };
+        call.write(self.writer, observation)?;
         if let Some(turn) = &mut self.turn {
             effects.iter().for_each(|effect| turn.change(effect));
         }

@@ -562,7 +562,7 @@ impl Import<'_> {
             return Ok(());
         };
         let turn_id = self.scope.turn_id.take();
-        let is_open = |call: &OpenCall| call.scope.turn_id == turn_id;
+        let is_open = |call: &OpenCall| call.state.is_open() && call.scope.turn_id == turn_id;
         if let (Some(text), false) = (turn.last_text, self.open.values().any(is_open)) {
             let status = if turn.files.is_empty() {
                 VerificationStatus::NotApplicable

@@ -12,7 +12,7 @@ use super::entry::Entry;
 use super::lineage::Lineage;
 use super::read::{Anchored, Integrity};
 use super::streamed::Streamed;
-use super::summary::{Summary, status_word};
+use super::summary::Summary;
 use super::timeline::Timeline;
 
 /// The object, written piece by piece: the events are read again while they are written.
@@ -217,7 +217,7 @@ pub(crate) fn call_json(call: &Call, timeline: &Timeline) -> Value {
         "tool_call_id": call.tool_call_id.as_str(),
         "turn_id": call.turn_id.as_ref().map(|id| id.as_str()),
         "tool_name": call.tool_name,
-        "status": status_word(call.status),
+        "status": call.status.as_str(),
         "code": call.code.map(|code| code.as_str()),
         "decision": permission.map(|permission| permission.decision.as_str()),
         "decided_by": permission.map(|permission| permission.source.as_str()),

@@ -26,6 +26,5 @@ pub use entry::{Block, BlockKind, Entry, Kind, Level, Tone};
 pub use lineage::{Lineage, parent_of, tell_inherited};
 pub use read::{Anchored, Inherited, Integrity, Range, ReplayError, Replayed, replay, replay_each};
 pub use streamed::Streamed;
-pub(crate) use summary::status_word;
 pub use summary::{OpenWork, Summary};
 pub use timeline::Timeline;

@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use agent_history::fold::{
-    CallStatus, ChangedFile, CostState, DecisionCounts, TurnBrief, UsageTotals,
-};
+use agent_history::fold::{ChangedFile, CostState, DecisionCounts, TurnBrief, UsageTotals};
 use agent_protocol::Timestamp;
 use agent_protocol::id::SessionId;
 use agent_protocol::payload::conversation::{Claim, SessionParent, TestFailure, Verification};
@@ -89,7 +87,7 @@ impl Summary {
         let mut calls: BTreeMap<&'static str, u64> = BTreeMap::new();
         let mut open_calls = 0;
         for call in timeline.calls().iter() {
-            *calls.entry(status_word(call.status)).or_default() += 1;
+            *calls.entry(call.status.as_str()).or_default() += 1;
             open_calls += u64::from(!call.status.is_terminal());
         }
         let open = OpenWork {
@@ -142,24 +140,5 @@ impl Summary {
             failures: models.evidence.failures.clone(),
             open,
         }
-    }
-}
-
-/// The word for how a call ended or where it stands.
-pub(crate) const fn status_word(status: CallStatus) -> &'static str {
-    match status {
-        CallStatus::Unknown => "unknown",
-        CallStatus::Proposed => "proposed",
-        CallStatus::Validated => "validated",
-        CallStatus::WaitingPermission => "waiting_permission",
-        CallStatus::Allowed => "allowed",
-        CallStatus::Running => "running",
-        CallStatus::Ok => "ok",
-        CallStatus::Failed => "failed",
-        CallStatus::Rejected => "rejected",
-        CallStatus::Denied => "denied",
-        CallStatus::Cancelled => "cancelled",
-        CallStatus::TimedOut => "timed_out",
-        CallStatus::Lost => "lost",
     }
 }

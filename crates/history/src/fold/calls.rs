@@ -12,7 +12,9 @@ use agent_protocol::payload::permission::{
 };
 use agent_protocol::payload::process::{SandboxStatus, pipeline_failed};
 use agent_protocol::payload::tool::{ToolExit, ValidationLayer};
-use agent_protocol::{ActionHappened, Code, Event, Payload, Phase, Timestamp};
+use agent_protocol::{
+    ActionHappened, CallState, CallStatus, Code, Event, Payload, Phase, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Cursor, Fold, Step};
@@ -51,46 +53,6 @@ pub struct EventPlace {
     pub timestamp: Timestamp,
 }
 
-/// How far a call is, or how it ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallStatus {
-    /// Events that would tell are missing.
-    Unknown,
-    #[default]
-    Proposed,
-    Validated,
-    WaitingPermission,
-    Allowed,
-    Running,
-    Ok,
-    Failed,
-    /// It was not valid, so nothing was tried.
-    Rejected,
-    /// It was refused, so nothing was tried.
-    Denied,
-    Cancelled,
-    TimedOut,
-    Lost,
-}
-
-impl CallStatus {
-    /// Whether the call has ended.
-    #[must_use]
-    pub const fn is_terminal(self) -> bool {
-        matches!(
-            self,
-            Self::Ok
-                | Self::Failed
-                | Self::Rejected
-                | Self::Denied
-                | Self::Cancelled
-                | Self::TimedOut
-                | Self::Lost
-        )
-    }
-}
-
 /// One call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Call {
@@ -102,6 +64,8 @@ pub struct Call {
     pub tool_name: String,
     /// The name the model used, when it is an alias.
     pub requested_name: Option<String>,
+    pub state: CallState,
+    /// Status that `state` gives, unless the session was left by its writer (see `unattended`).
     pub status: CallStatus,
     pub code: Option<Code>,
     pub intent_id: Option<IntentId>,
@@ -300,9 +264,8 @@ impl Fold for Calls {
             Step::Again => return,
             Step::AfterGap => {
                 for call in self.calls.values_mut() {
-                    if !call.status.is_terminal() {
-                        call.status = CallStatus::Unknown;
-                    }
+                    call.state.doubt();
+                    call.status = call.state.status();
                 }
             }
             Step::Next => {}
@@ -355,7 +318,7 @@ impl Fold for Calls {
         let Some(call) = self.calls.get_mut(&sequence) else {
             return;
         };
-        let had_ended = call.end.is_some();
+        let had_ended = call.state.has_ended();
         call.take(event);
         match &event.payload {
             Payload::ToolStarted(_) => self.started_count += 1,
@@ -386,6 +349,9 @@ fn begins_a_call(payload: &Payload) -> bool {
 
 impl Call {
     fn take(&mut self, event: &Event) {
+        // A breach of the order is the audit's business.
+        self.state.apply(event);
+        self.status = self.state.status();
         let place = || EventPlace {
             sequence: event.sequence,
             event_id: event.event_id.clone(),
@@ -403,7 +369,6 @@ impl Call {
                     .map(|input| brief(&input.to_string(), 500));
                 self.input_ref.clone_from(&intent.raw_input_ref);
                 self.reason = intent.reason.as_deref().map(|reason| brief(reason, 300));
-                self.status = CallStatus::Proposed;
             }
             Payload::ToolValidation(validation) => {
                 self.validation = Some(CallValidation {
@@ -417,11 +382,6 @@ impl Call {
                         .take(20)
                         .map(|error| brief(&format!("{}: {}", error.path, error.message), 300))
                         .collect(),
-                });
-                self.advance(if validation.ok {
-                    CallStatus::Validated
-                } else {
-                    CallStatus::Proposed
                 });
             }
             Payload::ToolArgs(args) => {
@@ -441,11 +401,6 @@ impl Call {
                         .collect(),
                     resolved: None,
                 });
-                self.advance(match evaluated.decision {
-                    Effect::Allow => CallStatus::Allowed,
-                    Effect::Ask => CallStatus::WaitingPermission,
-                    Effect::Deny => CallStatus::Validated,
-                });
             }
             Payload::PermissionResolved(resolved) => {
                 if let Some(permission) = &mut self.permission {
@@ -456,9 +411,6 @@ impl Call {
                         scope: resolved.scope,
                         note: resolved.note.clone(),
                     });
-                }
-                if resolved.decision == Effect::Allow {
-                    self.advance(CallStatus::Allowed);
                 }
             }
             Payload::ActionRequired(required) => {
@@ -472,7 +424,6 @@ impl Call {
                         decided_by: None,
                     });
                 }
-                self.advance(CallStatus::WaitingPermission);
             }
             Payload::ActionResolved(resolved) => {
                 if let Some(action) = &mut self.action {
@@ -500,7 +451,6 @@ impl Call {
                 if self.tool_name.is_empty() {
                     self.tool_name.clone_from(&started.tool_name);
                 }
-                self.advance(CallStatus::Running);
             }
             Payload::SandboxApplied(applied) => {
                 self.sandbox = Some(CallSandbox {
@@ -575,12 +525,6 @@ impl Call {
                 let effects = result.side_effects.iter();
                 self.paths_changed
                     .extend(effects.map(|effect| effect.path.clone()));
-                self.status = match result.exit {
-                    ToolExit::Cancelled => CallStatus::Cancelled,
-                    ToolExit::Timeout => CallStatus::TimedOut,
-                    _ if result.ok => CallStatus::Ok,
-                    _ => CallStatus::Failed,
-                };
             }
             Payload::ToolFailed(failed) => {
                 let started = self.start.as_ref().map(|start| start.place.timestamp);
@@ -598,14 +542,6 @@ impl Call {
                 let effects = failed.side_effects.iter();
                 self.paths_changed
                     .extend(effects.map(|effect| effect.path.clone()));
-                self.status = match (failed.code, failed.phase) {
-                    (Code::Lost, _) => CallStatus::Lost,
-                    (Code::Cancelled, _) => CallStatus::Cancelled,
-                    (Code::Timeout, _) => CallStatus::TimedOut,
-                    (_, Phase::Lookup | Phase::Validate) => CallStatus::Rejected,
-                    (_, Phase::Permission) => CallStatus::Denied,
-                    _ => CallStatus::Failed,
-                };
             }
             Payload::ToolObservation(observation) => {
                 self.observation = Some(CallObservation {
@@ -623,13 +559,6 @@ impl Call {
                 }
             }
             _ => {}
-        }
-    }
-
-    /// An ended call stays ended.
-    fn advance(&mut self, status: CallStatus) {
-        if !self.status.is_terminal() {
-            self.status = status;
         }
     }
 }

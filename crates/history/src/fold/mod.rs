@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use artifact_checkpoint::{ArtifactCheckpointSummary, ChangedFile};
 pub use calls::{
     Call, CallAction, CallEnd, CallObservation, CallPermission, CallProcess, CallResolution,
-    CallSandbox, CallStart, CallStatus, CallValidation, Calls, EventPlace,
+    CallSandbox, CallStart, CallValidation, Calls, EventPlace,
 };
 pub use changed_files::{ChangedFiles, is_work};
 pub use child_threads::{ChildThreads, Owner};

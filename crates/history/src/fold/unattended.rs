@@ -3,11 +3,12 @@
 
 use std::collections::HashSet;
 
+use agent_protocol::CallStatus;
 use agent_protocol::id::TurnId;
-use agent_protocol::payload::permission::ActionDecision;
+use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Status;
 
-use super::{Call, CallStatus, Calls, Fact, ProcessState, ReadModels};
+use super::{Calls, Fact, ProcessState, ReadModels};
 
 impl ReadModels {
     /// Puts right what looks as if it were going on, for a session nobody writes. Open questions
@@ -51,27 +52,19 @@ impl Calls {
     pub fn nobody_writes(&mut self) -> HashSet<TurnId> {
         let mut paused = HashSet::new();
         for call in self.open_mut() {
-            if !waits_for_an_answer(call) {
+            if !call.state.is_pending() {
                 call.status = CallStatus::Lost;
                 continue;
             }
             paused.extend(call.turn_id.clone());
-            match call.action.as_ref().and_then(|action| action.decision) {
-                Some(ActionDecision::AllowOnce | ActionDecision::AllowSession) => {
-                    call.status = CallStatus::Allowed;
-                }
-                Some(ActionDecision::Deny | ActionDecision::Abort) => {
-                    call.status = CallStatus::Denied;
-                }
-                Some(ActionDecision::Answer) | None => {}
+            match call.state.answer() {
+                Some(Effect::Allow) => call.status = CallStatus::Allowed,
+                Some(Effect::Deny) => call.status = CallStatus::Denied,
+                Some(Effect::Ask) | None => {}
             }
         }
         paused
     }
-}
-
-fn waits_for_an_answer(call: &Call) -> bool {
-    call.action.is_some() && call.start.is_none()
 }
 
 /// Work for which somebody has to be there.

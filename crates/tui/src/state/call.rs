@@ -9,10 +9,8 @@ use agent_protocol::payload::permission::{
     GrantScope, PermissionEvaluated, SESSION_EDITS,
 };
 use agent_protocol::payload::process::pipeline_failed;
-use agent_protocol::payload::tool::{
-    ContentFormat, ProgressStatus, ToolData, ToolFailed, ToolObservation,
-};
-use agent_protocol::{ActionHappened, Event, Payload};
+use agent_protocol::payload::tool::{ContentFormat, ToolData, ToolFailed, ToolObservation};
+use agent_protocol::{ActionHappened, CallStep, Event, Payload};
 use serde_json::Value;
 
 use super::cell::{
@@ -35,6 +33,12 @@ impl State {
             }
             return;
         };
+        if CallStep::of(event).is_some() {
+            self.change_call(&call_id, |tool| {
+                tool.state.apply(event);
+                tool.stage = CallStage::of(&tool.state);
+            });
+        }
         match &event.payload {
             Payload::ToolIntent(intent) => {
                 let target = intent.raw_input.as_ref().map(target_of).unwrap_or_default();
@@ -55,12 +59,12 @@ impl State {
                 if let Some(reason) = &intent.reason {
                     tool.chain.push(one_line(&format!("its reason: {reason}")));
                 }
+                tool.state.apply(event);
                 let index = self.push(CellKind::Tool(Box::new(tool)));
                 self.open_calls.insert(call_id, index);
             }
             Payload::ActionRequired(asked) => {
                 self.action_required(event, asked);
-                self.change_call(&call_id, |tool| tool.stage = CallStage::Asking);
                 self.activity("waiting for your answer", None);
             }
             Payload::ActionResolved(resolved) => {
@@ -97,7 +101,6 @@ impl State {
             }
             Payload::ToolStarted(started) => {
                 self.change_call(&call_id, |tool| {
-                    tool.stage = CallStage::Running;
                     tool.started_at = Some(event.timestamp);
                     tool.chain
                         .push(one_line(&format!("started: {}", started.executor)));
@@ -171,7 +174,6 @@ impl State {
             let edited = evaluated.decision_source == DecisionSource::Human
                 && matches!(tool.permission, Some(Permission::AllowedByYou(_)));
             if edited {
-                tool.stage = CallStage::Waiting;
                 return;
             }
             tool.permission = match (evaluated.decision, origin) {
@@ -188,9 +190,6 @@ impl State {
                 (Effect::Deny, None) => Some(Permission::Denied(reason)),
                 (Effect::Ask, _) => None,
             };
-            if evaluated.decision == Effect::Allow {
-                tool.stage = CallStage::Waiting;
-            }
         });
     }
 
@@ -271,7 +270,6 @@ fn action_resolved(tool: &mut ToolCell, resolved: &ActionResolved) {
     };
     let (words, permission) = match resolved.decision {
         ActionDecision::AllowOnce | ActionDecision::AllowSession | ActionDecision::Answer => {
-            tool.stage = CallStage::Waiting;
             let mut text = format!("allowed by {who} {scope}");
             if with_network {
                 text.push_str(", with network");
@@ -323,9 +321,6 @@ fn call_progressed(tool: &mut ToolCell, payload: &Payload) {
             }
         }
         Payload::ToolProgress(progress) => {
-            if progress.status == ProgressStatus::Queued {
-                tool.stage = CallStage::Waiting;
-            }
             if let Some(bytes) = progress.bytes {
                 tool.live.bytes = bytes;
             }
@@ -408,7 +403,6 @@ fn hides_failure(data: &ToolData) -> bool {
 }
 
 fn observed(tool: &mut ToolCell, observation: &ToolObservation) {
-    tool.stage = CallStage::Ended;
     tool.duration_ms = observation.facts.duration_ms.or(tool.duration_ms);
     tool.outcome = Some(Outcome {
         ok: observation.ok,

@@ -2,9 +2,10 @@
 
 use agent_protocol::id::{ArtifactId, ToolCallId, TurnId};
 use agent_protocol::payload::SideEffectKind;
+use agent_protocol::payload::permission::Effect;
 use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::status::VerificationStatus;
-use agent_protocol::{Code, Phase, Timestamp};
+use agent_protocol::{CallState, Code, Phase, Timestamp};
 
 /// The most bytes of an output a cell keeps; the rest is in the artifact.
 pub const KEPT_TEXT: usize = 4096;
@@ -91,7 +92,7 @@ pub enum NoticeLevel {
     Error,
 }
 
-/// How far a call is.
+/// Stage of a call as the screen shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CallStage {
     /// Asked for, being checked.
@@ -105,6 +106,25 @@ pub enum CallStage {
     Ended,
 }
 
+impl CallStage {
+    /// The stage of a call in this state. A call that ended is shown as ended once it was observed.
+    #[must_use]
+    pub fn of(state: &CallState) -> Self {
+        let is_approved = state.is_pending() && state.answer() == Some(Effect::Allow);
+        if state.is_observed() {
+            Self::Ended
+        } else if state.has_started() {
+            Self::Running
+        } else if state.awaits_answer() {
+            Self::Asking
+        } else if state.is_allowed() || is_approved {
+            Self::Waiting
+        } else {
+            Self::Proposed
+        }
+    }
+}
+
 /// One tool call from intent to observation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolCell {
@@ -114,6 +134,7 @@ pub struct ToolCell {
     pub target: String,
     /// The user asked for it, and no model.
     pub own: bool,
+    pub state: CallState,
     pub stage: CallStage,
     pub started_at: Option<Timestamp>,
     pub duration_ms: Option<u64>,

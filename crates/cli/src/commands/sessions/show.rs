@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use agent_history::fold::{
-    Call, CallStatus, Calls, EvidenceSummary, Fact, Fold as _, ReadModels, TurnBrief,
-};
+use agent_history::fold::{Call, Calls, EvidenceSummary, Fact, Fold as _, ReadModels, TurnBrief};
 use agent_log::SessionDirectory;
+use agent_protocol::CallStatus;
 use agent_protocol::id::{ActionId, ArtifactId, SessionId, ToolCallId, TurnId};
 use agent_protocol::payload::SideEffectKind;
 use agent_protocol::payload::conversation::{TurnSource, Verification};

@@ -5,7 +5,7 @@ use agent_protocol::id::ArtifactId;
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::payload::tool::{CatalogEntry, CatalogPolicy, ToolFailed, ValidationLayer};
 use agent_protocol::payload::{ArtifactRef, SideEffect};
-use agent_protocol::{Code, Phase};
+use agent_protocol::{Code, is_before_execution};
 use serde_json::Value;
 
 use super::super::tell::rule;
@@ -29,14 +29,10 @@ impl Cards {
         })
     }
 
-    /// Whether the log shows that execution never began.
+    /// The failure of a call whose execution never began.
     fn never_started(&self) -> Option<&Found<ToolFailed>> {
-        self.failed.as_ref().filter(|failed| {
-            matches!(
-                failed.what.phase,
-                Phase::Lookup | Phase::Validate | Phase::Permission | Phase::Schedule
-            )
-        })
+        let failed = self.failed.as_ref();
+        failed.filter(|failed| is_before_execution(failed.what.phase))
     }
 
     fn not_run(&self) -> Option<(String, Vec<u64>)> {
@@ -419,7 +415,7 @@ impl Cards {
 
     pub(super) fn confirmation(&self) -> Answer {
         let says = match (&self.answered, self.asked, &self.evaluated) {
-            (Some(answered), _, _) => Some((
+            (Some(answered), _, _) if !self.state.awaits_answer() => Some((
                 format!(
                     "asked; {} by {} after {} ms",
                     answered.what.decision.as_str().replace('_', " "),
@@ -428,7 +424,7 @@ impl Cards {
                 ),
                 vec![answered.sequence],
             )),
-            (None, Some(asked), _) => Some(("asked; not answered yet".into(), vec![asked])),
+            (_, Some(asked), _) => Some(("asked; not answered yet".into(), vec![asked])),
             (None, None, Some(evaluated)) if evaluated.what.decision != Effect::Ask => Some((
                 format!("not asked: {} without a question", evaluated.what.decision),
                 vec![evaluated.sequence],

@@ -14,7 +14,7 @@ use agent_protocol::payload::tool::{
     CatalogEntry, OutputTruncated, ToolArgs, ToolFailed, ToolIntent, ToolObservation, ToolResult,
     ToolStarted, ToolValidation,
 };
-use agent_protocol::{Event, Payload};
+use agent_protocol::{CallState, Event, Payload};
 use serde_json::{Map, Value};
 
 use super::read::{Range, ReplayError};
@@ -61,6 +61,7 @@ pub struct Card {
 #[derive(Debug, Clone)]
 pub struct Cards {
     call: ToolCallId,
+    state: CallState,
     events: Vec<(u64, String)>,
     catalog: Option<Found<Catalog>>,
     context: Option<Found<ContextResolved>>,
@@ -177,6 +178,7 @@ impl Cards {
     pub fn new(call: ToolCallId) -> Self {
         Self {
             call,
+            state: CallState::default(),
             events: Vec::new(),
             catalog: None,
             context: None,
@@ -210,6 +212,7 @@ impl Cards {
         if event.scope.tool_call_id.as_ref() == Some(&self.call) {
             let class = event.payload.type_name().to_owned();
             self.events.push((sequence, class));
+            self.state.apply(event);
             self.take_own(event);
             return;
         }

@@ -1,11 +1,11 @@
 //! A call as one cell: what was asked, and in chips what was decided and what came of it.
 
-use agent_history::fold::{Call, CallStatus};
+use agent_history::fold::Call;
+use agent_protocol::CallStatus;
 use agent_protocol::Timestamp;
 
 use super::super::entry::{Entry, Tone};
 use super::super::streamed::CallOutline;
-use super::super::summary::status_word;
 use super::markup::escaped;
 use super::{Page, span};
 
@@ -129,7 +129,7 @@ fn chips(html: &mut String, call: &Call, evidence: &[Tone]) {
         (CallStatus::Failed, Some(code)) => chip("bad", &format!("exit {code}")),
         (CallStatus::Ok, None) => chip("good", "ok"),
         (status, _) => {
-            let word = status_word(status).replace('_', " ");
+            let word = status.as_str().replace('_', " ");
             let tone = match status {
                 CallStatus::Failed
                 | CallStatus::Rejected
