@@ -21,9 +21,9 @@ use crate::config::trust::Trust;
 use crate::config::{self, Config, FileState, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::keys;
 use crate::output::{Tone, visible};
-use crate::workbench::models;
+use agent_runtime::keys;
+use agent_runtime::models;
 use agent_text::counted;
 
 /// How long a server on this machine may take to accept a connection.
@@ -388,7 +388,8 @@ fn server(config: &Config) -> Option<Check> {
 /// Asks the model for a word. One attempt: a finding now is worth more than a success later.
 fn online(app: &App, config: &Config) -> Check {
     const NAME: &str = "online";
-    let chosen = models::choose(app, config).and_then(|chosen| {
+    let chosen = models::choose(app, config).map_err(Failure::from);
+    let chosen = chosen.and_then(|chosen| {
         let first = chosen.models.into_iter().next();
         first.ok_or_else(|| Failure::usage("no model can be used"))
     });
