@@ -13,7 +13,7 @@ use agent_protocol::{Clock, Event, Payload, Refs, Timestamp};
 use agent_session::{Rim, SessionStore};
 use agent_test_support::model_server::{ModelServer, RecordedRequest, Script, Turn, Wire};
 use agent_test_support::project::TestProject;
-use agent_test_support::run::Ran;
+use agent_test_support::run::RunOutput;
 use serde_json::{Value, json};
 
 use crate::compaction::{self, Shape, asks_for_summary, completed, go_with, reading};
@@ -23,7 +23,7 @@ use crate::run::{assert_audit_is_clean, assert_inputs_can_be_rebuilt, log, run, 
 use crate::{agent, assert_schema};
 
 /// Answers the open question of a session.
-pub(crate) fn respond(project: &TestProject, session: &str, answer: &[&str]) -> Ran {
+pub(crate) fn respond(project: &TestProject, session: &str, answer: &[&str]) -> RunOutput {
     let open = agent(project, &["actions", session, "--json"])
         .finish()
         .json();

@@ -9,7 +9,7 @@ use agent_protocol::payload::model::{
 use agent_protocol::{Code, Event, Payload};
 use agent_test_support::model_server::{ModelServer, RecordedRequest, Script, Turn, Wire};
 use agent_test_support::project::TestProject;
-use agent_test_support::run::Ran;
+use agent_test_support::run::RunOutput;
 use serde_json::{Value, json};
 
 use crate::run::{assert_audit_is_clean, assert_inputs_can_be_rebuilt, log, run, sum_project};
@@ -47,11 +47,11 @@ pub(crate) fn project_in(server: &ModelServer, wire: Wire, window: u64) -> TestP
     project
 }
 
-pub(crate) fn go(project: &TestProject) -> Ran {
+pub(crate) fn go(project: &TestProject) -> RunOutput {
     go_with(project, &["Read all of it."])
 }
 
-pub(crate) fn go_with(project: &TestProject, arguments: &[&str]) -> Ran {
+pub(crate) fn go_with(project: &TestProject, arguments: &[&str]) -> RunOutput {
     let rules = project.home().join("rules.toml");
     let all = [&["run", "--rules", rules.to_str().unwrap()], arguments].concat();
     crate::agent(project, &all).finish()

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use agent_test_support::model_server::{ModelServer, Script, Turn};
 use agent_test_support::project::TestProject;
-use agent_test_support::run::Ran;
+use agent_test_support::run::RunOutput;
 use serde_json::json;
 
 use crate::agent;
@@ -47,7 +47,7 @@ fn holding(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-fn assert_silent(ran: &Ran, what: &str) {
+fn assert_silent(ran: &RunOutput, what: &str) {
     assert!(!ran.stdout().contains(KEY), "{what} prints the key");
     assert!(!ran.stderr().contains(KEY), "{what} prints the key");
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use agent_protocol::Payload;
 use agent_protocol::payload::process::SandboxApplied;
 use agent_test_support::project::TestProject;
-use agent_test_support::run::{Ran, Run};
+use agent_test_support::run::{Run, RunOutput};
 use serde_json::{Value, json};
 
 use crate::agent;
@@ -58,7 +58,7 @@ fn call(project: &TestProject, mode: &str, command: &str) -> Run {
 }
 
 #[track_caller]
-fn assert_harmless(project: &TestProject, ran: &Ran, what: &str) {
+fn assert_harmless(project: &TestProject, ran: &RunOutput, what: &str) {
     let said = ran.stdout() + &ran.stderr();
     for told in ["it-has-run", &format!("TOKEN={SECRET}"), IN_BASE64] {
         assert!(!said.contains(told), "{what}: {told} in {said}");
@@ -289,7 +289,7 @@ fn everyday_reads_say_what_they_always_said() {
          git -c user.name=a -c user.email=a@b commit -qm third; touch -d '2020-01-02' .npmrc; \
          git update-index -q --refresh || true; echo new > untracked.txt; git tag v1",
     );
-    let text = |ran: &Ran| -> String {
+    let text = |ran: &RunOutput| -> String {
         let said: Value = serde_json::from_str(ran.stdout().trim()).unwrap();
         said["model_text"].as_str().unwrap().to_owned()
     };

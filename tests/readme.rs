@@ -1,12 +1,12 @@
 //! What the README says can be tried is tried here, in the session the demo leaves.
 
 use agent_test_support::project::TestProject;
-use agent_test_support::run::Ran;
+use agent_test_support::run::RunOutput;
 
 use crate::agent;
 
 /// Runs a command of the README in the demo's project, as it stands there.
-fn tried(project: &TestProject, command: &str, arguments: &[&str]) -> Ran {
+fn tried(project: &TestProject, command: &str, arguments: &[&str]) -> RunOutput {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
     let readme = std::fs::read_to_string(readme).unwrap();
     assert!(
@@ -24,7 +24,7 @@ fn what_is_different_can_be_seen() {
     agent(&project, &["demo", "--directory", "sum"])
         .finish()
         .expect_code(0);
-    let says = |ran: Ran, part: &str| {
+    let says = |ran: RunOutput, part: &str| {
         let shown = ran.stdout();
         assert!(shown.contains(part), "{part:?} is not in\n{shown}");
     };

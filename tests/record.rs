@@ -7,7 +7,7 @@ use std::process::Child;
 
 use agent_test_support::log;
 use agent_test_support::project::TestProject;
-use agent_test_support::run::{Ran, Run};
+use agent_test_support::run::{Run, RunOutput};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -68,7 +68,7 @@ fn assert_sound(project: &TestProject, root: &Path) -> Vec<Value> {
 
 /// Every line follows both schemas, and nothing is missing but our own three classes.
 #[track_caller]
-fn assert_portable(exported: &Ran, events: &[Value]) {
+fn assert_portable(exported: &RunOutput, events: &[Value]) {
     let own = ["tool.intent", "tool.validation", "tool.observation"];
     let kept: Vec<&Value> = events
         .iter()
@@ -415,7 +415,7 @@ fn hex_of(bytes: &[u8]) -> String {
 }
 
 /// As much as `limit` blocks fit into a file, as on a full disk.
-fn with_little_room(project: &TestProject, limit: u32, arguments: &str) -> Ran {
+fn with_little_room(project: &TestProject, limit: u32, arguments: &str) -> RunOutput {
     let script = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$AGENT\" {arguments}");
     Run::new("/bin/sh", project)
         .env("AGENT", env!("CARGO_BIN_EXE_agent"))

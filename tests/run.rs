@@ -5,7 +5,7 @@ use agent_protocol::Event;
 use agent_provider::quirks::{GENERIC, Quirks};
 use agent_test_support::model_server::{ModelServer, Script, Turn, Wire};
 use agent_test_support::project::TestProject;
-use agent_test_support::run::{Ran, Run};
+use agent_test_support::run::{Run, RunOutput};
 use serde_json::json;
 
 use crate::agent;
@@ -332,7 +332,7 @@ fn a_step_limit_is_exit_5() {
         .turn(Turn::call("read", json!({"path": "test.sh"})))
         .turn(Turn::text("never asked for"));
     let server = ModelServer::start(script);
-    let ran: Ran = run(
+    let ran: RunOutput = run(
         &project,
         &server,
         Wire::Chat,

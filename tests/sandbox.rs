@@ -6,17 +6,17 @@ use std::path::Path;
 
 use agent_test_support::model_server::{ModelServer, Script, Turn, Wire};
 use agent_test_support::project::TestProject;
-use agent_test_support::run::{Ran, Run};
+use agent_test_support::run::{Run, RunOutput};
 use serde_json::json;
 
 use crate::{agent, assert_schema};
 
-fn confined(project: &TestProject, options: &[&str], command: &[&str]) -> Ran {
+fn confined(project: &TestProject, options: &[&str], command: &[&str]) -> RunOutput {
     let all = [&["sandbox", "run"], options, &["--"], command].concat();
     agent(project, &all).finish()
 }
 
-fn script(project: &TestProject, options: &[&str], text: &str) -> Ran {
+fn script(project: &TestProject, options: &[&str], text: &str) -> RunOutput {
     confined(project, options, &["sh", "-c", text])
 }
 

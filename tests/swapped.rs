@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent_test_support::project::TestProject;
-use agent_test_support::run::Ran;
+use agent_test_support::run::RunOutput;
 use serde_json::json;
 
 use crate::agent;
@@ -42,7 +42,12 @@ fn project() -> TestProject {
 }
 
 /// Calls bash and has both links lead to `file` as soon as the command reads `wait`.
-fn swapped_while_it_runs(project: &TestProject, mode: &str, command: &str, file: &Path) -> Ran {
+fn swapped_while_it_runs(
+    project: &TestProject,
+    mode: &str,
+    command: &str,
+    file: &Path,
+) -> RunOutput {
     let (root, over) = (project.root(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {

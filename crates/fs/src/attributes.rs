@@ -8,11 +8,11 @@ use rustix::fs::{Gid, Uid, XattrFlags};
 use crate::Stamp;
 
 /// Gives a new file the owner of the `old` one and, if it can be read, its extended attributes, access lists among
-/// them. False if the owner is somebody whom we cannot give it to; then the old file itself has to be written.
+/// them. False if we may not set that owner; then the old file itself has to be written.
 ///
 /// # Errors
-/// When the system does not tell whose the new file is.
-pub fn dress(new: &File, old: &Stamp, attributes: Option<&File>) -> io::Result<bool> {
+/// When the owner of the new file cannot be read.
+pub fn copy_metadata(new: &File, old: &Stamp, attributes: Option<&File>) -> io::Result<bool> {
     let own = Stamp::of_file(new)?;
     if (own.owner, own.group) != (old.owner, old.group) {
         let (owner, group) = (Uid::from_raw(old.owner), Gid::from_raw(old.group));

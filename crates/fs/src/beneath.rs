@@ -1,4 +1,4 @@
-//! Opening below a directory without a single link on the way.
+//! Opening below a directory without following a link.
 
 use std::ffi::OsStr;
 use std::io;
@@ -66,7 +66,7 @@ fn step_by_step(
     Ok(at)
 }
 
-/// One step of the way; a link is told from a file in the way.
+/// Opens one component; a link fails with `ELOOP`, a file in the way with `ENOTDIR`.
 fn step(at: &OwnedFd, name: &OsStr, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     match rustix::fs::openat(at, name, flags, mode) {
         Err(Errno::NOTDIR) => {

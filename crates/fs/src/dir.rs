@@ -1,4 +1,4 @@
-//! An open directory, and everything below it by relative paths without links.
+//! Open directory, and everything below it by relative paths without links.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::beneath::{STEP, beneath};
 
-/// An open directory. Paths are relative to it, and no link on the way is followed; at the end of a path a link
+/// Open directory. Paths are relative to it, and no link on the way is followed; at the end of a path a link
 /// stands for itself.
 #[derive(Debug)]
 pub struct Dir {
@@ -133,7 +133,7 @@ impl Dir {
         Ok((at, name, made))
     }
 
-    fn place<'a, 'p>(&'a self, relative: &'p Path) -> io::Result<(Parent<'a>, &'p OsStr)> {
+    fn parent_of<'a, 'p>(&'a self, relative: &'p Path) -> io::Result<(Parent<'a>, &'p OsStr)> {
         let (above, name) = split(relative)?;
         let parent = if above.as_os_str().is_empty() {
             Parent::Own(self.as_fd())
@@ -183,12 +183,12 @@ impl Dir {
         Ok(content)
     }
 
-    /// What the system says of `relative`.
+    /// Status of `relative`, as `lstat` returns it.
     ///
     /// # Errors
-    /// When there is nothing, or it cannot be looked at.
+    /// When there is nothing, or it cannot be read.
     pub fn stat(&self, relative: &Path) -> io::Result<Stat> {
-        let (parent, name) = self.place(relative)?;
+        let (parent, name) = self.parent_of(relative)?;
         Ok(rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
@@ -202,12 +202,12 @@ impl Dir {
         self.stat(relative).is_ok()
     }
 
-    /// When something was made or, where the file system does not know, when it was last changed.
+    /// Birth time of `relative` or, where the file system records none, the time of its last change.
     ///
     /// # Errors
-    /// When there is nothing, or it cannot be looked at.
-    pub fn made(&self, relative: &Path) -> io::Result<SystemTime> {
-        let (parent, name) = self.place(relative)?;
+    /// When there is nothing, or it cannot be read.
+    pub fn created(&self, relative: &Path) -> io::Result<SystemTime> {
+        let (parent, name) = self.parent_of(relative)?;
         let wanted = StatxFlags::BTIME | StatxFlags::CTIME;
         let data = rustix::fs::statx(parent, name, AtFlags::SYMLINK_NOFOLLOW, wanted)?;
         let is_known = data.stx_mask & StatxFlags::BTIME.bits() != 0;
@@ -220,12 +220,12 @@ impl Dir {
         Ok(SystemTime::UNIX_EPOCH + Duration::new(seconds, time.tv_nsec))
     }
 
-    /// Where the link at `relative` points.
+    /// Target of the link at `relative`.
     ///
     /// # Errors
     /// When there is none; `EINVAL` for something that is no link.
     pub fn link(&self, relative: &Path) -> io::Result<PathBuf> {
-        let (parent, name) = self.place(relative)?;
+        let (parent, name) = self.parent_of(relative)?;
         let target = rustix::fs::readlinkat(parent, name, Vec::new())?;
         Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
@@ -284,7 +284,7 @@ impl Dir {
     /// # Errors
     /// When something is there, or it cannot be made.
     pub fn make_dir(&self, relative: &Path, mode: u32) -> io::Result<()> {
-        let (parent, name) = self.place(relative)?;
+        let (parent, name) = self.parent_of(relative)?;
         Ok(rustix::fs::mkdirat(
             parent,
             name,
@@ -295,7 +295,7 @@ impl Dir {
     /// Sets the permission bits of a file or directory.
     ///
     /// # Errors
-    /// When there is neither, or it belongs to somebody else.
+    /// When there is neither, or it belongs to another user.
     pub fn set_mode(&self, relative: &Path, mode: u32) -> io::Result<()> {
         let mode = Mode::from_raw_mode(mode);
         match self.open_at(relative, OFlags::RDONLY | OFlags::NONBLOCK, 0) {
@@ -303,39 +303,39 @@ impl Dir {
             // One that may not be read can still be given its bits, by its name; it is no link, or the system would
             // not have said that it may not be read.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let (parent, name) = self.place(relative)?;
+                let (parent, name) = self.parent_of(relative)?;
                 Ok(rustix::fs::chmodat(parent, name, mode, AtFlags::empty())?)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Gives a file another name, in place of whatever has it.
+    /// Renames a file, replacing what has that name.
     ///
     /// # Errors
     /// When it cannot be renamed.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let ((from, name), (to, new)) = (self.place(from)?, self.place(to)?);
+        let ((from, name), (to, new)) = (self.parent_of(from)?, self.parent_of(to)?);
         Ok(rustix::fs::renameat(from, name, to, new)?)
     }
 
-    /// Gives a file a second name, which nothing may have yet.
+    /// Adds a hard link to a file under a name that must be free.
     ///
     /// # Errors
     /// When it cannot be given one.
     pub fn add_name(&self, file: &Path, new: &Path) -> io::Result<()> {
-        let ((from, name), (to, new)) = (self.place(file)?, self.place(new)?);
+        let ((from, name), (to, new)) = (self.parent_of(file)?, self.parent_of(new)?);
         Ok(rustix::fs::linkat(from, name, to, new, AtFlags::empty())?)
     }
 
-    /// Moves something to a place where nothing is, in this directory or in another. Modes that were set to
+    /// Moves an entry to a free name, in this directory or in another. Modes that were set to
     /// prevent that are no obstacle to the owner.
     ///
     /// # Errors
     /// When it cannot be moved, to another file system for example.
-    pub fn take_to(&self, relative: &Path, other: &Self, target: &Path) -> io::Result<()> {
-        let (from, name) = self.place(relative)?;
-        let (to, new) = other.place(target)?;
+    pub fn move_to(&self, relative: &Path, other: &Self, target: &Path) -> io::Result<()> {
+        let (from, name) = self.parent_of(relative)?;
+        let (to, new) = other.parent_of(target)?;
         match rename_new(from.as_fd(), name, to.as_fd(), new) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let had = open_to_owner(from.as_fd())?;
@@ -354,7 +354,7 @@ impl Dir {
     /// # Errors
     /// When there is none, or it cannot be removed.
     pub fn remove_file(&self, relative: &Path) -> io::Result<()> {
-        let (parent, name) = self.place(relative)?;
+        let (parent, name) = self.parent_of(relative)?;
         Ok(rustix::fs::unlinkat(parent, name, AtFlags::empty())?)
     }
 
@@ -363,7 +363,7 @@ impl Dir {
     /// # Errors
     /// When there is none, or it cannot be removed.
     pub fn remove_dir(&self, relative: &Path) -> io::Result<()> {
-        let (parent, name) = self.place(relative)?;
+        let (parent, name) = self.parent_of(relative)?;
         Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
     }
 
@@ -402,7 +402,7 @@ fn rename_new(
     new: &OsStr,
 ) -> io::Result<()> {
     match rustix::fs::renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
-        // Some file systems cannot promise it. Nobody else writes where we move things to.
+        // Some file systems cannot promise it. Only we write where things are moved to.
         Err(Errno::INVAL | Errno::NOSYS)
             if rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW).is_err() =>
         {
@@ -419,7 +419,7 @@ pub(crate) fn open_to_owner(directory: BorrowedFd<'_>) -> io::Result<Mode> {
     Ok(mode)
 }
 
-/// A descriptor that was opened only to lead somewhere takes no change of mode; its name does.
+/// Path of a descriptor: the mode of one opened with `O_PATH` can only be changed by name.
 fn by_descriptor(descriptor: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", descriptor.as_raw_fd())
 }
@@ -445,7 +445,7 @@ mod tests {
         assert!(dir.read(Path::new("../outside/file"), 9).is_err());
         assert!(dir.names(Path::new("link")).is_err());
         assert_eq!(dir.names(Path::new("")).unwrap(), ["link", "plain"]);
-        assert!(dir.take_to(linked, &dir, Path::new("stolen")).is_err());
+        assert!(dir.move_to(linked, &dir, Path::new("stolen")).is_err());
         assert!(dir.create(Path::new("link/new"), 0o644, b"x").is_err());
         assert_eq!(
             dir.link(Path::new("link")).unwrap(),
@@ -454,8 +454,8 @@ mod tests {
 
         dir.create(Path::new("a/b/new"), 0o640, b"made").unwrap();
         assert!(dir.create(Path::new("a/b/new"), 0o640, b"again").is_err());
-        dir.take_to(Path::new("a/b/new"), &dir, plain).unwrap_err();
-        dir.take_to(Path::new("a/b/new"), &dir, Path::new("moved"))
+        dir.move_to(Path::new("a/b/new"), &dir, plain).unwrap_err();
+        dir.move_to(Path::new("a/b/new"), &dir, Path::new("moved"))
             .unwrap();
         assert_eq!(std::fs::read(base.join("inside/moved")).unwrap(), b"made");
         assert_eq!(std::fs::read(base.join("outside/file")).unwrap(), b"theirs");
@@ -473,7 +473,7 @@ mod tests {
         mode(&inner, 0o555);
         mode(&folder.path().join("a"), 0o555);
         let dir = Dir::open(folder.path()).unwrap();
-        dir.take_to(Path::new("a/b"), &dir, Path::new("taken"))
+        dir.move_to(Path::new("a/b"), &dir, Path::new("taken"))
             .unwrap();
         assert!(folder.path().join("taken").exists());
         let left = std::fs::metadata(folder.path().join("a")).unwrap();

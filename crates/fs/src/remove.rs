@@ -1,4 +1,4 @@
-//! Removal of what commands left in a directory of ours, whatever they did to it.
+//! Removal of a whole tree, whatever modes and depth a command gave it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,17 +15,17 @@ use crate::dir::open_to_owner;
 /// can name are no obstacle to their owner; links are removed and not followed.
 ///
 /// # Errors
-/// When something in it belongs to somebody else, or is in use as a mount.
+/// When something in it belongs to another user, or is a mount point.
 pub fn remove_tree(directory: &Path) -> io::Result<()> {
     match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => take_apart(directory),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => remove_deep(directory),
         _ => Ok(()),
     }
 }
 
 /// Empties directory after directory, each one's own directories being moved to the top first, so
 /// that two levels are all there ever is to walk.
-fn take_apart(directory: &Path) -> io::Result<()> {
+fn remove_deep(directory: &Path) -> io::Result<()> {
     let top = rustix::fs::open(directory, STEP, Mode::empty())?;
     open_to_owner(top.as_fd())?;
     let mut next: u64 = 0;
@@ -122,7 +122,7 @@ mod tests {
             rustix::fs::mkdirat(&at, "d", Mode::RWXU).unwrap();
             at = rustix::fs::openat(&at, "d", flags, Mode::empty()).unwrap();
         }
-        take_apart(&private).unwrap();
+        remove_deep(&private).unwrap();
         assert!(!private.exists());
     }
 }

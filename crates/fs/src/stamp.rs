@@ -1,4 +1,4 @@
-//! What the system says of a file, compared to know whether it is still the same.
+//! File metadata, compared to see whether a file is still the same.
 
 use std::fs::File;
 use std::io;
@@ -61,7 +61,7 @@ impl Stamp {
     }
 
     /// # Errors
-    /// When the system does not tell.
+    /// When the file's status cannot be read.
     pub fn of_file(file: &File) -> io::Result<Self> {
         Ok(Self::of(&rustix::fs::fstat(file)?))
     }

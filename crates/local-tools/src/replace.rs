@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use agent_fs::{Dir, Draft, Stamp};
+use agent_fs::{Dir, Stamp, TempFile};
 use agent_protocol::{ActionHappened, Code};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -160,7 +160,7 @@ fn create(
     content: &[u8],
 ) -> Result<Stamp, ReplaceProblem> {
     let created = (|| {
-        let draft = Draft::new(directory, 0o666)?;
+        let draft = TempFile::new(directory, 0o666)?;
         draft.file().write_all(content)?;
         draft.file().sync_all()?;
         let stamp = Stamp::of_file(draft.file())?;
@@ -248,9 +248,9 @@ impl Target {
         content: &[u8],
     ) -> Result<Replaced, ReplaceProblem> {
         let failed = |source: io::Error| classify(&self.name, source);
-        let draft = Draft::new(&self.directory, 0o600).map_err(failed)?;
+        let draft = TempFile::new(&self.directory, 0o600).map_err(failed)?;
         draft.file().write_all(content).map_err(failed)?;
-        if !agent_fs::dress(draft.file(), &self.stamp, Some(&self.file)).map_err(failed)? {
+        if !agent_fs::copy_metadata(draft.file(), &self.stamp, Some(&self.file)).map_err(failed)? {
             // Another owner whom we cannot give the new file to: keep the file itself.
             drop(draft);
             return self.write_in_place(before, sha256, content);

@@ -212,7 +212,7 @@ impl Guarded {
         tree.exists(path)
             && (self.complete
                 || self.begun.is_some_and(|begun| {
-                    let made = tree.made(path);
+                    let made = tree.created(path);
                     made.is_ok_and(|made| made + CLOCK_TICK >= begun)
                 }))
     }
@@ -365,7 +365,7 @@ impl Comparison<'_> {
         let mut number = 0;
         loop {
             let target = folder.join(format!("{number:03}-{name}"));
-            match tree.take_to(path, session, &target) {
+            match tree.move_to(path, session, &target) {
                 Ok(()) => return Ok(session.path().join(target)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -383,7 +383,7 @@ impl Comparison<'_> {
         let name = shortened(name.trim_start_matches('.'));
         for number in 0..1000 {
             let aside = path.with_file_name(format!("quarantined-{number:03}-{name}"));
-            match tree.take_to(path, tree, &aside) {
+            match tree.move_to(path, tree, &aside) {
                 Ok(()) => return Ok(tree.path().join(aside)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use agent_fs::{Dir, Draft, Stamp};
+use agent_fs::{Dir, Stamp, TempFile};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -156,7 +156,7 @@ impl Place {
 
     fn replace(&self, name: &str, bytes: &[u8], is_synced: bool) -> Result<(), PlaceError> {
         let write = || {
-            let draft = Draft::new(&self.0, 0o600)?;
+            let draft = TempFile::new(&self.0, 0o600)?;
             draft.file().write_all(bytes)?;
             if is_synced {
                 draft.file().sync_all()?;

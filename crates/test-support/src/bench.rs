@@ -1,4 +1,4 @@
-//! What benches share: the table they print, and the few readings of the kernel that go into it.
+//! Table that benches print, and the kernel readings that go into it.
 //!
 //! A row is a ratio to a baseline measured in the same run, or an amount, with its limit. Rows are
 //! Markdown, so that `tests/bench` can put them into the docs as they are.
@@ -76,7 +76,7 @@ impl Table {
         println!("| {what} | {ours:.1} {unit} | | | {limit} {unit} | {state} |");
     }
 
-    /// Something that is only told.
+    /// A note without a limit.
     pub fn note(&mut self, what: &str, value: &str) {
         println!("| {what} | {value} | | | | |");
     }
@@ -139,7 +139,7 @@ pub fn memory(process: &str, line: &str) -> Option<u64> {
     Some(kilobytes << 10)
 }
 
-/// Whether this is `cargo bench`; `cargo test --benches` only wants to know that a bench runs.
+/// True under `cargo bench`; `cargo test --benches` only checks that a bench runs.
 #[must_use]
 pub fn is_measured() -> bool {
     std::env::args().any(|argument| argument == "--bench")

@@ -1,11 +1,11 @@
-//! What tests share: a scripted model server, throw-away projects, running the built binary, and a
+//! Shared test code: a scripted model server, throw-away projects, running the built binary, and a
 //! second opinion on the logs it leaves.
 //!
-//! A dev-dependency only; nothing a user runs contains it. It panics where a test cannot go on,
+//! A dev-dependency only; nothing a user runs contains it. It panics where a test cannot continue,
 //! and it speaks to nothing but loopback.
 //!
-//! Where to start: [`project::TestProject`] and [`run::Run`] drive the binary, the model server is
-//! in [`model_server`], [`log::check`] looks at a log without the code that wrote it, and
+//! Start at [`project::TestProject`] and [`run::Run`], which drive the binary; the model server is
+//! in [`model_server`], [`log::check`] checks a log without the code that wrote it, and
 //! [`mod@bench`] has the table that benches print.
 
 #![allow(clippy::expect_used)] // a test that cannot be set up has to stop

@@ -80,7 +80,7 @@ fn named_hash(bytes: &[u8]) -> String {
     format!("sha256:{hex}")
 }
 
-/// What every event has, and what events of its kind have.
+/// Problems with the fields that every event has, and with those of its class.
 fn envelope(event: &Value, session_id: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let class = event["type"].as_str().unwrap_or_default();
@@ -212,7 +212,7 @@ fn turns(events: &[Value]) -> Vec<String> {
         .collect()
 }
 
-/// What an event names is there, and is what its name says, unless it expired.
+/// Problems with artifacts: each one an event names exists and matches its hash, unless it expired.
 fn artifacts(events: &[Value], directory: &Path) -> Vec<String> {
     let expired = |id: &Value| {
         let is_it = |event: &Value| {

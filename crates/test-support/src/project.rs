@@ -1,4 +1,4 @@
-//! Throw-away projects: a directory with files, and a home directory nobody else uses.
+//! Throw-away projects: a directory with files, and a home directory of their own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ impl TestProject {
     /// An empty project. It is marked by `.git`, so that no directory above it is taken for one.
     ///
     /// # Panics
-    /// When the temporary directory cannot be made; a test cannot go on without it.
+    /// When the temporary directory cannot be made.
     #[must_use]
     pub fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -36,7 +36,7 @@ impl TestProject {
         self.real().join("project")
     }
 
-    /// What `AGENT_HOME` and `HOME` point to.
+    /// Directory that `AGENT_HOME` and `HOME` point to.
     #[must_use]
     pub fn home(&self) -> PathBuf {
         self.real().join("home")

@@ -55,7 +55,7 @@ impl Run {
         self
     }
 
-    /// What it reads from standard input; without this, nothing.
+    /// Feeds `bytes` to standard input, which is empty otherwise.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Some(bytes.into());
@@ -67,7 +67,7 @@ impl Run {
     /// # Panics
     /// When the binary cannot be started.
     #[must_use]
-    pub fn finish(mut self) -> Ran {
+    pub fn finish(mut self) -> RunOutput {
         let input = if self.stdin.is_some() {
             Stdio::piped()
         } else {
@@ -86,16 +86,16 @@ impl Run {
         if let Some(feeder) = feeder {
             feeder.join().expect("standard input was fed");
         }
-        Ran { output }
+        RunOutput { output }
     }
 }
 
-/// How a run ended.
-pub struct Ran {
+/// Exit status and output of a finished run.
+pub struct RunOutput {
     pub output: Output,
 }
 
-impl Ran {
+impl RunOutput {
     /// The exit code, or 128 and the signal's number as a shell would say.
     #[must_use]
     pub fn code(&self) -> i32 {
@@ -106,13 +106,13 @@ impl Ran {
             .unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
     }
 
-    /// What it printed.
+    /// Standard output as text.
     #[must_use]
     pub fn stdout(&self) -> String {
         String::from_utf8_lossy(&self.output.stdout).into_owned()
     }
 
-    /// What it complained about.
+    /// Standard error as text.
     #[must_use]
     pub fn stderr(&self) -> String {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
@@ -134,7 +134,7 @@ impl Ran {
         self
     }
 
-    /// What it printed, as one JSON value.
+    /// Standard output as one JSON value.
     ///
     /// # Panics
     /// When it is none.

@@ -105,7 +105,7 @@ pub fn write_json_fragment<W: io::Write + ?Sized>(
     writer: &mut W,
     fragment: &str,
 ) -> io::Result<()> {
-    // Most text is plain ASCII, and is passed in two looks at memory speed.
+    // Most text is plain ASCII, and is copied after two scans at memory speed.
     if fragment.is_ascii() && !fragment.as_bytes().contains(&0x7F) {
         return writer.write_all(fragment.as_bytes());
     }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_acts_on_a_terminal_is_shown() {
+    fn control_characters_are_escaped() {
         check(b"\x1b[2J\x07\x7f\0x", r"\x1b[2J\x07\x7f\x00x");
         check(b"10%\r20%", r"10%\r20%");
         check(

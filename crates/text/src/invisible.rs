@@ -1,8 +1,8 @@
 //! The one table of characters that show nothing, hide text or change the order in which it is shown.
 
-/// Reason why a character is not simply seen.
+/// Kind of a character that is not simply seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unseen {
+pub enum Invisible {
     /// Control character: C0 without tab and newline, DEL, C1.
     Control,
     /// Bidirectional mark, line or paragraph separator: what follows is shown elsewhere.
@@ -15,10 +15,10 @@ pub enum Unseen {
     Blank,
 }
 
-use Unseen::{Blank, Control, Hidden, Reordering, Variation};
+use Invisible::{Blank, Control, Hidden, Reordering, Variation};
 
 /// First and last character of each range, in order.
-const TABLE: &[(char, char, Unseen)] = &[
+const TABLE: &[(char, char, Invisible)] = &[
     ('\0', '\u{8}', Control),
     ('\u{b}', '\u{1f}', Control),
     ('\u{7f}', '\u{9f}', Control),
@@ -73,9 +73,9 @@ const FIRST_BYTES: [bool; 256] = {
     found
 };
 
-/// The reason why `character` is not simply seen; none for tab, newline and everything printable.
+/// Kind of `character` if it is not simply seen; none for tab, newline and everything printable.
 #[must_use]
-pub fn unseen(character: char) -> Option<Unseen> {
+pub fn invisible_kind(character: char) -> Option<Invisible> {
     if (' '..='~').contains(&character) {
         return None;
     }
@@ -89,13 +89,14 @@ pub fn unseen(character: char) -> Option<Unseen> {
 /// True if `character` does something other than being seen. Odd blanks are seen as blanks.
 #[must_use]
 pub fn is_hidden(character: char) -> bool {
-    unseen(character).is_some_and(|why| why != Blank)
+    invisible_kind(character).is_some_and(|why| why != Blank)
 }
 
 /// True if a terminal that is given `character` may move its cursor or show text in another order.
 #[must_use]
 pub fn acts_on_terminal(character: char) -> bool {
-    matches!(unseen(character), Some(Control | Reordering)) || matches!(character, '\t' | '\n')
+    matches!(invisible_kind(character), Some(Control | Reordering))
+        || matches!(character, '\t' | '\n')
 }
 
 /// The first hidden character of `text` at or behind `from` that is not part of an emoji.
@@ -121,14 +122,14 @@ pub(crate) fn first_hidden(text: &str, from: usize) -> Option<(usize, char)> {
     None
 }
 
-/// True if `character`, which joins or colours emoji and is unseen elsewhere, stands with one.
+/// True if `character`, which joins or colours emoji and is invisible elsewhere, stands with one.
 #[must_use]
 pub fn is_part_of_emoji(previous: char, character: char, next: Option<char>) -> bool {
     match character {
         '\u{fe0e}' | '\u{fe0f}' => {
             // Keycaps are digits with a frame.
             let is_key = matches!(previous, '0'..='9' | '#' | '*') && next == Some('\u{20e3}');
-            (is_pictograph(previous) && unseen(previous).is_none()) || is_key
+            (is_pictograph(previous) && invisible_kind(previous).is_none()) || is_key
         }
         '\u{200d}' => is_pictograph(previous) && next.is_some_and(is_pictograph),
         _ => false,
@@ -159,9 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_is_seen() {
+    fn visible_characters_have_no_kind() {
         for seen in "aé漢ᠠ𝄞\t\n–“”".chars() {
-            assert_eq!(unseen(seen), None, "{seen:?}");
+            assert_eq!(invisible_kind(seen), None, "{seen:?}");
         }
         for control in (0..=0x9f).filter_map(char::from_u32) {
             let expected = control.is_control() && !matches!(control, '\t' | '\n');
@@ -208,7 +209,7 @@ mod tests {
             assert_eq!(first_hidden(&format!("a{trick}b"), 0), Some((1, trick)));
         }
         for blank in ['\u{a0}', '\u{1680}', '\u{2003}', '\u{202f}', '\u{3000}'] {
-            assert_eq!(unseen(blank), Some(Blank));
+            assert_eq!(invisible_kind(blank), Some(Blank));
         }
         for reordering in ['\u{202e}', '\u{2067}', '\u{200f}', '\u{61c}', '\u{2028}'] {
             assert!(acts_on_terminal(reordering));

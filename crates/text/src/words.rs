@@ -38,7 +38,7 @@ pub fn duration(millis: u64) -> String {
     }
 }
 
-/// Time that goes on, in whole seconds.
+/// Time still running, in whole seconds.
 #[must_use]
 pub fn seconds(millis: u64) -> String {
     match millis {

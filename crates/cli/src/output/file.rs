@@ -4,7 +4,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use agent_fs::{Dir, Draft};
+use agent_fs::{Dir, TempFile};
 use anyhow::Context as _;
 
 use crate::failure::{Failure, OrFail as _};
@@ -38,7 +38,7 @@ fn to_file<T>(
     let mut draft_name = name.to_owned();
     draft_name.push(format!(".{}.part", std::process::id()));
     let draft = Dir::open(folder)
-        .and_then(|folder| Draft::named(&folder, &draft_name, 0o666))
+        .and_then(|folder| TempFile::named(&folder, &draft_name, 0o666))
         .with_context(doing)
         .or_usage()?;
     let mut out = BufWriter::new(draft.file());

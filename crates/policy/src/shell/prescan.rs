@@ -102,7 +102,7 @@ fn unnamed_document(script: &str) -> Option<usize> {
 /// True if `character` has no width, reorders its neighbours, acts on a terminal, or looks like a blank without being
 /// one to the shell.
 pub fn is_deceptive(character: char) -> bool {
-    agent_text::invisible::unseen(character).is_some()
+    agent_text::invisible::invisible_kind(character).is_some()
         || matches!(character, '\u{FFFC}' | '\u{FFFD}')
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::grammar::{Random, script};
-use crate::judge::{Agreement, Confinement, Expansions, Given, Judge, Ran, Reading};
+use crate::judge::{Agreement, Confinement, Expansions, Given, Judge, Reading, RunOutput};
 use crate::pattern_grammar::{NAMES, patterns};
 use crate::splitter::difference;
 
@@ -266,7 +266,10 @@ fn a_wrong_reading_is_found() {
     let work = Path::new("/w");
     let check = |script: &str, words: &[&[&str]]| {
         let given = Given::new(work, script);
-        let ran: Vec<Ran> = words.iter().map(|words| Ran::plain(work, words)).collect();
+        let ran: Vec<RunOutput> = words
+            .iter()
+            .map(|words| RunOutput::plain(work, words))
+            .collect();
         Reading::of(&given).map(|reading| {
             reading
                 .compare(&ran, &Expansions::default())
@@ -291,9 +294,9 @@ fn a_wrong_reading_is_found() {
     assert!(check("c1 {a,b}", &[&["c1", "a", "b"]]).is_none());
     let given = Given::new(work, "cd d && c1 <<<x");
     let reading = Reading::of(&given).unwrap();
-    let mut ran = Ran {
+    let mut ran = RunOutput {
         input: Some(b"x\n".to_vec()),
-        ..Ran::plain(Path::new("/w/d"), &["c1"])
+        ..RunOutput::plain(Path::new("/w/d"), &["c1"])
     };
     assert!(
         reading
@@ -306,9 +309,9 @@ fn a_wrong_reading_is_found() {
             .compare(std::slice::from_ref(&ran), &Expansions::default())
             .is_err()
     );
-    let elsewhere = Ran {
+    let elsewhere = RunOutput {
         input: None,
-        ..Ran::plain(work, &["c1"])
+        ..RunOutput::plain(work, &["c1"])
     };
     assert!(
         reading

@@ -73,7 +73,7 @@ pub(crate) struct Given {
 
 /// One command that bash ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ran {
+pub(crate) struct RunOutput {
     pub(crate) directory: PathBuf,
     pub(crate) words: Vec<Vec<u8>>,
     /// Its standard input, if the script has a redirection from something.
@@ -119,7 +119,7 @@ impl Judge {
         let has_unshare = Command::new("unshare").arg("--version").output().is_ok();
         let answers = || {
             judge.ask_all(&[Given::new(&judge.tree, "c1")])
-                == [Some(vec![Ran::plain(&judge.tree, &["c1"])])]
+                == [Some(vec![RunOutput::plain(&judge.tree, &["c1"])])]
         };
         if !(has_unshare && answers()) {
             judge.confinement = Confinement::NoPrograms;
@@ -128,8 +128,8 @@ impl Judge {
     }
 
     /// The commands that bash ran for each script; `None` for one that bash did not survive.
-    pub(crate) fn ask_all(&self, given: &[Given]) -> Vec<Option<Vec<Ran>>> {
-        let mut answers: Vec<Option<Vec<Ran>>> = Vec::with_capacity(given.len());
+    pub(crate) fn ask_all(&self, given: &[Given]) -> Vec<Option<Vec<RunOutput>>> {
+        let mut answers: Vec<Option<Vec<RunOutput>>> = Vec::with_capacity(given.len());
         while let Some(rest) = given.get(answers.len()..).filter(|rest| !rest.is_empty()) {
             let mut file = tempfile::tempfile().unwrap();
             for one in rest {
@@ -153,7 +153,7 @@ impl Judge {
     }
 
     /// The same for one script, by a bash that stays.
-    pub(crate) fn ask(&mut self, given: &Given) -> Option<Vec<Ran>> {
+    pub(crate) fn ask(&mut self, given: &Given) -> Option<Vec<RunOutput>> {
         let mut running = match self.running.take() {
             Some(running) => running,
             None => {
@@ -261,7 +261,7 @@ impl Given {
     }
 }
 
-impl Ran {
+impl RunOutput {
     pub(crate) fn plain(directory: &Path, words: &[&str]) -> Self {
         Self {
             directory: directory.to_owned(),
@@ -290,7 +290,7 @@ fn with_newlines(field: &[u8]) -> Vec<u8> {
 }
 
 /// The records up to the end of one script; `None` if they end before it.
-fn read_answer(from: &mut impl BufRead) -> Option<Vec<Ran>> {
+fn read_answer(from: &mut impl BufRead) -> Option<Vec<RunOutput>> {
     let mut all = Vec::new();
     loop {
         let mut record = Vec::new();
@@ -304,7 +304,7 @@ fn read_answer(from: &mut impl BufRead) -> Option<Vec<Ran>> {
         let fields: Vec<&[u8]> = record.split(|byte| *byte == 5).collect();
         match fields.as_slice() {
             [b"e", ..] => return Some(all),
-            [b"r", fields @ .., _] => all.push(Ran::read(fields)),
+            [b"r", fields @ .., _] => all.push(RunOutput::read(fields)),
             other => panic!("bash wrote {other:?}"),
         }
     }

@@ -13,7 +13,7 @@ use agent_policy::shell::{
     Command, Directories, Place, RedirectKind, Start, analyse, prescan, small,
 };
 
-use super::{Given, Ran};
+use super::{Given, RunOutput};
 
 /// A script of the small language as the gate reads it.
 pub(crate) struct Reading<'a> {
@@ -136,7 +136,7 @@ impl<'a> Reading<'a> {
     /// The error says what differs.
     pub(crate) fn compare(
         &self,
-        ran: &[Ran],
+        ran: &[RunOutput],
         expansions: &Expansions,
     ) -> Result<Agreement, String> {
         let read: Vec<&Command> = self
@@ -223,7 +223,7 @@ fn start<T>(given: &Given, read: impl FnOnce(&Start<'_>) -> T) -> T {
     })
 }
 
-fn shown(ran: &Ran) -> String {
+fn shown(ran: &RunOutput) -> String {
     let words: Vec<_> = ran
         .words
         .iter()
@@ -234,7 +234,7 @@ fn shown(ran: &Ran) -> String {
 }
 
 /// What both read, if what bash ran is this command.
-fn fit(known: &Command, ran: &Ran, expansions: &Expansions) -> Option<Agreement> {
+fn fit(known: &Command, ran: &RunOutput, expansions: &Expansions) -> Option<Agreement> {
     if known.wraps && !known.transparent {
         // What it starts is said not to be known.
         return Some(Agreement::default());
@@ -386,7 +386,7 @@ fn redirects_open(known: &Command, directory: &Path) -> bool {
 }
 
 /// True if standard input is what the last redirection from something says.
-fn input_fits(known: &Command, ran: &Ran) -> bool {
+fn input_fits(known: &Command, ran: &RunOutput) -> bool {
     let Some(input) = &ran.input else {
         return true;
     };

@@ -6,5 +6,5 @@
 mod bash;
 mod compare;
 
-pub(crate) use bash::{Confinement, Given, Judge, Ran};
+pub(crate) use bash::{Confinement, Given, Judge, RunOutput};
 pub(crate) use compare::{Agreement, Expansions, Reading};

@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
-use agent_fs::{Dir, Draft, Hashed, Stamp};
+use agent_fs::{Dir, Hashed, Stamp, TempFile};
 use agent_session::workspace::{Content, PathState};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -119,7 +119,7 @@ impl Tree {
         let (directory, file_name) = self.0.parent(name)?;
         let is_file = matches!(seen.state, PathState::File(_));
         let Some(old) = seen.stamp.filter(|_| is_file) else {
-            let draft = Draft::named(&directory, &staged_name(name), 0o666)?;
+            let draft = TempFile::named(&directory, &staged_name(name), 0o666)?;
             draft.file().write_all(content)?;
             if let Some(mode) = mode {
                 rustix::fs::fchmod(draft.file(), permissions(mode, false))?;
@@ -131,10 +131,10 @@ impl Tree {
             still(&directory, file_name, seen)?;
             return write_in_place(&directory, file_name, content, mode);
         }
-        let draft = Draft::named(&directory, &staged_name(name), 0o600)?;
+        let draft = TempFile::named(&directory, &staged_name(name), 0o600)?;
         draft.file().write_all(content)?;
         let attributes = directory.file(Path::new(file_name)).ok();
-        if !agent_fs::dress(draft.file(), &old, attributes.as_ref())? {
+        if !agent_fs::copy_metadata(draft.file(), &old, attributes.as_ref())? {
             drop(draft);
             still(&directory, file_name, seen)?;
             return write_in_place(&directory, file_name, content, mode);
@@ -147,7 +147,7 @@ impl Tree {
     /// Puts a link to `target` at `name`.
     pub(super) fn put_link(&self, name: &Path, seen: &Seen, target: &[u8]) -> io::Result<()> {
         let (directory, file_name) = self.0.parent(name)?;
-        let draft = Draft::link(&directory, &staged_name(name), OsStr::from_bytes(target))?;
+        let draft = TempFile::link(&directory, &staged_name(name), OsStr::from_bytes(target))?;
         place(draft, &directory, file_name, seen)
     }
 
@@ -235,7 +235,7 @@ pub(super) fn refusal(name: &str) -> Option<&'static str> {
 }
 
 /// Gives a draft its name if what has it is still what was seen.
-fn place(draft: Draft, directory: &Dir, file_name: &OsStr, seen: &Seen) -> io::Result<()> {
+fn place(draft: TempFile, directory: &Dir, file_name: &OsStr, seen: &Seen) -> io::Result<()> {
     still(directory, file_name, seen)?;
     match seen.stamp {
         None => draft.create(file_name)?,

@@ -22,7 +22,7 @@ pub struct RecordedRequest {
     pub headers: Vec<(String, String)>,
     /// The body, byte for byte; empty when the script keeps none.
     pub body: Vec<u8>,
-    /// When its first line had come.
+    /// Arrival of the request's first line.
     pub arrived_at: Instant,
 }
 
@@ -250,7 +250,7 @@ struct Body<'a> {
     shared: &'a Shared,
     turn: &'a Turn,
     sent: usize,
-    /// What is sent at the end, compressed, where it is to be.
+    /// Body collected so far when it is compressed; it is sent at the end.
     held: Option<Vec<u8>>,
 }
 

@@ -9,7 +9,7 @@
 //!         .turn(Turn::call("read", serde_json::json!({"path": "src/lib.rs"})))
 //!         .turn(Turn::text("Done.")),
 //! );
-//! // point the client at `server.openai_url()` or `server.anthropic_url()`, then look at
+//! // point the client at `server.openai_url()` or `server.anthropic_url()`, then check
 //! assert!(server.requests().is_empty());
 //! ```
 //!
@@ -83,12 +83,12 @@ impl ModelServer {
         format!("http://{}", self.address)
     }
 
-    /// What to set as base URL for the two OpenAI dialects.
+    /// Base URL for the two OpenAI dialects.
     pub fn openai_url(&self) -> String {
         format!("{}/v1", self.url())
     }
 
-    /// What to set as base URL for the Anthropic dialect.
+    /// Base URL for the Anthropic dialect.
     pub fn anthropic_url(&self) -> String {
         self.url()
     }
@@ -106,7 +106,7 @@ impl ModelServer {
         self.shared.lock().requests.clone()
     }
 
-    /// When the last byte of each response was handed to the kernel, in the order they were.
+    /// Time at which the last byte of each response was handed to the kernel, in order.
     pub fn answered_at(&self) -> Vec<Instant> {
         self.shared.lock().answered_at.clone()
     }

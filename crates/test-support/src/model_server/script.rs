@@ -1,4 +1,4 @@
-//! What the scripted model says and how it misbehaves.
+//! Script of the model: its turns and its faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub struct Turn {
     pub refusal: String,
     /// `end_turn`, `tool_use`, `max_tokens`, `refusal`, …; left out, it follows from the calls.
     pub stop: Option<String>,
-    /// What the response says it took.
+    /// Token usage that the response reports.
     pub usage: Option<Tokens>,
     /// The HTTP status; 0 is 200.
     pub status: u16,
@@ -56,7 +56,7 @@ pub struct Turn {
     pub headers: Vec<(String, String)>,
     /// The name of the model in the answer; the one that was asked for when missing.
     pub served_by: Option<String>,
-    /// What goes wrong.
+    /// Faults in this response.
     pub faults: Vec<Fault>,
     /// Characters per delta; 0 is one delta per text.
     pub delta_chars: usize,
@@ -73,7 +73,7 @@ pub struct Call {
     pub arguments: String,
 }
 
-/// What a response says it took.
+/// Token usage that a response reports.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tokens {
     /// All input tokens.
@@ -119,7 +119,7 @@ pub enum Fault {
     ByteOrderMark,
     /// Compresses the body with gzip.
     Gzip,
-    /// Says that the body is compressed in a way nobody asked for.
+    /// Names a compression in the headers that the client did not offer.
     ForeignEncoding,
     /// Sends so many events, and then comments for ever, with a pause after each.
     KeepAliveAfterEvents(usize, Duration),

@@ -1,4 +1,5 @@
-//! New content beside the file it replaces, so that whoever looks finds the old file or the new one.
+//! Temporary files that replace their target by a rename, so that a reader finds the old content or the new, never
+//! half.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,16 +13,16 @@ use rustix::io::Errno;
 
 use crate::Dir;
 
-/// A new file, or link, beside its target; removed again when dropped unless it took the target's name.
+/// New file or link beside its target; removed when dropped unless it took the target's name.
 #[derive(Debug)]
-pub struct Draft {
+pub struct TempFile {
     directory: OwnedFd,
     name: OsString,
     file: File,
     is_placed: bool,
 }
 
-impl Draft {
+impl TempFile {
     /// Makes an empty file in `directory` under a name of its own.
     ///
     /// # Errors
@@ -89,27 +90,27 @@ impl Draft {
         &self.file
     }
 
-    /// Takes the name of whatever has it.
+    /// Renames the file to `name`, replacing what is there.
     ///
     /// # Errors
-    /// When it cannot be renamed; the draft is gone then.
+    /// When it cannot be renamed; the temporary file is gone then.
     pub fn replace(mut self, name: &OsStr) -> io::Result<File> {
         rustix::fs::renameat(&self.directory, &self.name, &self.directory, name)?;
         self.is_placed = true;
         self.file.try_clone()
     }
 
-    /// Takes a name that nothing has.
+    /// Renames the file to `name`, which must not exist.
     ///
     /// # Errors
-    /// `AlreadyExists`, or when it cannot be renamed; the draft is gone then.
+    /// `AlreadyExists`, or when it cannot be renamed; the temporary file is gone then.
     pub fn create(mut self, name: &OsStr) -> io::Result<File> {
-        let (directory, draft) = (&self.directory, &self.name);
-        match rustix::fs::renameat_with(directory, draft, directory, name, RenameFlags::NOREPLACE) {
+        let (directory, temp) = (&self.directory, &self.name);
+        match rustix::fs::renameat_with(directory, temp, directory, name, RenameFlags::NOREPLACE) {
             // Some file systems do not know the flag; a second name does not replace anything either, and the
-            // first is removed with the draft.
+            // first is removed on drop.
             Err(Errno::INVAL | Errno::NOSYS) => {
-                rustix::fs::linkat(directory, draft, directory, name, AtFlags::empty())?;
+                rustix::fs::linkat(directory, temp, directory, name, AtFlags::empty())?;
             }
             other => {
                 other?;
@@ -120,7 +121,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for TempFile {
     fn drop(&mut self) {
         if !self.is_placed {
             let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
@@ -128,32 +129,32 @@ impl Drop for Draft {
     }
 }
 
-/// Puts a file with this content at `path`, on disk, in place of whatever is there.
+/// Replaces the file at `path` atomically and syncs it.
 ///
 /// # Errors
 /// When it cannot be written; what was there is unchanged then.
 pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let (directory, name) = parent(path)?;
-    let draft = Draft::new(&directory, mode)?;
-    draft.file().write_all(content)?;
-    draft.file().sync_all()?;
-    draft.replace(name)?;
+    let temp = TempFile::new(&directory, mode)?;
+    temp.file().write_all(content)?;
+    temp.file().sync_all()?;
+    temp.replace(name)?;
     Ok(())
 }
 
-/// Puts a file with this content at `path` unless there is one. It is on disk only if `is_synced`: without, a power
+/// Creates the file at `path` unless there is one. It is synced only if `is_synced`: without, a power
 /// cut may leave it empty.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn create(path: &Path, content: &[u8], mode: u32, is_synced: bool) -> io::Result<()> {
     let (directory, name) = parent(path)?;
-    let draft = Draft::new(&directory, mode)?;
-    draft.file().write_all(content)?;
+    let temp = TempFile::new(&directory, mode)?;
+    temp.file().write_all(content)?;
     if is_synced {
-        draft.file().sync_all()?;
+        temp.file().sync_all()?;
     }
-    match draft.create(name) {
+    match temp.create(name) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
@@ -194,22 +195,22 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_that_takes_no_name_is_gone() {
+    fn a_temp_file_that_takes_no_name_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let directory = Dir::open(folder.path()).unwrap();
-        drop(Draft::new(&directory, 0o600).unwrap());
+        drop(TempFile::new(&directory, 0o600).unwrap());
         std::fs::write(folder.path().join("taken"), "theirs").unwrap();
-        let draft = Draft::named(&directory, OsStr::new("left"), 0o600).unwrap();
-        let problem = draft.create(OsStr::new("taken")).unwrap_err();
+        let temp = TempFile::named(&directory, OsStr::new("left"), 0o600).unwrap();
+        let problem = temp.create(OsStr::new("taken")).unwrap_err();
         assert_eq!(problem.kind(), io::ErrorKind::AlreadyExists);
         std::fs::create_dir(folder.path().join("folder")).unwrap();
-        let link = Draft::link(&directory, OsStr::new("left"), OsStr::new("away")).unwrap();
+        let link = TempFile::link(&directory, OsStr::new("left"), OsStr::new("away")).unwrap();
         link.replace(OsStr::new("folder")).unwrap_err();
         assert_eq!(names(folder.path()), ["folder", "taken"]);
-        // One that a killed process left is in nobody's way.
+        // A leftover of a killed process is replaced.
         std::fs::write(folder.path().join("left"), "half").unwrap();
-        let draft = Draft::named(&directory, OsStr::new("left"), 0o600).unwrap();
-        draft.replace(OsStr::new("taken")).unwrap();
+        let temp = TempFile::named(&directory, OsStr::new("left"), 0o600).unwrap();
+        temp.replace(OsStr::new("taken")).unwrap();
         assert_eq!(names(folder.path()), ["folder", "taken"]);
         assert!(
             std::fs::read(folder.path().join("taken"))
