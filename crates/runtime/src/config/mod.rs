@@ -26,7 +26,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_policy::gate::{Bases, Rule};
-use agent_protocol::payload::conversation::Budget;
 
 use crate::error::RuntimeError;
 use crate::host::Host;
@@ -171,21 +170,6 @@ impl Config {
             rules: Vec::new(),
             ignored_rules: Vec::new(),
             notes: resolver.notes,
-        }
-    }
-
-    /// The ceilings of a turn.
-    #[must_use]
-    pub fn turn_budget(&self) -> Budget {
-        let limits = &self.limits;
-        Budget {
-            max_steps: limits.max_steps.as_ref().map(|set| u64::from(set.value)),
-            max_tokens: limits.max_tokens.as_ref().map(|set| set.value),
-            max_cost: limits.max_cost.as_ref().map(|set| set.value),
-            timeout_ms: limits
-                .turn_timeout
-                .as_ref()
-                .and_then(|set| u64::try_from(set.value.duration().as_millis()).ok()),
         }
     }
 

@@ -16,8 +16,8 @@ use agent_local_tools::{CommandSettings, Processes, Roots, local_tools};
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::id::{ArtifactId, ProcessId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::{
-    QueueOperation, RuntimeWarning, SessionChanges, SessionCreated, SessionUpdated, ThreadRole,
-    ThreadStarted,
+    Budget, QueueOperation, RuntimeWarning, SessionChanges, SessionCreated, SessionUpdated,
+    ThreadRole, ThreadStarted,
 };
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
 use agent_protocol::status::{Mode, Status};
@@ -398,6 +398,23 @@ impl History {
                 self.queue.sort_by_key(place);
             }
             _ => {}
+        }
+    }
+}
+
+impl Config {
+    /// The ceilings of a turn.
+    #[must_use]
+    pub fn turn_budget(&self) -> Budget {
+        let limits = &self.limits;
+        Budget {
+            max_steps: limits.max_steps.as_ref().map(|set| u64::from(set.value)),
+            max_tokens: limits.max_tokens.as_ref().map(|set| set.value),
+            max_cost: limits.max_cost.as_ref().map(|set| set.value),
+            timeout_ms: limits
+                .turn_timeout
+                .as_ref()
+                .and_then(|set| u64::try_from(set.value.duration().as_millis()).ok()),
         }
     }
 }
