@@ -20,7 +20,7 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let price = (model.price)(&answer.response.usage);
         let amount = price.map(|(amount, _)| amount);
-        let before = self.state().cost.total();
+        let before = self.session().cost.total();
         let recorded = CostRecorded {
             model_request_id: answer.model_request_id.clone(),
             usage: answer.usage.clone(),

@@ -49,9 +49,9 @@ impl Engine {
         limits: &mut Limits,
         interrupt: &Interrupt,
     ) -> Result<bool, EngineError> {
-        let state = self.state();
+        let state = self.thread();
         let allowance = self.kept_allowance(trigger);
-        let waiting = state.open_calls.waiting().into_iter();
+        let waiting = self.waiting_calls().into_iter();
         let waiting: HashSet<ToolCallId> = waiting.map(|call| call.tool_call_id).collect();
         let items = state.conversation.items();
         let Some(cut) = cut_point(items, self.policy(), allowance, &waiting) else {
@@ -83,7 +83,7 @@ impl Engine {
             let kept = self.put_artifact(ArtifactKind::UserInput, "text/plain", text.as_bytes());
             kept.map(|kept| kept.artifact_id)
         };
-        let facts = &self.state().facts;
+        let facts = &self.thread().facts;
         let (mut text, preserved) = facts.write(up_to_sequence, room, &mut keep)?;
         let mut prose_bytes = None;
         if let Some(prose) = &prose {
@@ -150,7 +150,7 @@ impl Engine {
 
     /// Ends the compaction that a program began which did not live to end it.
     pub(crate) fn end_cut_compaction(&mut self) -> Result<(), EngineError> {
-        match self.state().compacting {
+        match self.thread().compacting {
             Some(trigger) => self.give_up_compaction(trigger, "the program ended before it did"),
             None => Ok(()),
         }

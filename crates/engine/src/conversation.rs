@@ -1,10 +1,10 @@
-//! The conversation as the log tells it: a fold of events into what the next model input repeats.
+//! The conversation of one thread: a fold of its events into what the next model input repeats.
 //!
 //! Live, on resume and when an input is rebuilt for an audit, the same fold runs over the same
 //! events, so the bytes are the same. It takes observations only, never raw results, and it never
 //! looks at the workspace.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use agent_protocol::id::{ArtifactId, ModelRequestId, ToolCallId, TurnId};
@@ -37,12 +37,12 @@ const NOT_OBSERVED: &str = "[no observation was recorded for this call]";
 #[derive(Clone, Debug, Default)]
 pub struct Conversation {
     items: Vec<Item>,
-    submitted: HashMap<TurnId, UserInput>,
+    submitted: BTreeMap<TurnId, UserInput>,
     entering: Entering,
-    calls: HashMap<ToolCallId, usize>,
+    calls: BTreeMap<ToolCallId, usize>,
     /// Requests whose answers are for something else, e.g. the summary of a compaction. Logs from
     /// before requests said what they are for have none: their answers were sent on, and are told so.
-    aside: HashSet<ModelRequestId>,
+    aside: BTreeSet<ModelRequestId>,
     next_note: Option<String>,
     /// Events that were inherited: a fork's own count on from there.
     base: u64,
@@ -376,9 +376,7 @@ impl Conversation {
     }
 
     fn answer(&mut self, event: &Event, completed: &ModelCompleted, artifact: ArtifactText<'_>) {
-        // A sub-agent answers the one who sent it.
-        let is_aside = self.aside.remove(&completed.model_request_id);
-        if is_aside || event.scope.subagent_id.is_some() {
+        if self.aside.remove(&completed.model_request_id) {
             return;
         }
         let at = self.step_of(self.base + event.sequence, &completed.model_request_id);

@@ -124,7 +124,7 @@ impl Engine {
                 true,
             ),
         };
-        let turn = &self.state().turn;
+        let turn = &self.thread().turn;
         let failed = TurnFailed {
             last_stable_sequence: Some(self.last_sequence()),
             usage: Some(turn.usage.clone()),
@@ -149,7 +149,7 @@ impl Engine {
         self.catch_up();
         self.record_verifications()?;
         let claims = self.check_claims(&text)?;
-        let turn = &self.state().turn;
+        let turn = &self.thread().turn;
         let verification = turn.verification.record();
         let status = verification.status;
         let unmet = turn.refused > 0 && status != VerificationStatus::Passed
@@ -166,7 +166,7 @@ impl Engine {
             refs.add("evidence", evidence);
         }
         let (final_text, final_text_ref) = self.text_or_artifact(text)?;
-        let turn = &self.state().turn;
+        let turn = &self.thread().turn;
         let completed = TurnCompleted {
             outcome: if unmet || !whole {
                 TurnOutcome::Degraded
@@ -199,8 +199,8 @@ impl Engine {
     /// Judges what a final text claims. What the log does not show is marked, with the events that
     /// speak.
     fn check_claims(&mut self, text: &str) -> Result<Vec<Claim>, EngineError> {
-        let judged = claims::judge(text, &self.state().track);
-        let turn_evidence = self.state().turn.verification.evidence_ids().to_vec();
+        let judged = claims::judge(text, &self.thread().track);
+        let turn_evidence = self.thread().turn.verification.evidence_ids().to_vec();
         let mut recorded = Vec::new();
         for claim in judged.into_iter().take(MOST_CLAIMS) {
             let own = claim.run.as_ref().and_then(|run| run.evidence_id.clone());

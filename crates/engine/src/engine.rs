@@ -32,7 +32,7 @@ use crate::limits::{Expected, Limits, Patience};
 use crate::live::Live;
 use crate::model::Model;
 use crate::prompt::Preamble;
-use crate::state::SessionState;
+use crate::state::{SessionState, ThreadState};
 
 /// The engine cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,10 @@ pub struct Parts {
     /// In order of preference; never empty.
     pub models: Vec<Model>,
     pub preamble: Preamble,
-    pub state: SessionState,
+    /// The fold of the thread that the engine works in.
+    pub thread: ThreadState,
+    /// The fold of the whole session.
+    pub session: SessionState,
     pub control: Arc<Control>,
     pub live: Arc<dyn Live>,
     pub thread_id: ThreadId,
@@ -153,7 +156,7 @@ impl Engine {
     /// Takes answers to the questions that an earlier run left open, before they are put again.
     fn expect_answers(&self) {
         let desk = self.parts.control.desk();
-        let waiting = self.state().open_calls.waiting().into_iter();
+        let waiting = self.waiting_calls().into_iter();
         let questions = waiting.filter_map(|call| call.question);
         for question in questions.filter(OpenQuestion::takes_answers) {
             desk.expect(&question.action_id, None);
@@ -162,7 +165,7 @@ impl Engine {
 
     /// Lets files be shown again whose content the model's input does not hold any more.
     pub(crate) fn follow_input(&self) {
-        let held = self.parts.state.conversation.held_calls();
+        let held = self.parts.thread.conversation.held_calls();
         let baselines = self.parts.tools.baselines();
         baselines.keep_shown(|call| held.contains(call));
     }
@@ -182,10 +185,21 @@ impl Engine {
         self.small.as_ref()
     }
 
-    /// The fold of everything so far.
+    /// The fold of the engine's thread so far.
     #[must_use]
-    pub fn state(&self) -> &SessionState {
-        &self.parts.state
+    pub fn thread(&self) -> &ThreadState {
+        &self.parts.thread
+    }
+
+    /// The fold of the whole session so far.
+    #[must_use]
+    pub fn session(&self) -> &SessionState {
+        &self.parts.session
+    }
+
+    /// Calls of this thread that wait for an answer.
+    pub(crate) fn waiting_calls(&self) -> Vec<OpenCall> {
+        self.parts.session.waiting_calls(&self.parts.thread_id)
     }
 
     /// The whole of a text that was too long for its event.
@@ -359,11 +373,13 @@ impl Engine {
         let journal = Arc::clone(&self.parts.journal);
         let read = move |id: &ArtifactId| read_artifact(journal.as_ref(), id);
         while let Ok(appended) = self.parts.events.try_recv() {
-            self.last_sequence = appended.event.sequence;
-            if let Payload::ModelFailed(_) = appended.event.payload {
-                self.last_failure = Some(appended.event.event_id.clone());
+            let event = &appended.event;
+            self.last_sequence = event.sequence;
+            self.parts.session.apply(event);
+            let is_own = self.parts.thread.apply(event, &read);
+            if is_own && let Payload::ModelFailed(_) = event.payload {
+                self.last_failure = Some(event.event_id.clone());
             }
-            self.parts.state.apply(&appended.event, &read);
         }
     }
 
@@ -442,12 +458,12 @@ impl Engine {
 
     pub(crate) fn estimated_tokens(&self) -> u64 {
         self.policy
-            .conversation_tokens(&self.parts.state.conversation)
+            .conversation_tokens(&self.parts.thread.conversation)
     }
 
     pub(crate) fn estimated_after(&self, cut: usize, summary_bytes: usize) -> u64 {
         self.policy
-            .tokens_after(&self.parts.state.conversation, cut, summary_bytes)
+            .tokens_after(&self.parts.thread.conversation, cut, summary_bytes)
     }
 
     pub(crate) fn forget_reported(&mut self) {
@@ -461,11 +477,11 @@ impl Engine {
     /// Decides what the next model input holds.
     pub(crate) fn prepare(&mut self) -> Result<Prepared, EngineError> {
         self.catch_up();
-        let state = &self.parts.state;
+        let state = &self.parts.thread;
         let promised = state.next_context.clone();
         let facts = Facts {
             context_id: promised.unwrap_or_else(|| self.mint::<ContextId>()),
-            request_no: self.parts.state.requests + 1,
+            request_no: self.parts.session.requests + 1,
             policy: PolicyFacts {
                 mode: self.mode().as_str().to_owned(),
                 sandbox: self.parts.settings.sandbox.clone(),
@@ -473,11 +489,11 @@ impl Engine {
             },
             omitted: omitted(&self.parts.preamble, &state.conversation),
             missing: missing(&self.parts.preamble, &state.conversation),
-            sessions: state.parents.clone(),
+            sessions: self.parts.session.parents.clone(),
         };
         let settings = &self.parts.models[self.model].settings;
         let resolved = self.policy.resolve(
-            &self.parts.state.conversation,
+            &self.parts.thread.conversation,
             &self.parts.preamble,
             &self.tools,
             settings,

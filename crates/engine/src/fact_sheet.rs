@@ -2,7 +2,7 @@
 //! changed, commands with their exit codes, those that still run, refusals, open questions and the
 //! state of verification. Only the prose around it is left to a model.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
 use agent_protocol::id::{
@@ -35,7 +35,7 @@ pub struct FactSheet {
     incidents: Recent,
     open_actions: BTreeMap<ActionId, String>,
     evidence: Vec<(EvidenceId, String)>,
-    summaries: HashMap<ToolCallId, String>,
+    summaries: BTreeMap<ToolCallId, String>,
     turns: BTreeSet<TurnId>,
 }
 

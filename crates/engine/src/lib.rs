@@ -3,8 +3,8 @@
 //! A turn is a small state machine over events: an input is submitted, the [context policy](context)
 //! decides what the model sees, the exchange with the model is recorded as it streams, the model's
 //! calls go through the tool runtime, and their observations lead to the next request, until the
-//! model has no more to say or something ends the turn. Everything the engine knows is
-//! [`SessionState`], a fold over the log; a restart folds the same lines and goes on.
+//! model has no more to say or something ends the turn. Everything the engine knows is folded from
+//! the log into [`ThreadState`] and [`SessionState`]; a restart folds the same lines and goes on.
 //!
 //! What this crate deliberately cannot do: it decides nothing by a tool's name, opens no socket and no project
 //! file, reads no environment and no clock. Only [`Control::respond`] lets a paused call go on.
@@ -50,5 +50,5 @@ pub use journal::{CountChecks, SessionJournal};
 pub use model::{Model, Price};
 pub use plane::{ControlPlane, PlaneError, ProcessControl, Reply};
 pub use rebuild::{Rebuilder, Rebuilt};
-pub use state::SessionState;
+pub use state::{SessionState, ThreadState};
 pub use turn::TurnEnd;

@@ -1,12 +1,15 @@
-//! Model inputs made again from the log alone: what a receipt claims can be checked byte by byte.
+//! Model inputs rebuilt from the log alone, so that what a receipt claims can be checked byte by byte.
 
-use agent_protocol::id::{ArtifactId, ModelRequestId};
+use std::collections::BTreeMap;
+
+use agent_protocol::id::{ArtifactId, ModelRequestId, ThreadId};
 use agent_protocol::payload::model::{CompactionTrigger, ModelRequested};
 use agent_protocol::payload::tool::{CatalogEntry, CatalogPolicy};
 use agent_protocol::{Event, Payload};
 use agent_provider::conversation::{ModelRequest, ReasoningEffort, ToolSpec};
 use agent_provider::dialect::{self, Dialect};
 use agent_provider::quirks::Quirks;
+use agent_session::fold::{ChildThreads, Owner};
 
 use crate::compaction::ask_for_summary;
 use crate::conversation::{ArtifactText, Conversation};
@@ -25,9 +28,19 @@ pub struct Rebuilt {
     pub bytes: Option<Vec<u8>>,
 }
 
-/// Makes every model input of a log again. Feed it the events in order.
+/// Rebuilds every model input of a log, of all its threads. Feed it the events in order.
 pub struct Rebuilder {
     quirks: fn(&str) -> &'static Quirks,
+    threads: ChildThreads,
+    /// The events that belong to the session, with which every child begins.
+    session: Thread,
+    main: Thread,
+    children: BTreeMap<ThreadId, Thread>,
+}
+
+/// The parts of a thread's model inputs that the events before a request decide.
+#[derive(Clone, Default)]
+struct Thread {
     conversation: Conversation,
     preamble: Option<ArtifactId>,
     compacting: Option<CompactionTrigger>,
@@ -39,15 +52,45 @@ impl Rebuilder {
     pub fn new(quirks: fn(&str) -> &'static Quirks) -> Self {
         Self {
             quirks,
-            conversation: Conversation::default(),
-            preamble: None,
-            compacting: None,
+            threads: ChildThreads::default(),
+            session: Thread::default(),
+            main: Thread::default(),
+            children: BTreeMap::new(),
         }
     }
 
     /// Takes in one event; gives an input for each request that went on the wire.
     pub fn apply(&mut self, event: &Event, artifact: ArtifactText<'_>) -> Option<Rebuilt> {
-        let mut rebuilt = None;
+        let thread = match self.threads.owner(event) {
+            Owner::Session => {
+                self.session.apply(event, artifact);
+                for child in self.children.values_mut() {
+                    child.apply(event, artifact);
+                }
+                &mut self.main
+            }
+            Owner::Main => &mut self.main,
+            Owner::Child(id) => {
+                let begun = || self.session.clone();
+                self.children.entry(id.clone()).or_insert_with(begun)
+            }
+        };
+        let rebuilt = match &event.payload {
+            Payload::ModelRequested(requested) => Some(Rebuilt {
+                model_request_id: requested.model_request_id.clone(),
+                sequence: event.sequence,
+                recorded_hash: requested.input_hash.clone(),
+                bytes: thread.input(requested, self.quirks, artifact),
+            }),
+            _ => None,
+        };
+        thread.apply(event, artifact);
+        rebuilt
+    }
+}
+
+impl Thread {
+    fn apply(&mut self, event: &Event, artifact: ArtifactText<'_>) {
         match &event.payload {
             Payload::ContextResolved(_) => {
                 let named = event
@@ -61,21 +104,17 @@ impl Rebuilder {
             Payload::ContextCompactionCompleted(_) | Payload::ContextCompactionFailed(_) => {
                 self.compacting = None;
             }
-            Payload::ModelRequested(requested) => {
-                rebuilt = Some(Rebuilt {
-                    model_request_id: requested.model_request_id.clone(),
-                    sequence: event.sequence,
-                    recorded_hash: requested.input_hash.clone(),
-                    bytes: self.input(requested, artifact),
-                });
-            }
             _ => {}
         }
         self.conversation.apply(event, artifact);
-        rebuilt
     }
 
-    fn input(&self, requested: &ModelRequested, artifact: ArtifactText<'_>) -> Option<Vec<u8>> {
+    fn input(
+        &self,
+        requested: &ModelRequested,
+        quirks: fn(&str) -> &'static Quirks,
+        artifact: ArtifactText<'_>,
+    ) -> Option<Vec<u8>> {
         let system = Preamble::parts_from_bytes(&artifact(self.preamble.as_ref()?)?)?;
         let catalogue = artifact(requested.tool_catalog_ref.as_ref()?)?;
         let catalogue = std::str::from_utf8(&catalogue).ok()?;
@@ -114,7 +153,7 @@ impl Rebuilder {
         Some(dialect::encode(
             dialect,
             &request,
-            (self.quirks)(&requested.provider),
+            quirks(&requested.provider),
         ))
     }
 }

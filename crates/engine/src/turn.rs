@@ -100,7 +100,7 @@ impl Engine {
         let _timer = Timer::start(&budget, interrupt);
         self.record_routing()?;
         self.thread_status(Status::Running, Some("going on where the turn was left"))?;
-        let waiting = self.state().open_calls.waiting();
+        let waiting = self.waiting_calls();
         // A call the user made themselves has no model that wants to know.
         let is_own =
             !waiting.is_empty() && waiting.iter().all(|call| call.model_request_id.is_none());
@@ -140,7 +140,7 @@ impl Engine {
     /// How the turn ends, if its last answer is there and asks for nothing more: the program ended
     /// between the answer and the end of the turn. No server is asked to go on with its own words.
     fn last_word(&self) -> Option<End> {
-        let Entry::Step(step) = &self.state().conversation.items().last()?.entry else {
+        let Entry::Step(step) = &self.thread().conversation.items().last()?.entry else {
             return None;
         };
         let is_said = step.answered && step.calls.is_empty() && !step.text.trim().is_empty();
@@ -152,10 +152,10 @@ impl Engine {
 
     /// What watches this turn, with what it has used already.
     fn limits(&self, budget: Budget) -> Limits {
-        let turn = &self.state().turn;
+        let turn = &self.thread().turn;
         let tokens = turn.usage.total.unwrap_or(0);
         // Money is a matter of the session, the rest of the turn.
-        let spent = self.state().cost.known();
+        let spent = self.session().cost.known();
         Limits::new(budget, self.patience()).going_on(turn.requests, tokens, spent)
     }
 
@@ -310,7 +310,7 @@ impl Engine {
             larger_output = false;
             if answer.tool_call_ids.is_empty() {
                 let text = answer.response.text_or_refusal();
-                if text.trim().is_empty() && !self.state().turn.did_something() {
+                if text.trim().is_empty() && !self.thread().turn.did_something() {
                     return Ok(End::Nothing);
                 }
                 return Ok(End::Said {
@@ -361,7 +361,7 @@ impl Engine {
                 Outcome::LeftOpen { .. } => left_open = true,
                 Outcome::Observed(observation) => {
                     let seen = observation.fact();
-                    let turn = &self.state().turn;
+                    let turn = &self.thread().turn;
                     let invocation = seen.invocation_id.as_ref();
                     let call = CallFacts {
                         tool: &seen.tool_name,
@@ -382,8 +382,8 @@ impl Engine {
 
     /// Each verification that ended becomes a record of its own.
     pub(crate) fn record_verifications(&mut self) -> Result<(), EngineError> {
-        for run in self.state().turn.pending_verifications() {
-            let turn = &self.state().turn;
+        for run in self.thread().turn.pending_verifications() {
+            let turn = &self.thread().turn;
             let is_current = run.changes == turn.verification.changes();
             let mut refs = Refs::default();
             let mut edits = turn.changed_by(run.changes);

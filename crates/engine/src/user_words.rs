@@ -1,7 +1,7 @@
 //! What the user said, for the fact sheet of a compaction: word for word as far as there is room,
 //! the newest first, and otherwise the begin and the end of it with the artifact that has all of it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use agent_protocol::id::{ArtifactId, TurnId};
@@ -26,7 +26,7 @@ const NO_MODEL: &str = "none";
 pub(crate) struct UserWords {
     said: Vec<Said>,
     /// Inputs that wait for work on them to begin.
-    waiting: HashMap<TurnId, Said>,
+    waiting: BTreeMap<TurnId, Said>,
     entering: Entering,
     /// Events that were inherited: a fork's own count on from there.
     base: u64,

@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use agent_engine::{Rebuilder, SessionState};
+use agent_engine::state::depends_on;
+use agent_engine::{Rebuilder, SessionState, ThreadState};
 use agent_protocol::Event;
 use agent_protocol::id::ArtifactId;
 use agent_provider::quirks::GENERIC;
@@ -25,37 +26,25 @@ fn only_session(directory: &str) -> SessionDirectory {
 /// Everything a state knows, in words.
 fn known(session: &SessionDirectory, wanted: impl Fn(&Event) -> bool) -> (usize, String) {
     let artifacts = session.artifacts().unwrap();
-    let mut state = SessionState::default();
+    let mut thread = ThreadState::default();
+    let mut shared = SessionState::default();
     let mut taken = 0;
     for item in session.reader().unwrap() {
         let event = item.unwrap().event.unwrap();
         if wanted(&event) {
             taken += 1;
-            state.apply(&event, &|id| artifacts.read(id, 1 << 20).ok());
+            shared.apply(&event);
+            thread.apply(&event, &|id| artifacts.read(id, 1 << 20).ok());
         }
     }
-    let known = format!(
-        "{:#?} {:#?} {} {:?} {:?} {:?} {:?} {:?} {:?}",
-        state.conversation,
-        state.facts,
-        state.requests,
-        state.cost,
-        state.catalog,
-        state.preamble,
-        state.turn.commands,
-        state.turn.files_changed(),
-        state.open_actions,
-    );
-    (taken, known)
+    (taken, format!("{thread:#?} {shared:#?}"))
 }
 
 #[test]
 fn what_is_passed_over_is_not_missed() {
     let session = recorded();
     let (all, whole) = known(&session, |_| true);
-    let (some, part) = known(&session, |event| {
-        SessionState::depends_on(event.payload.type_name())
-    });
+    let (some, part) = known(&session, |event| depends_on(event.payload.type_name()));
     assert!(some < all - all / 5, "{some} of {all} events are needed");
     assert_eq!(part, whole);
 }

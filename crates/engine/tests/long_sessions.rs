@@ -19,7 +19,7 @@ use agent_engine::live::NobodyWatches;
 use agent_engine::prompt::Preamble;
 use agent_engine::{
     AuthorityPlace, Control, Desk, Engine, Interrupt, Model, OnAsk, Parts, Queued, Rebuilder,
-    SessionAuthority, SessionJournal, SessionState, Settings,
+    SessionAuthority, SessionJournal, SessionState, Settings, ThreadState,
 };
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::command::SubmitTurn;
@@ -346,15 +346,19 @@ impl Session {
             anchors: None,
             holder: Holder::default(),
         };
-        let mut state = SessionState::new(Vec::new());
+        let mut thread = ThreadState::default();
+        let mut session = SessionState::default();
         let writer = if self.runs == 1 {
             self.store().create(SessionCreated::default(), rim).unwrap()
         } else {
             let directory = self.store().resolve("last").unwrap();
             let artifacts = directory.artifacts().unwrap();
             let listener = Listener {
-                wants: &SessionState::depends_on,
-                tell: &mut |event| state.apply(event, &|id| artifacts.read(id, 64 << 20).ok()),
+                wants: &agent_engine::state::depends_on,
+                tell: &mut |event| {
+                    session.apply(event);
+                    thread.apply(event, &|id| artifacts.read(id, 64 << 20).ok());
+                },
             };
             let opened = directory.open_writer_telling(rim, listener);
             opened.unwrap().writer
@@ -420,7 +424,8 @@ impl Session {
                 price: Arc::new(|_| None),
             }],
             preamble: Preamble::default(),
-            state,
+            thread,
+            session,
             control,
             live: Arc::new(NobodyWatches),
             thread_id,

@@ -1,7 +1,7 @@
 //! Random scripts of work, judged by the engine's fold and by a second, simple reading of the rule.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failure is the report")]
 
-use agent_engine::SessionState;
+use agent_engine::ThreadState;
 use agent_engine::verification::failures::Failures;
 use agent_protocol::id::{EvidenceId, ToolCallId, TurnId};
 use agent_protocol::payload::conversation::{HistoryRollbackCompleted, TurnStarted};
@@ -83,7 +83,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// The fold, fed with the events that such work leaves.
 struct Folded {
-    state: SessionState,
+    state: ThreadState,
     calls: u32,
 }
 
@@ -260,7 +260,7 @@ proptest! {
 
     #[test]
     fn the_fold_follows_the_rule(steps in steps()) {
-        let mut folded = Folded { state: SessionState::default(), calls: 0 };
+        let mut folded = Folded { state: ThreadState::default(), calls: 0 };
         for (at, step) in steps.iter().enumerate() {
             folded.take(*step);
             let found = folded.state.turn.verification.status();

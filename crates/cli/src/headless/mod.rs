@@ -196,7 +196,7 @@ async fn turns(
 }
 
 fn taken(engine: &Engine, end: Option<TurnEnd>) -> Ended {
-    let state = engine.state();
+    let state = engine.thread();
     // The facts of a turn of an earlier run are not those of this one.
     let none = TurnFacts::default();
     let turn = end.as_ref().map_or(&none, |_| &state.turn);
@@ -211,6 +211,7 @@ fn taken(engine: &Engine, end: Option<TurnEnd>) -> Ended {
         .as_deref()
         .map(|text| claims::conflicts(text, &state.track));
     let claims = claims.unwrap_or_default().into_iter();
+    let open_actions = engine.session().open_actions.keys();
     Ended {
         end,
         claims_not_shown: claims.map(|claim| claim.sentence).collect(),
@@ -224,7 +225,7 @@ fn taken(engine: &Engine, end: Option<TurnEnd>) -> Ended {
         usage: turn.usage.clone(),
         cost: turn.cost.total(),
         sandbox_missing: turn.sandbox_missing,
-        open_actions: state.open_actions.keys().map(ToString::to_string).collect(),
+        open_actions: open_actions.map(ToString::to_string).collect(),
     }
 }
 

@@ -10,7 +10,7 @@ use agent_engine::live::NobodyWatches;
 use agent_engine::prompt::Preamble;
 use agent_engine::{
     AuthorityPlace, Control, ControlPlane, Desk, Engine, Interrupt, Model, OnAsk, Parts,
-    ProcessControl, SessionAuthority, SessionJournal, SessionState, Settings, TurnEnd,
+    ProcessControl, SessionAuthority, SessionJournal, SessionState, Settings, ThreadState, TurnEnd,
 };
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::command::SubmitTurn;
@@ -197,9 +197,11 @@ impl Place {
     /// An engine that knows what the log says, with nothing of an earlier one.
     fn engine(self, models: Vec<Model>, registry: Registry, on_ask: OnAsk) -> Session {
         let journal = Arc::clone(&self.journal);
-        let mut state = SessionState::new(Vec::new());
+        let mut thread = ThreadState::default();
+        let mut session = SessionState::default();
         for event in self.events() {
-            state.apply(&event, &|_| None);
+            session.apply(&event);
+            thread.apply(&event, &|_| None);
         }
         let desk = Arc::new(Desk::new(on_ask));
         let place = AuthorityPlace {
@@ -251,7 +253,8 @@ impl Place {
             authority,
             models,
             preamble: Preamble::default(),
-            state,
+            thread,
+            session,
             control: Arc::clone(&control),
             live: Arc::new(NobodyWatches),
             thread_id,

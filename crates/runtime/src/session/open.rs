@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use agent_engine::conversation::ArtifactText;
 use agent_engine::limits::Patience;
 use agent_engine::live::Live;
+use agent_engine::state::depends_on;
 use agent_engine::verification::checks_in;
 use agent_engine::{
     AuthorityPlace, Control, CountChecks, Desk, Engine, Model, OnAsk, Parts, Queued,
-    SessionAuthority, SessionJournal, SessionState, Settings,
+    SessionAuthority, SessionJournal, SessionState, Settings, ThreadState,
 };
 use agent_local_tools::{CommandSettings, Processes, Roots, local_tools};
 use agent_policy::gate::SandboxLevel;
@@ -59,7 +61,8 @@ pub struct Workbench {
     pub control: Arc<Control>,
     pub pipeline: Pipeline,
     pub thread_id: ThreadId,
-    pub state: SessionState,
+    pub thread: ThreadState,
+    pub session: SessionState,
     pub events: Receiver<Arc<Appended>>,
     pub sandbox: String,
     pub sandbox_level: SandboxLevel,
@@ -183,7 +186,8 @@ pub fn open(
         control,
         pipeline,
         thread_id,
-        state: history.state,
+        thread: history.thread,
+        session: history.session,
         events,
         sandbox: sandbox_words(sandbox).to_owned(),
         sandbox_level: sandbox,
@@ -266,7 +270,8 @@ impl Workbench {
             authority: self.authority,
             models,
             preamble,
-            state: self.state,
+            thread: self.thread,
+            session: self.session,
             control: self.control,
             live,
             thread_id: self.thread_id,
@@ -286,7 +291,8 @@ impl Workbench {
 
 /// What an old session's log says, folded while it is opened.
 struct History {
-    state: SessionState,
+    thread: ThreadState,
+    session: SessionState,
     thread_id: Option<ThreadId>,
     queue: Vec<Queued>,
     /// Keys of inputs, so that the same input is not taken twice, also after a restart.
@@ -306,7 +312,8 @@ struct History {
 impl History {
     fn new(patterns: Vec<Vec<String>>) -> Self {
         Self {
-            state: SessionState::new(patterns),
+            thread: ThreadState::main(patterns),
+            session: SessionState::default(),
             thread_id: None,
             queue: Vec::new(),
             keys: HashMap::new(),
@@ -328,9 +335,7 @@ impl History {
         let artifacts = directory.artifacts().ok();
         let artifact = |id: &ArtifactId| artifacts.as_ref()?.read(id, 64 << 20).ok();
         agent_session::fork::inherited(directory, &mut |event| {
-            self.state.apply(event, &artifact);
-            self.baselines
-                .apply(event.scope.tool_call_id.as_ref(), &event.payload);
+            self.fold(event, &artifact);
             // What is inherited was shown, and nothing of it is still allowed.
             if let Payload::ToolCatalogResolved(_) = event.payload {
                 self.held.push(event.clone());
@@ -338,22 +343,28 @@ impl History {
         })
         .or_usage()?;
         let listener = Listener {
-            wants: &SessionState::depends_on,
+            wants: &depends_on,
             tell: &mut |event| {
-                self.take(event);
-                self.state.apply(event, &artifact);
-                self.baselines
-                    .apply(event.scope.tool_call_id.as_ref(), &event.payload);
+                let is_main = self.fold(event, &artifact);
+                self.take(event, is_main);
             },
         };
         let opened = directory.open_writer_telling(rim, listener).or_usage()?;
         self.own = opened.own;
         let is_own = |sequence| self.own.contains(sequence);
-        self.foreign_questions = self.state.open_calls.distrust(&is_own);
+        self.foreign_questions = self.session.open_calls.distrust(&is_own);
         Ok(opened.writer)
     }
 
-    fn take(&mut self, event: &Event) {
+    /// Takes one event into everything that is folded; `false` if it is not the main thread's.
+    fn fold(&mut self, event: &Event, artifact: ArtifactText<'_>) -> bool {
+        let call = event.scope.tool_call_id.as_ref();
+        self.baselines.apply(call, &event.payload);
+        self.session.apply(event);
+        self.thread.apply(event, artifact)
+    }
+
+    fn take(&mut self, event: &Event, is_main: bool) {
         if matches!(
             event.payload,
             Payload::TurnStarted(_)
@@ -378,8 +389,10 @@ impl History {
             Payload::ProcessFailed(failed) if failed.code == Some(Code::Lost) => {
                 self.lost.extend(failed.process_id.clone());
             }
-            Payload::TurnStarted(_) => self.open_turn.clone_from(&event.scope.turn_id),
-            Payload::TurnCompleted(_) | Payload::TurnFailed(_) => self.open_turn = None,
+            Payload::TurnStarted(_) if is_main => {
+                self.open_turn.clone_from(&event.scope.turn_id);
+            }
+            Payload::TurnCompleted(_) | Payload::TurnFailed(_) if is_main => self.open_turn = None,
             Payload::QueueChanged(changed) => {
                 if let (QueueOperation::Added, Some(turn_id)) =
                     (changed.op, &changed.queued_turn_id)

@@ -7,6 +7,7 @@
 mod artifact_checkpoint;
 mod calls;
 mod changed_files;
+mod child_threads;
 mod context_boundary;
 mod evidence;
 mod execution_environment;
@@ -30,6 +31,7 @@ pub use calls::{
     CallSandbox, CallStart, CallStatus, CallValidation, Calls, EventPlace,
 };
 pub use changed_files::{ChangedFiles, is_work};
+pub use child_threads::{ChildThreads, Owner};
 pub use context_boundary::{CompactionBrief, ContextBoundary, ContextBrief};
 pub use evidence::{EvidenceBrief, EvidenceSummary};
 pub use execution_environment::{ExecutionEnvironment, ProcessBrief, ProcessState};
