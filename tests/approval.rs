@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use agent_log::{Rim, SessionStore};
 use agent_protocol::Code;
 use agent_protocol::payload::permission::{
     ActionDecision, ActionResolved, DecidedBy, DecisionSource, GrantScope,
 };
 use agent_protocol::{Clock, Event, Payload, Refs, Timestamp};
-use agent_session::{Rim, SessionStore};
 use agent_test_support::model_server::{ModelServer, RecordedRequest, Script, Turn, Wire};
 use agent_test_support::project::TestProject;
 use agent_test_support::run::RunOutput;

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use agent_session::SessionDirectory;
-use agent_session::fold::{Fold as _, ReadModels};
+use agent_history::fold::{Fold as _, ReadModels};
+use agent_log::SessionDirectory;
 use agent_test_support::model_server::{ModelServer, Wire};
 use agent_test_support::project::TestProject;
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use agent_session::{SessionDirectory, SessionStore};
+use agent_log::{SessionDirectory, SessionStore};
 use agent_test_support::project::TestProject;
 use serde_json::{Value, json};
 

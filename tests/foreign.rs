@@ -1,9 +1,9 @@
 //! Sessions that came with a repository: what their log says was answered was not answered by the
 //! person who goes on with them.
 
+use agent_log::{AnchorStore, Rim, SessionStore};
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
 use agent_protocol::{Event, Payload, Refs, Scope};
-use agent_session::{AnchorStore, Rim, SessionStore};
 use agent_test_support::model_server::{ModelServer, Wire};
 use agent_test_support::project::TestProject;
 use serde_json::json;

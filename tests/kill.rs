@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use agent_session::audit::{Severity, audit};
-use agent_session::{AnchorStore, SessionStore};
+use agent_evidence::audit::{Severity, audit};
+use agent_log::{AnchorStore, SessionStore};
 use agent_test_support::project::TestProject;
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;

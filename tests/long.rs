@@ -30,7 +30,7 @@ fn long_session(project: &TestProject, bytes: u64) -> SessionId {
     let log = writer.log_path().to_owned();
     drop(writer);
     lengthen(&log, bytes, 4_000);
-    let directory = agent_session::SessionDirectory::at(log.parent().unwrap()).unwrap();
+    let directory = agent_log::SessionDirectory::at(log.parent().unwrap()).unwrap();
     let writer = directory
         .open_writer(sample::rim(project, 2))
         .unwrap()
@@ -114,7 +114,7 @@ fn with_evidence(log: u64, artifact: u64) -> TestProject {
     let project = TestProject::new();
     let id = long_session(&project, log);
     let directory = project.root().join(format!(".agent/sessions/{id}"));
-    let session = agent_session::SessionDirectory::at(&directory).unwrap();
+    let session = agent_log::SessionDirectory::at(&directory).unwrap();
     let writer = session
         .open_writer(sample::rim(&project, 3))
         .unwrap()

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use agent_log::SessionWriter;
 use agent_protocol::payload::conversation::{TurnCompleted, TurnStarted, TurnSubmitted};
 use agent_protocol::payload::model::ModelCompleted;
 use agent_protocol::payload::permission::{Effect, PermissionEvaluated};
@@ -12,7 +13,6 @@ use agent_protocol::payload::tool::{
     ToolStarted, ToolValidation,
 };
 use agent_protocol::{Code, Payload, Phase, Refs, Scope};
-use agent_session::SessionWriter;
 use agent_test_support::project::TestProject;
 use serde_json::json;
 

@@ -1,11 +1,11 @@
 //! Going on: calls that were left open, answers given from another process, forks, the queue.
 
+use agent_log::SessionStore;
 use agent_protocol::payload::conversation::{
     QueueChanged, QueueOperation, TurnSource, TurnSubmitted,
 };
 use agent_protocol::status::Status;
 use agent_protocol::{Code, Event, Payload, Refs, Scope};
-use agent_session::SessionStore;
 use agent_test_support::model_server::{ModelServer, Script, Turn, Wire};
 use agent_test_support::project::TestProject;
 use serde_json::{Value, json};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use agent_log::{AnchorStore, Holder, Redactor, Rim, SessionStore, SessionWriter};
 use agent_protocol::id::{IdMint, IntentId, InvocationId, SessionId};
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::conversation::{
@@ -15,7 +16,6 @@ use agent_protocol::payload::tool::{
 };
 use agent_protocol::status::Status;
 use agent_protocol::{ActionHappened, Clock, Code, Payload, Phase, Refs, Scope, Timestamp};
-use agent_session::{AnchorStore, Holder, Redactor, Rim, SessionStore, SessionWriter};
 use agent_test_support::project::TestProject;
 
 /// One second passes at every look.

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use agent_session::workspace::{Images, PathState, Workspace};
+use agent_history::workspace::{Images, PathState, Workspace};
 use agent_test_support::project::TestProject;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

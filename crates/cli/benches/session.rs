@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use agent_log::{SessionDirectory, read_model_input};
 use agent_protocol::{Event, Payload};
-use agent_session::{SessionDirectory, read_model_input};
 use agent_test_support::bench::{Table, memory};
 use agent_test_support::model_server::{ModelServer, Script, Turn};
 use agent_test_support::project::TestProject;

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use agent_log::{Holder, Redactor, Rim, SessionStore};
 use agent_protocol::id::{ArtifactId, IdMint};
 use agent_protocol::payload::conversation::{ArtifactKind, SessionCreated};
 use agent_protocol::payload::tool::{ToolIntent, ToolResult, ToolStarted};
 use agent_protocol::payload::{SideEffect, SideEffectKind};
 use agent_protocol::{Clock, Refs, Scope, Timestamp};
-use agent_session::{Holder, Redactor, Rim, SessionStore};
 use agent_test_support::bench::{Table, median};
 use agent_test_support::project::TestProject;
 

@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::path::Path;
 
 use agent_engine::Model;
+use agent_log::{Rim, SessionDirectory};
 use agent_runtime::{Runtime, models};
-use agent_session::{Rim, SessionDirectory};
 use anyhow::Context as _;
 
 use crate::arguments::GlobalArgs;

@@ -2,13 +2,13 @@
 //! about verifications and claims. `audit`, `replay` and `export` all look with these eyes.
 
 use agent_engine::verification::{CheckRun, Runner, Shown, Track, checks_in, claims, recognise};
-use agent_policy::shell::commands_behind_exit;
-use agent_protocol::id::SessionId;
-use agent_session::audit::{
+use agent_evidence::audit::{
     AuditError, AuditReport, Checks, JudgedCheck, ReadClaim, VerificationRun, audit_deleted,
     audit_with,
 };
-use agent_session::{AnchorStore, Redactor, SessionDirectory};
+use agent_log::{AnchorStore, Redactor, SessionDirectory};
+use agent_policy::shell::commands_behind_exit;
+use agent_protocol::id::SessionId;
 
 use crate::app::App;
 use crate::config::{self, SettingArgs};

@@ -40,7 +40,7 @@ impl Failure {
     /// All advice there is: ours, and that of the part which failed.
     pub(crate) fn advice(&self) -> Vec<&str> {
         let mut advice: Vec<&str> = self.hints.iter().map(String::as_str).collect();
-        let of_cause = self.error.chain().find_map(agent_session::hint);
+        let of_cause = self.error.chain().find_map(agent_log::hint);
         advice.extend(of_cause.filter(|hint| !self.hints.iter().any(|known| known == hint)));
         advice
     }

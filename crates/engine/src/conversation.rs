@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
+use agent_history::imported_from;
 use agent_protocol::id::{ArtifactId, ModelRequestId, ToolCallId, TurnId};
 use agent_protocol::payload::conversation::TurnSubmitted;
 use agent_protocol::payload::model::{ContextCompactionCompleted, ModelCompleted};
@@ -18,7 +19,6 @@ use agent_protocol::{Code, Event, Payload};
 use agent_provider::conversation::{
     Arguments, AssistantPart, Message, ToolCall, ToolResult, UserPart,
 };
-use agent_session::import::imported_from;
 use agent_tool_runtime::wrapper::wrap_untrusted;
 use serde_json::Value;
 

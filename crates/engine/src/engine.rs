@@ -3,6 +3,7 @@
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
+use agent_log::{Appended, ModelInputs};
 use agent_protocol::id::{
     ArtifactId, ContextId, EventId, Id, ModelRequestId, StepId, ThreadId, TurnId,
 };
@@ -15,7 +16,6 @@ use agent_protocol::payload::{ArtifactRef, Usage};
 use agent_protocol::status::Mode;
 use agent_protocol::{Payload, Refs, Scope, Timestamp};
 use agent_provider::conversation::ToolSpec;
-use agent_session::{Appended, ModelInputs};
 use agent_tool_runtime::{
     Authority, BatchReport, Cancel, Journal, JournalError, OpenCall, OpenQuestion, Pipeline,
     ToolIntent,

@@ -2,11 +2,11 @@
 //! ended before either could be: what the user said is never lost.
 //! The record of another program names no such moment, so there it is when the input is given.
 
+use agent_history::imported_from;
 use agent_protocol::id::{RuntimeId, TurnId};
 use agent_protocol::payload::conversation::{QueueOperation, QueuePolicy};
 use agent_protocol::status::Status;
 use agent_protocol::{Event, Payload};
-use agent_session::import::imported_from;
 
 /// The one rule for it, shared by whoever folds the user's words.
 #[derive(Clone, Debug, Default)]

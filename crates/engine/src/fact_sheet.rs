@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
+use agent_history::verification::describe_failure;
 use agent_protocol::id::{
     ActionId, ArtifactId, EvidenceId, ProcessId, RuntimeId, ToolCallId, TurnId,
 };
@@ -13,7 +14,6 @@ use agent_protocol::payload::conversation::EvidenceChanged;
 use agent_protocol::payload::model::Preserved;
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::{Event, Payload, Phase};
-use agent_session::verification::describe_failure;
 
 use crate::conversation::ArtifactText;
 use crate::user_words::UserWords;

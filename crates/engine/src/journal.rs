@@ -6,12 +6,12 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Seek as _, SeekFro
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use agent_log::SessionWriter;
 use agent_protocol::id::{ArtifactId, EvidenceId, IdMint, ToolCallId};
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{Event, Payload, Refs, Scope, Timestamp};
-use agent_session::SessionWriter;
 use agent_tool_runtime::{ArtifactWriter, Journal, JournalError, Recorded, Unrevealed};
 
 /// Writes the facts of tool calls into a session.
@@ -272,7 +272,7 @@ impl Journal for SessionJournal {
     }
 
     fn placeholder_in<'a>(&self, text: &'a str) -> Option<&'a str> {
-        let first = agent_session::placeholders(text).into_iter().next()?;
+        let first = agent_log::placeholders(text).into_iter().next()?;
         Some(&text[first])
     }
 
@@ -303,7 +303,7 @@ struct Streamed {
     kind: ArtifactKind,
     media_type: String,
     producer: String,
-    file: BufWriter<agent_session::ArtifactWriter>,
+    file: BufWriter<agent_log::ArtifactWriter>,
 }
 
 impl Write for Streamed {

@@ -6,6 +6,13 @@
 
 use std::sync::Arc;
 
+use agent_evidence::audit::{AuditError, audit};
+use agent_evidence::export::{Contents, PackError, export_evidence};
+use agent_evidence::replay::{Range, ReplayError, Replayed, replay};
+use agent_evidence::report::report;
+use agent_history::fold::{ExecutionEnvironment, ReadModels, ThreadReadModel};
+use agent_history::{CacheError, load_read_models};
+use agent_log::{AnchorStore, PlaceError, ReadError, Redactor, SessionDirectory};
 use agent_protocol::command::{
     Acknowledgement, ControlAnswer, ControlCommand, ExportRequest, InterruptTurn, PermissionQuery,
     ToolInventoryQuery, Window,
@@ -18,14 +25,6 @@ use agent_protocol::payload::permission::{
 use agent_protocol::payload::tool::{CatalogEntry, CatalogPolicy};
 use agent_protocol::status::{Mode, Status};
 use agent_protocol::{Event, Payload, Refs, Scope};
-use agent_session::audit::{AuditError, audit};
-use agent_session::export::{Contents, PackError, export_evidence};
-use agent_session::fold::{ExecutionEnvironment, ReadModels, ThreadReadModel};
-use agent_session::replay::{Range, ReplayError, Replayed, replay};
-use agent_session::report::report;
-use agent_session::{
-    AnchorStore, CacheError, PlaceError, ReadError, Redactor, SessionDirectory, load_read_models,
-};
 use agent_tool_runtime::{Authority as _, Journal, JournalError, Pipeline};
 
 use crate::authority::SessionAuthority;

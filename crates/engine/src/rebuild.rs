@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use agent_history::fold::{ChildThreads, Owner};
 use agent_protocol::id::{ArtifactId, ModelRequestId, ThreadId};
 use agent_protocol::payload::model::{CompactionTrigger, ModelRequested};
 use agent_protocol::payload::tool::{CatalogEntry, CatalogPolicy};
@@ -9,7 +10,6 @@ use agent_protocol::{Event, Payload};
 use agent_provider::conversation::{ModelRequest, ReasoningEffort, ToolSpec};
 use agent_provider::dialect::{self, Dialect};
 use agent_provider::quirks::Quirks;
-use agent_session::fold::{ChildThreads, Owner};
 
 use crate::compaction::ask_for_summary;
 use crate::conversation::{ArtifactText, Conversation};

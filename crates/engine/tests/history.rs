@@ -6,10 +6,10 @@ use std::path::Path;
 
 use agent_engine::state::depends_on;
 use agent_engine::{Rebuilder, SessionState, ThreadState};
+use agent_log::SessionDirectory;
 use agent_protocol::Event;
 use agent_protocol::id::ArtifactId;
 use agent_provider::quirks::GENERIC;
-use agent_session::SessionDirectory;
 use sha2::{Digest as _, Sha256};
 
 /// The recorded session of the worked chain: reads, an edit, commands that fail and pass.

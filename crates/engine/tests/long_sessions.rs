@@ -21,6 +21,7 @@ use agent_engine::{
     AuthorityPlace, Control, Desk, Engine, Interrupt, Model, OnAsk, Parts, Queued, Rebuilder,
     SessionAuthority, SessionJournal, SessionState, Settings, ThreadState,
 };
+use agent_log::{Holder, Listener, Redactor, Rim, SessionStore};
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::command::SubmitTurn;
 use agent_protocol::id::{ArtifactId, IdMint, ThreadId, TurnId};
@@ -37,7 +38,6 @@ use agent_provider::provider::{Provider, Signal};
 use agent_provider::quirks::GENERIC;
 use agent_provider::response::Response;
 use agent_provider::{ScriptedProvider, Transcript};
-use agent_session::{Holder, Listener, Redactor, Rim, SessionStore};
 use agent_tool_runtime::{
     Baselines, Journal, Pipeline, PipelineParts, Registry, Settings as PipelineSettings, Workspace,
 };

@@ -12,6 +12,7 @@ use agent_engine::verification::failures::Failures;
 use agent_engine::{Rebuilder, SessionState, ThreadState};
 use agent_protocol::id::{ArtifactId, IdMint, ThreadId};
 
+use agent_log::{Appended, Holder, Redactor, Rim, SessionStore, SessionWriter};
 use agent_protocol::payload::conversation::{
     ArtifactKind, HistoryRollbackCompleted, SessionCreated, ThreadRole, ThreadStarted, TurnFailed,
     TurnStarted, TurnSubmitted,
@@ -28,7 +29,6 @@ use agent_protocol::payload::tool::{
 use agent_protocol::payload::{SideEffect, SideEffectKind};
 use agent_protocol::{Clock, Event, Payload, Refs, Scope, Timestamp};
 use agent_provider::quirks::GENERIC;
-use agent_session::{Appended, Holder, Redactor, Rim, SessionStore, SessionWriter};
 use proptest::prelude::*;
 use serde_json::json;
 

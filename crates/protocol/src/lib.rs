@@ -6,7 +6,7 @@
 //!
 //! What this crate deliberately cannot do: it opens no file, reads no clock, starts no thread and
 //! knows nothing of async. An [`Event`] is a value; writing one durably is the business of
-//! `agent-session`, and deciding what it says that of the crate that did the work.
+//! `agent-log`, and deciding what it says that of the crate that did the work.
 //!
 //! Where to start: [`payload::Payload`] lists every event class in one place,
 //! [`Event::to_line`] and [`Event::from_line`] are the on-disk form, and

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_local_tools::{CommandSettings, ScanLimits};
+use agent_log::AGENT_DIRECTORY;
 use agent_policy::gate::{DiskFacts, GateRequest, SandboxLevel};
 use agent_protocol::payload::permission::ActionClass;
 use agent_sandbox::{Level, Limits, Mode, Sandbox, environment, tool_dirs};
-use agent_session::AGENT_DIRECTORY;
 use agent_tool_runtime::{CommandRequest, Confinement, PermissionSemantics};
 use serde_json::json;
 

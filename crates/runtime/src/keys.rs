@@ -11,9 +11,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use agent_log::LateSecrets;
 use agent_provider::config::{key_is_optional, key_variables};
 use agent_provider::routing::MissingKey;
-use agent_session::LateSecrets;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::Runtime;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent_session::{
+use agent_log::{
     AnchorStore, Holder, RedactionRules, Redactor, ResolveError, Rim, SessionDirectory,
     SessionStore,
 };

@@ -1,7 +1,6 @@
-//! What confinement costs, measured against a direct spawn in the same run: the alternatives
-//! take turns, and minimum and median are printed. `cargo bench -p agent-sandbox`, or one
-//! part of it with `-- launches`, `-- builds` or `-- residue`. On a machine that does other
-//! things, `chrt -f 10` in front keeps them out of the figures.
+//! Cost of confinement against a direct spawn, measured in the same run: the alternatives take turns, and minimum and
+//! median are printed. Run `cargo bench -p agent-sandbox`, or one part of it with `-- launches`, `-- builds` or `--
+//! residue`. On a busy machine, `chrt -f 10` in front keeps other work out of the figures.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -13,7 +13,7 @@ use crate::launch::LaunchError;
 use crate::plan::LimitPlan;
 use crate::probe::Finding;
 
-/// What our groups are called, before the number of the process that made them.
+/// Prefix of our groups' names, before the number of the process that made them.
 const NAME: &str = "agent-";
 
 /// The controllers that a group needs.
@@ -22,7 +22,7 @@ const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 /// A group with a command in it. Dropping it kills whatever is left inside and removes it.
 #[derive(Debug)]
 pub(crate) struct ControlGroup {
-    place: PathBuf,
+    path: PathBuf,
 }
 
 impl ControlGroup {
@@ -40,7 +40,7 @@ impl ControlGroup {
         };
         fs::create_dir(&place).map_err(|error| failed("make a control group", error))?;
         let group = Self {
-            place: place.clone(),
+            path: place.clone(),
         };
         group
             .limit(limits)
@@ -67,12 +67,12 @@ impl ControlGroup {
     }
 
     fn write(&self, name: &str, value: u64) -> io::Result<()> {
-        fs::write(self.place.join(name), value.to_string())
+        fs::write(self.path.join(name), value.to_string())
     }
 
-    /// Whether the kernel ended something in here for want of memory.
+    /// True if the kernel killed something in here for lack of memory.
     pub(crate) fn ran_out_of_memory(&self) -> bool {
-        let events = fs::read_to_string(self.place.join("memory.events")).unwrap_or_default();
+        let events = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
         events
             .lines()
             .filter_map(|line| line.strip_prefix("oom_kill "))
@@ -90,7 +90,7 @@ impl Drop for ControlGroup {
     fn drop(&mut self) {
         self.kill();
         // One that is still busy is removed by the next agent that finds it.
-        let _ = fs::remove_dir(&self.place);
+        let _ = fs::remove_dir(&self.path);
     }
 }
 
@@ -150,7 +150,7 @@ fn hierarchy(line: &str) -> Option<(&Path, &Path)> {
     Some((Path::new(fields.next()?), Path::new(fields.next()?)))
 }
 
-/// Whether groups below this one can bound memory and processes.
+/// True if groups below this one can bound memory and processes.
 fn divides(group: &Path) -> bool {
     let enabled = fs::read_to_string(group.join("cgroup.subtree_control")).unwrap_or_default();
     CONTROLLERS
@@ -158,7 +158,7 @@ fn divides(group: &Path) -> bool {
         .all(|name| enabled.split_ascii_whitespace().any(|word| word == *name))
 }
 
-/// Whether groups can be made here, and processes moved into them from further down.
+/// True if groups can be made here, and processes moved into them from further down.
 fn is_ours(group: &Path) -> bool {
     [group, &group.join("cgroup.procs")]
         .iter()
@@ -225,7 +225,7 @@ mod tests {
         let app = delegated.mount.join("app");
         assert_eq!(delegated.found(false, "/app/own"), Ok(app.clone()));
         assert_eq!(delegated.found(true, "/app"), Ok(app));
-        // Root may write there, but nobody gave it to us.
+        // Root may write there, but it was not delegated to us.
         let taken = delegated.found(true, "/app/own");
         assert_eq!(taken, Err("memory and pids are not delegated to us".into()));
         let outside = delegated.found(false, "/../elsewhere");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_hierarchy_the_reason_is_said() {
+    fn without_the_hierarchy_the_reason_is_given() {
         let no_member = find("3:memory:/\n", "", false);
         assert_eq!(no_member, Err("no version 2 hierarchy".into()));
         let not_mounted = find("0::/\n", "24 1 0:5 / /proc rw - proc proc rw\n", false);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_killed_agents_left_is_removed() {
+    fn groups_of_killed_agents_are_removed() {
         let hierarchy = Hierarchy::new("swept", "memory pids\n");
         let app = hierarchy.mount.join("app");
         // No process has the number 0; this one is alive.
@@ -270,15 +270,15 @@ mod tests {
     }
 
     #[test]
-    fn an_end_for_want_of_memory_is_told_from_the_groups_events() {
+    fn an_out_of_memory_kill_shows_in_the_groups_events() {
         let hierarchy = Hierarchy::new("events", "memory pids\n");
         let group = ControlGroup {
-            place: hierarchy.mount.join("app"),
+            path: hierarchy.mount.join("app"),
         };
         assert!(!group.ran_out_of_memory(), "no such file");
         for (count, expected) in [("0", false), ("2", true)] {
             let events = format!("low 0\nmax 7\noom 1\noom_kill {count}\noom_group_kill 0\n");
-            fs::write(group.place.join("memory.events"), events).unwrap();
+            fs::write(group.path.join("memory.events"), events).unwrap();
             assert_eq!(group.ran_out_of_memory(), expected);
         }
     }

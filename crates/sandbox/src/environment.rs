@@ -4,14 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Where programs are when the host does not say.
+/// `PATH` used when the host has none.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Taken over from the host when present.
 const KEPT: [&str; 6] = ["PATH", "USER", "LOGNAME", "LANG", "TZ", "SHELL"];
 
-/// What a host variable must not look like even when the user listed it: these carry secrets
-/// or choose code that runs in every program.
+/// Parts of names of host variables that are never passed on, even when the user listed them: these carry secrets or
+/// choose code that runs in every program.
 const NEVER_CONTAINS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL"];
 const NEVER_BEGINS: [&str; 11] = [
     "AWS_",
@@ -46,7 +46,7 @@ const NEVER_IS: [&str; 17] = [
     "LOCPATH",
 ];
 
-/// Whether a variable of the host may never reach a command.
+/// True if a variable of the host may never reach a command.
 pub fn is_forbidden(name: &OsStr) -> bool {
     let name = name.as_bytes().to_ascii_uppercase();
     let contains = |part: &str| {
@@ -131,16 +131,16 @@ const READING: [&str; 22] = [
 const READING_BEGINS: [&str; 2] = ["LC_", "GIT_"];
 
 /// Settings of git that leave it nothing of the repository to run, as far as settings can: drivers that
-/// a repository names itself cannot be taken back.
+/// a repository names itself cannot be disabled.
 const GIT_RUNS_NOTHING: [(&str, &str); 3] = [
     ("core.fsmonitor", "false"),
     ("log.showSignature", "false"),
     ("safe.bareRepository", "explicit"),
 ];
 
-/// The environment of a command that nobody looked at: of the one given, what every program
+/// Environment of a command that runs without approval: of the one given, what every program
 /// expects, without anything that leads into `project` (a `PATH` entry there, a relative or an empty
-/// one, a tool directory) and without what the user passes to commands they allow. Git is told to run
+/// one, a tool directory) and without what the user passes to commands they allow. Git is set to run
 /// nothing that the repository names.
 pub fn reading(
     environment: &[(OsString, OsString)],

@@ -1,4 +1,4 @@
-//! Where programs are, for commands that may execute nothing of the project.
+//! Directories that hold programs, for commands that may execute nothing of the project.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ pub(crate) fn outside(
     let closed: Vec<PathBuf> = planted.iter().chain(hidden).cloned().collect();
     let mut found = Vec::new();
     for path in directories(Path::new("/")) {
-        match place(&path, &closed) {
-            Place::Free => found.push(path),
-            Place::Around => {
+        match overlap(&path, &closed) {
+            Overlap::Free => found.push(path),
+            Overlap::Around => {
                 let below = directories(&path).into_iter();
-                found.extend(below.filter(|path| place(path, &closed) == Place::Free));
+                found.extend(below.filter(|path| overlap(path, &closed) == Overlap::Free));
             }
-            Place::Inside => {}
+            Overlap::Inside => {}
         }
     }
     let path = environment.iter().find(|(name, _)| name == "PATH");
@@ -40,7 +40,7 @@ pub(crate) fn outside(
     found.extend(
         named
             .filter_map(|path| std::fs::canonicalize(path).ok())
-            .filter(|path| place(path, &planted) == Place::Free),
+            .filter(|path| overlap(path, &planted) == Overlap::Free),
     );
     found.sort();
     found.dedup();
@@ -48,20 +48,20 @@ pub(crate) fn outside(
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Overlap {
     Free,
     /// Holds something closed.
     Around,
     Inside,
 }
 
-fn place(path: &Path, closed: &[PathBuf]) -> Place {
+fn overlap(path: &Path, closed: &[PathBuf]) -> Overlap {
     if closed.iter().any(|closed| path.starts_with(closed)) {
-        Place::Inside
+        Overlap::Inside
     } else if closed.iter().any(|closed| closed.starts_with(path)) {
-        Place::Around
+        Overlap::Around
     } else {
-        Place::Free
+        Overlap::Free
     }
 }
 

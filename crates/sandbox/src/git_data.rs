@@ -1,5 +1,5 @@
-//! What git follows in its own data: files that name programs to run, or that send git to read
-//! such files somewhere else. They stay as they are also when commits are granted.
+//! Files in git's own data that name programs to run, or that make git read such files elsewhere.
+//! They stay read-only even when commits are granted.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -27,14 +27,14 @@ const MOST: usize = 4_000;
 /// The paths of one git directory, relative to the tree it is in.
 #[derive(Debug, Default)]
 pub(crate) struct GitData {
-    /// What is there and must not change.
+    /// Existing paths that must not change.
     pub(crate) followed: Vec<PathBuf>,
     /// Directories of submodules and worktrees: they change, and a new one would be followed.
     pub(crate) directories: Vec<PathBuf>,
 }
 
 impl GitData {
-    /// Looks at the git directory at `git`.
+    /// Reads the git directory at `git`.
     pub(crate) fn of(tree: &Dir, git: &Path) -> Self {
         let mut found = Self::default();
         found.add(tree, git, 0);
@@ -90,18 +90,18 @@ fn is_directory(tree: &Dir, path: &Path) -> bool {
     tree.kind(path) == Some(FileType::Directory)
 }
 
-/// Whether git would take a directory with these names in it for a repository without a work
-/// tree, and act on what it says, as soon as somebody enters it.
+/// True if git would take a directory with these names in it for a bare repository, and follow its
+/// configuration when run there.
 pub(crate) fn is_repository(has: impl Fn(&str) -> bool) -> bool {
     has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
 
-/// What such a directory may not get: it is harmless without.
+/// Names that such a directory must not get; without them it is harmless.
 pub(crate) const BARE_FOLLOWED: [&str; 4] = ["config", "config.worktree", "hooks", "commondir"];
 
-/// Where the configuration of a repository points to inside its work tree `root`: hooks kept with
+/// Paths inside the work tree `root` that a repository's configuration points to: hooks kept with
 /// the project, and further configuration. `git` is the directory of that configuration, if it is
-/// in there. All relative to the work tree.
+/// in there. All are relative to the work tree.
 pub(crate) fn pointed_to(config: &[u8], root: &Path, git: Option<&Path>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut section = String::new();

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where the repository of a worktree lives.
+/// Repository of a linked worktree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GitLink {
     pub(crate) common: PathBuf,
-    /// The repository knows this worktree too. The file alone proves nothing: anybody who
-    /// made the workspace could have written it, and it must not open another repository.
+    /// The repository knows this worktree too. The file alone proves nothing: the author
+    /// of the workspace could have written it, and it must not open another repository.
     pub(crate) points_back: bool,
 }
 

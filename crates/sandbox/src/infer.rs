@@ -7,10 +7,10 @@ use std::path::{Component, Path, PathBuf};
 use crate::policy::WriteDenied;
 use crate::violation::{Detection, Kind, Permit, Violation};
 
-/// Lines that are told one by one.
+/// Most lines that are listed one by one.
 const MOST: usize = 8;
 
-/// The boundary of one command, as far as its output can speak about it.
+/// Boundary of one command, as far as its output can show it.
 #[derive(Debug)]
 pub(crate) struct Boundary {
     pub(crate) workspace: PathBuf,
@@ -34,40 +34,40 @@ pub(crate) struct Boundary {
 
 /// The kinds of errors that a refusal looks like.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sign {
+enum ErrorKind {
     Missing,
     Denied,
     ReadOnly,
     Network,
 }
 
-const SIGNS: [(&str, Sign); 22] = [
-    ("Read-only file system", Sign::ReadOnly),
-    ("EROFS", Sign::ReadOnly),
-    ("No such file or directory", Sign::Missing),
-    ("ENOENT", Sign::Missing),
-    ("cannot find", Sign::Missing),
-    ("not found", Sign::Missing),
-    ("does not exist", Sign::Missing),
-    ("Permission denied", Sign::Denied),
-    ("EACCES", Sign::Denied),
-    ("Operation not permitted", Sign::Denied),
-    ("Could not resolve host", Sign::Network),
-    ("Couldn't resolve host", Sign::Network),
-    ("could not resolve host", Sign::Network),
-    ("Temporary failure in name resolution", Sign::Network),
-    ("Name or service not known", Sign::Network),
-    ("failed to lookup address", Sign::Network),
-    ("no such host", Sign::Network),
-    ("EAI_AGAIN", Sign::Network),
-    ("Network is unreachable", Sign::Network),
-    ("network is unreachable", Sign::Network),
-    ("ENETUNREACH", Sign::Network),
-    ("Network unreachable", Sign::Network),
+const ERROR_TEXTS: [(&str, ErrorKind); 22] = [
+    ("Read-only file system", ErrorKind::ReadOnly),
+    ("EROFS", ErrorKind::ReadOnly),
+    ("No such file or directory", ErrorKind::Missing),
+    ("ENOENT", ErrorKind::Missing),
+    ("cannot find", ErrorKind::Missing),
+    ("not found", ErrorKind::Missing),
+    ("does not exist", ErrorKind::Missing),
+    ("Permission denied", ErrorKind::Denied),
+    ("EACCES", ErrorKind::Denied),
+    ("Operation not permitted", ErrorKind::Denied),
+    ("Could not resolve host", ErrorKind::Network),
+    ("Couldn't resolve host", ErrorKind::Network),
+    ("could not resolve host", ErrorKind::Network),
+    ("Temporary failure in name resolution", ErrorKind::Network),
+    ("Name or service not known", ErrorKind::Network),
+    ("failed to lookup address", ErrorKind::Network),
+    ("no such host", ErrorKind::Network),
+    ("EAI_AGAIN", ErrorKind::Network),
+    ("Network is unreachable", ErrorKind::Network),
+    ("network is unreachable", ErrorKind::Network),
+    ("ENETUNREACH", ErrorKind::Network),
+    ("Network unreachable", ErrorKind::Network),
 ];
 
-/// Refusals that the end of an output speaks of. `errors` is the end of stderr alone, which is
-/// guessed from only when the command `failed`; `is_counted` says that the kernel told of refused
+/// Refusals that the end of an output shows. `errors` is the end of stderr alone, which is
+/// guessed from only when the command `failed`; `is_counted` says that the kernel counted refused
 /// connections, which then need no guess.
 pub(crate) fn infer(
     boundary: &Boundary,
@@ -76,16 +76,18 @@ pub(crate) fn infer(
     failed: bool,
     is_counted: bool,
 ) -> Vec<Violation> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     for line in output.split(|byte| *byte == b'\n') {
         let line = String::from_utf8_lossy(line);
-        let Some((_, sign)) = SIGNS.iter().find(|(words, _)| line.contains(words)) else {
+        let Some((_, kind)) = ERROR_TEXTS.iter().find(|(words, _)| line.contains(words)) else {
             continue;
         };
-        match sign {
-            Sign::Network if boundary.has_network || is_counted => {}
-            Sign::Network => found.add(Kind::Network, shortened(&line), GUESS, Permit::Network),
-            Sign::ReadOnly => {
+        match kind {
+            ErrorKind::Network if boundary.has_network || is_counted => {}
+            ErrorKind::Network => {
+                found.add(Kind::Network, shortened(&line), GUESS, Permit::Network)
+            }
+            ErrorKind::ReadOnly => {
                 for path in paths(&line, true) {
                     let path = normal(&boundary.cwd.join(path));
                     if let Some(permit) = boundary.unwritable(&path) {
@@ -93,7 +95,7 @@ pub(crate) fn infer(
                     }
                 }
             }
-            Sign::Missing | Sign::Denied => {
+            ErrorKind::Missing | ErrorKind::Denied => {
                 for path in paths(&line, false) {
                     if let Some(path) = boundary.hidden(&normal(Path::new(path))) {
                         found.add(Kind::Read, path, NAMED, Permit::ReadableRoot);
@@ -112,7 +114,7 @@ const GUESS: Detection = Detection::InferredFromErrnoText;
 const NAMED: Detection = Detection::NamedPath;
 
 /// Refusals guessed from the errors of a failing command, where no path settles it.
-fn guess(errors: &[u8], found: &mut Found) {
+fn guess(errors: &[u8], found: &mut Violations) {
     for line in errors.split(|byte| *byte == b'\n') {
         let line = String::from_utf8_lossy(line);
         let (kind, permit) = if line.contains("Read-only file system") {
@@ -126,21 +128,21 @@ fn guess(errors: &[u8], found: &mut Found) {
         };
         // Without a path the line is as likely to be the program's own opinion.
         let is_opinion = !line.contains('/') && kind != Kind::Write;
-        let is_told = |known: &Violation| {
+        let is_known = |known: &Violation| {
             known.detection == NAMED
                 && paths(&line, true)
                     .any(|path| known.target.ends_with(path.trim_start_matches("./")))
         };
-        if !is_opinion && !found.0.iter().any(is_told) {
+        if !is_opinion && !found.0.iter().any(is_known) {
             found.add(kind, shortened(&line), GUESS, permit);
         }
     }
 }
 
 #[derive(Default)]
-struct Found(Vec<Violation>);
+struct Violations(Vec<Violation>);
 
-impl Found {
+impl Violations {
     fn add(&mut self, kind: Kind, target: String, detection: Detection, permitted_by: Permit) {
         let same = |known: &&mut Violation| known.kind == kind && known.target == target;
         if let Some(known) = self.0.iter_mut().find(same) {
@@ -219,7 +221,7 @@ fn paths(line: &str, relative: bool) -> impl Iterator<Item = &str> {
         })
 }
 
-/// Without `.` and `..`, which need no file system to be told.
+/// Resolves `.` and `..` without the file system.
 fn normal(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -264,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Kind, target and permit of what `output` tells, whatever the exit code.
+    /// Kind, target and permit of what `output` shows, whatever the exit code.
     fn check(output: &str, expected: &[(Kind, &str, Permit)]) {
         let found = infer(&boundary(), output.as_bytes(), b"", false, false);
         let found: Vec<_> = found

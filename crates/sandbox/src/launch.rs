@@ -1,4 +1,4 @@
-//! The outside of a launch: start the helper, hear what it established, give the word.
+//! The outside of a launch: starts the helper, receives what it established, sends the go-ahead.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,10 +9,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, pidfd_send_signal};
 
+use crate::compile::{Compiled, compile};
 use crate::control_group::ControlGroup;
-use crate::draw::{Drawn, draw};
 use crate::infer::Boundary;
-use crate::launcher::{Ends, Launcher};
+use crate::launcher::{Launcher, SandboxFds};
 use crate::listener::Listener;
 use crate::message;
 use crate::pipeline::PipelineReport;
@@ -31,7 +31,7 @@ pub enum LaunchError {
     /// The answer on a machine that cannot confine.
     #[error("no sandbox on this system ({reason}); nothing was run")]
     Unavailable { reason: String },
-    #[error("the policy is not usable: {problem}; nothing was run")]
+    #[error("invalid sandbox policy: {problem}; nothing was run")]
     Policy { problem: String },
     #[error("cannot confine the command: {step} failed for `{target}`: {error}; nothing was run")]
     Step {
@@ -62,7 +62,7 @@ pub fn prepare(policy: &Policy, capabilities: &Capabilities) -> Result<Confined,
     Sandbox::of(capabilities.clone()).prepare(policy)
 }
 
-/// A sandbox on paper, before any process of it exists.
+/// A sandbox before any process of it exists.
 pub(crate) struct Prepared {
     plan: Plan,
     report: EnforcementReport,
@@ -75,7 +75,7 @@ pub(crate) struct Prepared {
 }
 
 /// A sandbox whose first process exists.
-pub(crate) struct Born {
+pub(crate) struct Spawned {
     pid: u32,
     pidfd: OwnedFd,
     launcher: Arc<Launcher>,
@@ -85,13 +85,13 @@ pub(crate) struct Born {
 
 impl Prepared {
     pub(crate) fn new(policy: &Policy, capabilities: &Capabilities) -> Result<Self, LaunchError> {
-        let Drawn {
+        let Compiled {
             plan,
             report,
             watch,
             pipeline,
             boundary,
-        } = draw(policy, capabilities)?;
+        } = compile(policy, capabilities)?;
         prepare_private_tmp(policy, &plan)?;
         let confined = plan.seccomp.is_some();
         let free_disk = policy.limits.free_disk.filter(|_| confined);
@@ -106,8 +106,8 @@ impl Prepared {
         })
     }
 
-    /// Has the first process made. Nothing is left behind when that fails.
-    pub(crate) fn split_off(&self, launcher: &Arc<Launcher>) -> Result<Born, LaunchError> {
+    /// Forks the first process. Nothing is left behind when that fails.
+    pub(crate) fn fork(&self, launcher: &Arc<Launcher>) -> Result<Spawned, LaunchError> {
         let (control, theirs) = socketpair(
             AddressFamily::UNIX,
             SocketType::STREAM,
@@ -116,13 +116,13 @@ impl Prepared {
         )
         .map_err(|error| helper(error.into()))?;
         let (streams, writing) = Streams::open().map_err(helper)?;
-        let ends = Ends {
+        let ends = SandboxFds {
             control: theirs,
             stdout: writing.stdout,
             stderr: writing.stderr,
         };
-        let (pid, pidfd) = launcher.split_off(&self.plan, &ends)?;
-        Ok(Born {
+        let (pid, pidfd) = launcher.fork(&self.plan, &ends)?;
+        Ok(Spawned {
             pid,
             pidfd,
             launcher: Arc::clone(launcher),
@@ -131,68 +131,69 @@ impl Prepared {
         })
     }
 
-    /// Hears what the sandbox established.
-    pub(crate) fn meet(self, born: Born) -> Result<Confined, LaunchError> {
-        let mut first = First {
-            pid: born.pid,
-            pidfd: born.pidfd,
+    /// Receives what the sandbox established.
+    pub(crate) fn complete(self, spawned: Spawned) -> Result<Confined, LaunchError> {
+        let mut first = InitProcess {
+            pid: spawned.pid,
+            pidfd: spawned.pidfd,
             outer: None,
         };
-        let met = handshake(&self.plan, &born.control, &mut first);
-        match met.and_then(|met| Ok((self.enclose(first.pid)?, met))) {
-            Ok((group, met)) => Ok(Confined {
+        let handshake = handshake(&self.plan, &spawned.control, &mut first);
+        match handshake.and_then(|handshake| Ok((self.create_control_group(first.pid)?, handshake)))
+        {
+            Ok((group, handshake)) => Ok(Confined {
                 parts: Some(Parts {
-                    report: self.established(&met, group.is_some()),
+                    report: self.established(&handshake, group.is_some()),
                     group,
                     pid: first.pid,
                     pidfd: first.pidfd,
                     outer: first.outer,
-                    _launcher: born.launcher,
-                    control: born.control,
-                    listener: met.listener,
+                    _launcher: spawned.launcher,
+                    control: spawned.control,
+                    listener: handshake.listener,
                     watch: self.watch,
                     pipeline: self.pipeline,
                     boundary: self.boundary,
                     free_disk: self.free_disk,
-                    streams: born.streams,
+                    streams: spawned.streams,
                 }),
             }),
             Err(error) => {
-                drop(born.control);
+                drop(spawned.control);
                 end(&first.pidfd, first.outer.as_ref());
                 Err(error)
             }
         }
     }
 
-    /// The first process has started nothing yet, so everything will be in its group.
-    fn enclose(&self, pid: u32) -> Result<Option<ControlGroup>, LaunchError> {
+    /// Creates the control group. The first process has started nothing yet, so everything will be in it.
+    fn create_control_group(&self, pid: u32) -> Result<Option<ControlGroup>, LaunchError> {
         let around = |parent: &PathBuf| ControlGroup::around(pid, parent, &self.plan.limits);
         self.groups.as_ref().map(around).transpose()
     }
 
     /// The report with what was only known from inside.
-    fn established(&self, met: &Met, in_a_group: bool) -> EnforcementReport {
+    fn established(&self, handshake: &Handshake, in_a_group: bool) -> EnforcementReport {
         let mut report = self.report.clone();
-        report.layers.clone_from(&met.layers);
+        report.layers.clone_from(&handshake.layers);
         report
             .layers
             .extend(in_a_group.then_some(Layer::ControlGroup));
         if !in_a_group && report.level != Level::None {
             let asked = report.limits.iter().any(|(name, _)| *name == "processes");
             report.limits.retain(|(name, _)| *name != "processes");
-            match met.processes {
+            match handshake.processes {
                 Some(bound) => report.limits.insert(0, ("processes", bound)),
                 None if asked => report
                     .notes
-                    .push("the number of processes is not bounded on this kernel".into()),
+                    .push("this kernel cannot limit the number of processes".into()),
                 None => {}
             }
         }
-        if met.listener.is_none() && self.plan.seccomp.is_some() {
+        if handshake.listener.is_none() && self.plan.seccomp.is_some() {
             report
                 .notes
-                .push("an outer sandbox hears of refused calls, so we do not".into());
+                .push("an outer sandbox receives the notifications of refused calls".into());
         }
         report
     }
@@ -249,7 +250,7 @@ impl Confined {
         let started = Writer::with_tag(message::GO)
             .send(&parts.control, &[])
             .map_err(|_| LaunchError::HelperGone)
-            .and_then(|()| hear(&parts.control, &mut parts.listener, message::STARTED));
+            .and_then(|()| receive(&parts.control, &mut parts.listener, message::STARTED));
         match started {
             Ok(_) => supervise(parts, sink).map_err(|source| LaunchError::Helper { source }),
             Err(error) => {
@@ -269,7 +270,7 @@ impl Drop for Confined {
 }
 
 /// The processes that a launch made.
-struct First {
+struct InitProcess {
     pid: u32,
     /// Everything dies with it.
     pidfd: OwnedFd,
@@ -277,14 +278,18 @@ struct First {
     outer: Option<OwnedFd>,
 }
 
-/// What the helper told before it was ready.
-struct Met {
+/// Facts that the helper reported before it was ready.
+struct Handshake {
     listener: Option<Listener>,
     layers: Vec<Layer>,
     processes: Option<u64>,
 }
 
-fn handshake(plan: &Plan, control: &OwnedFd, first: &mut First) -> Result<Met, LaunchError> {
+fn handshake(
+    plan: &Plan,
+    control: &OwnedFd,
+    first: &mut InitProcess,
+) -> Result<Handshake, LaunchError> {
     if plan.containment == Containment::Bubblewrap {
         // The helper on the other side of bubblewrap knows nothing of the first.
         let inside = Plan {
@@ -294,12 +299,12 @@ fn handshake(plan: &Plan, control: &OwnedFd, first: &mut First) -> Result<Met, L
         };
         let sent = inside.encode().send(control, &[]);
         sent.map_err(|_| LaunchError::HelperGone)?;
-        let mut born = hear(control, &mut None, message::BORN)?;
-        let inner = born.fds.pop().ok_or(LaunchError::HelperGone)?;
+        let mut spawned = receive(control, &mut None, message::SPAWNED)?;
+        let inner = spawned.fds.pop().ok_or(LaunchError::HelperGone)?;
         first.pid = pid_of(&inner).unwrap_or(0);
         first.outer = Some(std::mem::replace(&mut first.pidfd, inner));
     }
-    let mut confined = hear(control, &mut None, message::CONFINED)?;
+    let mut confined = receive(control, &mut None, message::CONFINED)?;
     let numbers = confined
         .list(Reader::number)
         .map_err(|_| LaunchError::HelperGone)?;
@@ -312,7 +317,7 @@ fn handshake(plan: &Plan, control: &OwnedFd, first: &mut First) -> Result<Met, L
         (Some(seccomp), Some(socket)) => Some(Listener::new(socket, seccomp.internet)),
         _ => None,
     };
-    Ok(Met {
+    Ok(Handshake {
         listener,
         layers,
         processes,
@@ -328,7 +333,7 @@ fn pid_of(pidfd: &OwnedFd) -> Option<u32> {
 }
 
 /// The next message, which has to be `wanted`. Refused calls are answered meanwhile.
-pub(crate) fn hear(
+pub(crate) fn receive(
     control: &OwnedFd,
     listener: &mut Option<Listener>,
     wanted: u8,
@@ -374,7 +379,7 @@ pub(crate) fn hear(
     })
 }
 
-/// Ends a sandbox in which nothing was run.
+/// SandboxFds a sandbox in which nothing was run.
 fn abandon(parts: Parts) {
     drop(parts.control);
     end(&parts.pidfd, parts.outer.as_ref());

@@ -1,4 +1,4 @@
-//! The process that sandboxes are split off from: this same binary, started once with nothing
+//! The process that sandboxes are forked from: this same binary, started once with nothing
 //! in it and kept for the session. Starting a program anew for each command cost more than the
 //! namespaces and mounts together.
 
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::helper::MARK;
-use crate::launch::{LaunchError, hear};
+use crate::launch::{LaunchError, receive};
 use crate::message;
 use crate::plan::Plan;
 
@@ -23,8 +23,8 @@ pub(crate) struct Launcher {
     socket: Option<OwnedFd>,
 }
 
-/// What a sandbox gets from its beginning.
-pub(crate) struct Ends {
+/// Descriptors that a sandbox starts with.
+pub(crate) struct SandboxFds {
     pub(crate) control: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
@@ -54,25 +54,26 @@ impl Launcher {
         })
     }
 
-    /// Asks for a sandbox and hears of its first process, pid and descriptor; everything else
-    /// is said on the sandbox's own socket.
-    pub(crate) fn split_off(
+    /// Asks for a sandbox and returns pid and descriptor of its first process; everything else
+    /// is sent on the sandbox's own socket.
+    pub(crate) fn fork(
         &self,
         plan: &Plan,
-        ends: &Ends,
+        ends: &SandboxFds,
     ) -> Result<(u32, OwnedFd), LaunchError> {
         let socket = self.socket.as_ref().ok_or(LaunchError::HelperGone)?;
         let fds = [&ends.control, &ends.stdout, &ends.stderr].map(AsFd::as_fd);
         plan.encode()
             .send(socket, &fds)
             .map_err(|_| LaunchError::HelperGone)?;
-        let mut born = hear(socket, &mut None, message::BORN).map_err(|error| match error {
-            // A launcher that died with our request unread resets the connection.
-            LaunchError::Helper { .. } => LaunchError::HelperGone,
-            other => other,
-        })?;
-        let pidfd = born.fds.pop().ok_or(LaunchError::HelperGone)?;
-        Ok((born.number().unwrap_or(0) as u32, pidfd))
+        let mut spawned =
+            receive(socket, &mut None, message::SPAWNED).map_err(|error| match error {
+                // A launcher that died with our request unread resets the connection.
+                LaunchError::Helper { .. } => LaunchError::HelperGone,
+                other => other,
+            })?;
+        let pidfd = spawned.fds.pop().ok_or(LaunchError::HelperGone)?;
+        Ok((spawned.number().unwrap_or(0) as u32, pidfd))
     }
 }
 

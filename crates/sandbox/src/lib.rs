@@ -7,7 +7,7 @@
 //! `unsafe`.
 //!
 //! Start reading at [`Policy`], then [`Sandbox`], which starts this same binary once as the
-//! launcher in `helper/` and has a sandbox split off from it for every command.
+//! launcher in `helper/` and forks a sandbox from it for every command.
 
 mod policy;
 mod probe;
@@ -18,15 +18,15 @@ pub mod environment;
 pub mod protected;
 pub mod tool_dirs;
 
-mod carve;
-mod draw;
+mod backup;
+mod compile;
 mod executable;
 mod git_data;
 mod git_link;
-mod guard;
 mod infer;
-mod keepsake;
 mod plan;
+mod protect_mounts;
+mod protected_dir;
 mod search;
 mod secrets;
 mod syscalls;
@@ -54,6 +54,6 @@ pub use policy::{
 };
 pub use probe::{Capabilities, Feature, Finding, probe};
 pub use report::{EnforcementReport, Layer, Level};
-pub use running::{ExitStatus, Finished, GRACE, KilledBy, Running, Settler, Sink, Stream};
+pub use running::{ExitStatus, ExternalWrites, Finished, GRACE, KilledBy, Running, Sink, Stream};
 pub use session::Sandbox;
 pub use violation::{Detection, Kind, Permit, Quarantined, Violation};

@@ -12,7 +12,7 @@ const MOST_GROUPS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: OwnedFd,
-    /// Whether internet sockets are the namespace's business, not ours.
+    /// True if internet sockets are left to the network namespace.
     internet: bool,
     refused: Vec<Violation>,
 }
@@ -26,7 +26,7 @@ impl Listener {
         }
     }
 
-    /// Answers one call; false when nobody can call any more.
+    /// Answers one call; false when no process is left that could make one.
     pub(crate) fn answer(&mut self) -> bool {
         // SAFETY: plain data for which all zeros is valid, and what the kernel asks for.
         let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
@@ -77,7 +77,7 @@ impl Listener {
         }
     }
 
-    /// What was refused since the last call.
+    /// Calls that were refused since the last `take`.
     pub(crate) fn take(&mut self) -> Vec<Violation> {
         std::mem::take(&mut self.refused)
     }

@@ -1,13 +1,13 @@
-//! What the agent and its helper say to each other, in the order in which it is said.
+//! Messages between the agent and its helper, in the order in which they are sent.
 
 /// Agent to launcher, with the three descriptors of a sandbox, or to the helper that
 /// bubblewrap started: the plan.
 pub(crate) const PLAN: u8 = 1;
 /// Launcher to agent, or from inside bubblewrap on the sandbox's own socket: the first process
 /// exists; a descriptor of it, and from the launcher its pid.
-pub(crate) const BORN: u8 = 2;
+pub(crate) const SPAWNED: u8 = 2;
 /// Helper to agent: the self-check passed; the layers seen in force and facts about limits,
-/// with a descriptor that hears of refused calls unless an outer sandbox already listens.
+/// with a descriptor for notifications of refused calls unless an outer sandbox already listens.
 pub(crate) const CONFINED: u8 = 4;
 /// Agent to helper: run the command now.
 pub(crate) const GO: u8 = 5;

@@ -32,8 +32,8 @@ pub(crate) struct PipelineReport {
 }
 
 impl PipelineReport {
-    /// What bash reads first, and where the report will be. `inside` is the private directory as the
-    /// command sees it. `None` where nothing can be asked for.
+    /// Prelude for bash, and the report it will write. `inside` is the private directory as the command sees it.
+    /// `None` if no report is possible.
     pub(crate) fn ask(private: &Path, inside: &Path) -> Option<(Vec<u8>, Self)> {
         let mut random = [0; 16];
         File::open("/dev/urandom")

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::wire::{Reader, Writer};
 
-/// How the process tree of the command is kept together.
+/// Mechanism that keeps the process tree of the command together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Containment {
     /// Our own namespaces; the helper becomes their first process.
@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) cwd: PathBuf,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// What bash reads before the command, on its standard input.
+    /// Script that bash reads from standard input before the command.
     pub(crate) prelude: Option<Vec<u8>>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct MountPlan {
     /// Inside what is put back, so covered after it.
     pub(crate) hidden_inside: Vec<PathBuf>,
     pub(crate) hidden_files: Vec<PathBuf>,
-    /// What is put back read-only, and where.
+    /// Paths bound back read-only, each with its mount point.
     pub(crate) readable: Vec<(PathBuf, PathBuf)>,
     pub(crate) private_tmp: PathBuf,
     pub(crate) workspace: PathBuf,
@@ -71,7 +71,7 @@ pub(crate) struct LandlockPlan {
     pub(crate) abi: u32,
     pub(crate) readable: Vec<PathBuf>,
     pub(crate) writable: Vec<PathBuf>,
-    /// Where alone programs may be executed, if not wherever they can be read.
+    /// Only directories from which programs may be executed; `None` allows all that can be read.
     pub(crate) executable: Option<Vec<PathBuf>>,
     /// Refuse TCP, because no network namespace does.
     pub(crate) refuse_tcp: bool,
@@ -79,9 +79,9 @@ pub(crate) struct LandlockPlan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SeccompPlan {
-    /// Whether internet sockets may be made; a network namespace makes that harmless.
+    /// True if internet sockets may be made; a network namespace makes that harmless.
     pub(crate) internet: bool,
-    /// Whether files in memory may be made: only a control group counts what they hold.
+    /// True if files in memory may be made: only a control group counts what they hold.
     pub(crate) memory_files: bool,
 }
 

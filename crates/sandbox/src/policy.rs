@@ -1,4 +1,4 @@
-//! What a caller asks for: one command and everything it may reach.
+//! Policy of a sandbox: one command and everything it may reach.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::protected::Names;
 pub struct Policy {
     /// The project. Absolute; it is resolved once and then bound by descriptor.
     pub workspace: PathBuf,
-    /// Where the command starts; inside the workspace.
+    /// Working directory of the command; inside the workspace.
     pub cwd: PathBuf,
     pub command: Command,
     /// The whole environment of the command; see [`crate::environment::build`]. `HOME` and
@@ -43,8 +43,7 @@ pub struct Policy {
     /// Holds the log. Never writable from inside; what the comparison after the run removes
     /// from the workspace goes to its folder `quarantine`.
     pub session_dir: PathBuf,
-    /// Becomes `/tmp` inside. Outside every hidden and every writable directory of the host
-    /// that matters to anybody else; the caller creates and removes it.
+    /// Becomes `/tmp` inside. Outside every hidden and every writable directory of the host; the caller creates and removes it.
     pub private_tmp: PathBuf,
     /// Have bash report the status of every member of the script's last pipeline; see
     /// [`crate::Finished::pipe_status`]. Only for [`Command::Shell`].
@@ -82,8 +81,8 @@ impl Policy {
     }
 }
 
-/// Which files and directories rules deny to change, told by their whole path. What is below a
-/// named directory is not asked about.
+/// Predicate for files and directories that rules deny to change, by absolute path. It is not
+/// called for what is below a named directory.
 #[derive(Clone, Default)]
 pub struct WriteDenied(Option<Arc<Denies>>);
 
@@ -94,7 +93,7 @@ impl WriteDenied {
         Self(Some(Arc::new(names)))
     }
 
-    /// Whether there is any rule to ask.
+    /// True if there is no rule.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -114,7 +113,7 @@ impl fmt::Debug for WriteDenied {
     }
 }
 
-/// What to run.
+/// Command to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Exactly these bytes, by `bash --noprofile --norc -c`.
@@ -126,7 +125,7 @@ pub enum Command {
     },
 }
 
-/// How much of the workspace a command may change.
+/// Part of the workspace that a command may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteAccess {
     /// Nothing but its private temporary directory.
@@ -137,7 +136,7 @@ pub enum WriteAccess {
     WorkspaceWithGit,
 }
 
-/// How much of the machine a command may read.
+/// Part of the machine that a command may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadAccess {
     /// Everything that is not hidden.
@@ -147,7 +146,7 @@ pub enum ReadAccess {
     Needed { opened: Vec<PathBuf> },
 }
 
-/// Which files a command may execute.
+/// Files that a command may execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Execution {
     Anything,
@@ -164,7 +163,7 @@ pub enum Network {
     Host,
 }
 
-/// Whether the command may run at all when it cannot be confined.
+/// Choice between confinement and none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     Required,
@@ -184,7 +183,7 @@ pub struct Limits {
     pub file_size: Option<u64>,
     /// Bytes of private memory of one process.
     pub data: Option<u64>,
-    /// Resident bytes of all processes together: looked at four times a second, and enforced by
+    /// Resident bytes of all processes together: checked four times a second, and enforced by
     /// the kernel where the command has a control group.
     pub memory: Option<u64>,
     /// The command is killed when the workspace's file system has less room than this.

@@ -1,4 +1,4 @@
-//! What this machine can enforce, found by trying.
+//! Capabilities of this machine, found by trying.
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,8 @@ pub enum Feature {
     Cgroup,
 }
 
-/// What can be enforced here, each absence with its reason. Probed once, then passed to every
-/// launch; a launch that cannot keep what was found fails and runs nothing.
+/// Mechanisms that can be enforced here, each absence with its reason. Probed once, then passed to
+/// every launch; a launch that cannot keep what was found fails and runs nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
     pub user_namespaces: Finding<()>,
@@ -64,7 +64,7 @@ impl Capabilities {
         self
     }
 
-    /// Why the level is not full, in words for a person; empty at level full.
+    /// Reasons why the level is not full, in words for a person; empty at level full.
     pub fn reasons(&self) -> Vec<String> {
         let mut reasons = Vec::new();
         let mut note = |name: &str, reason: Option<&String>| {
@@ -114,8 +114,8 @@ pub fn probe(scratch: &Path) -> Capabilities {
     found
 }
 
-/// What can be enforced, told from a few system calls; `None` where they cannot tell. Then,
-/// and when user namespaces are missing, only trying decides.
+/// Capabilities found with a few system calls; `None` where these are not conclusive. Then, and
+/// when user namespaces are missing, only trying decides.
 pub(crate) fn survey() -> Option<Capabilities> {
     if is_filtered() || is_inside_a_container() || restricts_namespaces_by_program() {
         return None;
@@ -130,13 +130,13 @@ pub(crate) fn survey() -> Option<Capabilities> {
     found.user_namespaces.is_ok().then_some(found)
 }
 
-/// Whether a filter is around this process already: what it refuses is unknown.
+/// True if a seccomp filter is already around this process: what it refuses is unknown.
 fn is_filtered() -> bool {
     // SAFETY: a question about this process, with plain numbers.
     (unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) }) != 0
 }
 
-/// Whether parts of `/proc` are covered, as containers do: the kernel then refuses a new one.
+/// True if parts of `/proc` are covered, as containers do: the kernel then refuses a new one.
 fn is_inside_a_container() -> bool {
     let Ok(mounts) = std::fs::read("/proc/self/mountinfo") else {
         return true;
@@ -149,7 +149,7 @@ fn is_inside_a_container() -> bool {
     })
 }
 
-/// Whether the system gives a namespace to everyone but its powers only to listed programs.
+/// True if the system gives a namespace to everyone but its capabilities only to listed programs.
 fn restricts_namespaces_by_program() -> bool {
     let set = std::fs::read_to_string("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
     set.is_ok_and(|text| text.trim() != "0") && !rustix::process::getuid().is_root()

@@ -1,6 +1,6 @@
 //! Names inside a workspace that make something run later: git metadata, editor and agent
-//! configuration, shell start-up files. Which ones they are is the caller's to say; there is one list
-//! for mounts, gate and file tools.
+//! configuration, shell start-up files. The caller supplies them; there is one list for mounts,
+//! gate and file tools.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-/// Where below a directory that commands may write a name counts.
+/// Part of a writable directory in which a name is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Scope {
     Anywhere,
     /// Not below a directory that a package manager fills.
     OutsideDependencies,
@@ -54,64 +54,63 @@ struct Table {
 struct Name {
     /// The components before the last.
     above: Vec<String>,
-    place: Place,
+    scope: Scope,
 }
 
-/// What the sandbox itself relies on.
+/// The names that the sandbox itself relies on.
 impl Default for Names {
     fn default() -> Self {
-        Self::new([(".git", Place::Anywhere), (".agent", Place::Anywhere)])
+        Self::new([(".git", Scope::Anywhere), (".agent", Scope::Anywhere)])
     }
 }
 
 impl Names {
     /// Each name has one or more components, separated by slashes, in lower case.
-    pub fn new<'a>(list: impl IntoIterator<Item = (&'a str, Place)>) -> Self {
+    pub fn new<'a>(list: impl IntoIterator<Item = (&'a str, Scope)>) -> Self {
         let mut names: HashMap<String, Vec<Name>> = HashMap::new();
-        for (path, place) in list {
+        for (path, scope) in list {
             let mut above: Vec<String> = path.split('/').map(str::to_owned).collect();
             let last = above.pop().unwrap_or_default();
-            names.entry(last).or_default().push(Name { above, place });
+            names.entry(last).or_default().push(Name { above, scope });
         }
         let first = names.keys().filter_map(|name| name.bytes().next());
         let first = first.collect();
         Self(Arc::new(Table { names, first }))
     }
 
-    /// Whether writing to `path`, relative to the directory that commands may write, changes something
-    /// that runs later. Creation counts as change. Names are compared without regard to case, because
-    /// some file systems do not regard it either. The caller resolves links first and asks for both
-    /// forms.
+    /// True if writing to `path`, relative to the directory that commands may write, changes something that runs
+    /// later. Creation counts as change. Names are compared without regard to case, because some file systems do not
+    /// regard it either. The caller resolves links first and asks for both forms.
     pub fn protect(&self, path: &Path) -> bool {
         let parts = folded(path);
         (1..=parts.len()).any(|end| self.name(parts.get(..end).unwrap_or_default()))
     }
 
-    /// Whether the whole of a path is such a name, or a link in place of a directory that holds one.
+    /// True if the whole of a path is such a name, or a link in place of a directory that holds one.
     pub(crate) fn is_named(&self, path: &Path, is_link: bool) -> bool {
         let parts = folded(path);
         self.name(&parts) || is_link && self.holds(&parts)
     }
 
-    /// Whether tools write what is at a path again as it was.
+    /// True if tools rewrite the file at a path with the same content.
     pub(crate) fn is_rewritten(&self, path: &Path) -> bool {
-        let place = self.place(&folded(path));
-        place == Some(Place::RootRewritten)
+        let scope = self.scope(&folded(path));
+        scope == Some(Scope::RootRewritten)
     }
 
     fn name(&self, parts: &[String]) -> bool {
-        self.place(parts).is_some()
+        self.scope(parts).is_some()
     }
 
-    fn place(&self, parts: &[String]) -> Option<Place> {
+    fn scope(&self, parts: &[String]) -> Option<Scope> {
         let (last, before) = parts.split_last()?;
         let mut known = self.0.names.get(last)?.iter();
         let found = known.find(|name| {
             before
                 .strip_suffix(&*name.above)
-                .is_some_and(|around| counts(name.place, around))
+                .is_some_and(|around| counts(name.scope, around))
         });
-        found.map(|name| name.place)
+        found.map(|name| name.scope)
     }
 
     fn holds(&self, parts: &[String]) -> bool {
@@ -119,7 +118,7 @@ impl Names {
             return false;
         };
         let mut all = self.0.names.values().flatten();
-        all.any(|name| name.above.first() == Some(last) && counts(name.place, around))
+        all.any(|name| name.above.first() == Some(last) && counts(name.scope, around))
     }
 
     /// Spares the thousands of plain names in a workspace the full comparison.
@@ -128,7 +127,7 @@ impl Names {
         !first.is_ascii() || self.0.first.contains(&first.to_ascii_lowercase())
     }
 
-    /// The names that may be protected in a directory at this place.
+    /// The names that may be protected in a directory at this path.
     pub(crate) fn at(&self, relative: &Path) -> Vec<&str> {
         let around = folded(relative);
         let all = self.0.names.iter();
@@ -136,7 +135,7 @@ impl Names {
             names.iter().any(|name| {
                 around
                     .strip_suffix(&*name.above)
-                    .is_some_and(|around| counts(name.place, around))
+                    .is_some_and(|around| counts(name.scope, around))
             })
         })
         .map(|(last, _)| last.as_str())
@@ -144,18 +143,18 @@ impl Names {
     }
 }
 
-fn counts(place: Place, around: &[String]) -> bool {
-    match place {
-        Place::Anywhere => true,
-        Place::OutsideDependencies => {
+fn counts(scope: Scope, around: &[String]) -> bool {
+    match scope {
+        Scope::Anywhere => true,
+        Scope::OutsideDependencies => {
             let mut around = around.iter();
             !around.any(|part| DEPENDENCIES.contains(&part.as_str()))
         }
-        Place::Root | Place::RootRewritten => around.is_empty(),
+        Scope::Root | Scope::RootRewritten => around.is_empty(),
     }
 }
 
-/// Whether a path belongs to the agent, whose log grows while commands run.
+/// True if a path belongs to the agent, whose log grows while commands run.
 pub(crate) fn is_agents(path: &Path) -> bool {
     folded(path).iter().any(|part| part == ".agent")
 }
@@ -185,15 +184,15 @@ pub(crate) mod tests {
 
     pub(crate) fn some() -> Names {
         Names::new([
-            (".git", Place::Anywhere),
-            (".agent", Place::Anywhere),
-            (".envrc", Place::Anywhere),
-            (".vscode", Place::Root),
-            (".github/workflows", Place::Root),
-            (".gitea/workflows", Place::Root),
-            (".jj/repo/config.toml", Place::Anywhere),
-            (".npmrc", Place::OutsideDependencies),
-            ("agents.md", Place::OutsideDependencies),
+            (".git", Scope::Anywhere),
+            (".agent", Scope::Anywhere),
+            (".envrc", Scope::Anywhere),
+            (".vscode", Scope::Root),
+            (".github/workflows", Scope::Root),
+            (".gitea/workflows", Scope::Root),
+            (".jj/repo/config.toml", Scope::Anywhere),
+            (".npmrc", Scope::OutsideDependencies),
+            ("agents.md", Scope::OutsideDependencies),
         ])
     }
 

@@ -1,10 +1,10 @@
-//! What really holds around one command, as established before it starts.
+//! Report of what is in force around one command, established before it starts.
 
 use std::path::PathBuf;
 
 use crate::policy::Network;
 
-/// How complete the confinement is. The order is from strong to weak.
+/// Strength of the confinement, from strong to weak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Namespaces, mounts, Landlock and seccomp.
@@ -31,7 +31,7 @@ impl Level {
         }
     }
 
-    /// Whether a command may run at this level without a person having looked at it.
+    /// True if a command may run at this level without a person's approval.
     pub fn may_run_unasked(self) -> bool {
         matches!(self, Self::Full | Self::NoLandlock | Self::Bubblewrap)
     }
@@ -103,7 +103,7 @@ impl Layer {
 }
 
 /// The facts behind `sandbox.applied`. The layers are those the helper saw in force from
-/// inside, not those it was told to set up; the control group is the one we put it into.
+/// inside, not those it was asked to set up; the control group is the one we put it into.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnforcementReport {
     pub level: Level,
@@ -125,7 +125,7 @@ pub struct EnforcementReport {
     pub cwd: PathBuf,
     /// The user the command runs as.
     pub uid: u32,
-    /// Why the level is not `full`, or what else a reader should know.
+    /// Reasons why the level is not `full`, and other remarks for a reader.
     pub notes: Vec<String>,
 }
 

@@ -24,14 +24,14 @@ use crate::wire::{Reader, Writer};
 /// Between TERM and KILL.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// How often the free space is looked at.
+/// Interval at which free disk space is checked.
 const TICK: Duration = Duration::from_millis(250);
 
-/// When a command that goes on is first looked back at, and the least time between two looks. The looks
+/// Time until the first check of protected names while a command runs, and the least time between two checks. They
 /// take a twentieth of the time at most.
-const LOOK_BACK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What may still be read after the end when something holds the pipe open.
+/// Most bytes read after the end when something holds the pipe open.
 const MAX_LEFT_OVER: usize = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub enum ExitStatus {
     Signal(i32),
 }
 
-/// Why we ended a command that did not end by itself.
+/// Reason why we ended a command that did not end by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KilledBy {
     Deadline,
@@ -59,7 +59,7 @@ pub enum KilledBy {
     SessionEnd,
     MemoryLimit,
     DiskLimit,
-    /// Somebody outside killed the sandbox itself.
+    /// The sandbox itself was killed from outside.
     Outside,
 }
 
@@ -76,8 +76,8 @@ impl KilledBy {
     }
 }
 
-/// How it ended. By the time this exists every process of the command is dead (at level
-/// `partial` and `none`: as far as can be told) and the protected paths were compared.
+/// Result of a command. By the time it exists every process of the command is dead (at levels `partial` and `none`:
+/// as far as can be known) and the protected paths were compared.
 #[derive(Debug, Clone)]
 pub struct Finished {
     pub status: ExitStatus,
@@ -101,20 +101,20 @@ pub struct Running {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// Tells a running command that a file is none of its doing.
+/// Record of files that were written by others while a command runs.
 #[derive(Debug, Clone)]
-pub struct Settler(Arc<Shared>);
+pub struct ExternalWrites(Arc<Shared>);
 
-impl Settler {
-    /// `path` is relative to the workspace. What is at a protected name because of it stays there.
-    pub fn settle(&self, path: &Path) {
-        self.0.state().settled.push(path.to_owned());
+impl ExternalWrites {
+    /// Adds a file, relative to the workspace: at a protected name it is not attributed to the command.
+    pub fn add(&self, path: &Path) {
+        self.0.state().external.push(path.to_owned());
     }
 }
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<RunState>,
     changed: Condvar,
     /// Wakes the supervisor: an end was asked for.
     wake: OwnedFd,
@@ -123,15 +123,15 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RunState {
     end_asked: Option<KilledBy>,
-    /// Made by somebody else since, relative to the workspace.
-    settled: Vec<PathBuf>,
+    /// Written by others since, relative to the workspace.
+    external: Vec<PathBuf>,
     finished: Option<Finished>,
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RunState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -146,9 +146,9 @@ impl Running {
         self.pid
     }
 
-    /// Tells this command what others make meanwhile.
-    pub fn settler(&self) -> Settler {
-        Settler(Arc::clone(&self.shared))
+    /// Record of files that others write meanwhile.
+    pub fn external_writes(&self) -> ExternalWrites {
+        ExternalWrites(Arc::clone(&self.shared))
     }
 
     /// Becomes readable at the end of the command.
@@ -249,7 +249,7 @@ pub(crate) fn supervise(parts: Parts, sink: Sink) -> std::io::Result<Running> {
     let (report, pid) = (parts.report.clone(), parts.pid);
     let mut supervisor = Supervisor {
         begun: Instant::now(),
-        intake: Intake {
+        output: OutputCollector {
             sink,
             totals: [0; 2],
             stderr_tail: VecDeque::new(),
@@ -261,7 +261,7 @@ pub(crate) fn supervise(parts: Parts, sink: Sink) -> std::io::Result<Running> {
         without_route: 0,
         violations: Vec::new(),
         found: Outcome::default(),
-        look_back_at: Instant::now() + LOOK_BACK,
+        next_check: Instant::now() + CHECK_INTERVAL,
         shared: Arc::clone(&shared),
         parts,
     };
@@ -279,22 +279,22 @@ pub(crate) fn supervise(parts: Parts, sink: Sink) -> std::io::Result<Running> {
 struct Supervisor {
     parts: Parts,
     shared: Arc<Shared>,
-    intake: Intake,
+    output: OutputCollector,
     begun: Instant,
     killed_by: Option<KilledBy>,
     status: Option<ExitStatus>,
-    /// The helper has said its last word; it only takes its mounts down now.
+    /// The helper has sent its last message; it only takes its mounts down now.
     over: bool,
     /// Packets that found no way out of the command's network namespace.
     without_route: u64,
     violations: Vec<Violation>,
-    /// Taken away so far.
+    /// Moved to quarantine so far.
     found: Outcome,
-    look_back_at: Instant,
+    next_check: Instant,
 }
 
-/// Where output goes.
-struct Intake {
+/// Receiver of output: passes it on, counts it and keeps its end.
+struct OutputCollector {
     sink: Sink,
     totals: [u64; 2],
     /// The end of the error output, for guesses about refusals.
@@ -306,7 +306,7 @@ struct Intake {
 /// Bytes at the end of an output that are looked through for refusals.
 const TAIL: usize = 8192;
 
-impl Intake {
+impl OutputCollector {
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
         self.totals[stream as usize] += bytes.len() as u64;
         let errors = (stream == Stream::Stderr).then_some(&mut self.stderr_tail);
@@ -326,12 +326,12 @@ impl Supervisor {
         let finished = self.finish();
         self.shared.state().finished = Some(finished);
         self.shared.changed.notify_all();
-        // Nobody reads this counter, so it stays readable.
+        // This counter is never read, so it stays readable.
         let _ = rustix::io::write(&self.shared.done, &1_u64.to_ne_bytes());
         self.leave_group();
     }
 
-    /// The first process may still be taking its mounts down, and a group with somebody in it
+    /// The first process may still be taking its mounts down, and a group with a process in it
     /// cannot be removed.
     fn leave_group(&mut self) {
         let Some(group) = self.parts.group.take() else {
@@ -350,7 +350,7 @@ impl Supervisor {
         loop {
             let timeout = match kill_at {
                 Some(at) => Some(at.saturating_duration_since(Instant::now())),
-                None => Some(self.until_next_look()),
+                None => Some(self.until_next_check()),
             };
             let timeout = if self.parts.streams.has_more() {
                 Some(Duration::ZERO)
@@ -369,7 +369,7 @@ impl Supervisor {
                 self.retire_listener();
             }
             if ready.control {
-                control_is_open = self.hear();
+                control_is_open = self.receive();
             }
             if ready.dead || self.over {
                 return;
@@ -378,7 +378,7 @@ impl Supervisor {
                 let mut count = [0; 8];
                 let _ = rustix::io::read(&self.shared.wake, &mut count);
             }
-            self.look_back();
+            self.check_protected();
             if self.disk_is_full() {
                 self.shared
                     .state()
@@ -408,28 +408,28 @@ impl Supervisor {
         }
     }
 
-    /// Until the disk or protected names have to be looked at again.
-    fn until_next_look(&self) -> Duration {
-        let left = self.look_back_at.saturating_duration_since(Instant::now());
+    /// Time until the disk or protected names have to be checked again.
+    fn until_next_check(&self) -> Duration {
+        let left = self.next_check.saturating_duration_since(Instant::now());
         match self.parts.free_disk {
             Some(_) => left.min(TICK),
             None => left,
         }
     }
 
-    /// Takes away what the command has put at protected names so far.
-    fn look_back(&mut self) {
+    /// Moves what the command has put at protected names so far to quarantine.
+    fn check_protected(&mut self) {
         let began = Instant::now();
-        if began < self.look_back_at {
+        if began < self.next_check {
             return;
         }
-        let settled = self.shared.state().settled.clone();
-        self.parts.watch.meanwhile(&settled, &mut self.found);
+        let external = self.shared.state().external.clone();
+        self.parts.watch.during(&external, &mut self.found);
         let took = began.elapsed();
-        self.look_back_at = Instant::now() + LOOK_BACK.max(took * 20);
+        self.next_check = Instant::now() + CHECK_INTERVAL.max(took * 20);
     }
 
-    /// Whether everything dies with the first process.
+    /// True if everything dies with the first process.
     fn is_contained(&self) -> bool {
         !matches!(self.parts.report.level, Level::Partial | Level::None)
     }
@@ -484,13 +484,13 @@ impl Supervisor {
 
     /// Hands on what was printed, in the order in which it was; returns how much it was.
     fn pass_on(&mut self) -> usize {
-        let intake = &mut self.intake;
-        let give = &mut |stream, bytes: &[u8]| intake.take(stream, bytes);
+        let output = &mut self.output;
+        let give = &mut |stream, bytes: &[u8]| output.take(stream, bytes);
         self.parts.streams.pass_on(give)
     }
 
-    /// One message from the helper; false when it has nothing more to say.
-    fn hear(&mut self) -> bool {
+    /// Receives one message from the helper; false when the connection has ended.
+    fn receive(&mut self) -> bool {
         let Ok(Some(mut frame)) = Reader::receive(&self.parts.control) else {
             return false;
         };
@@ -512,7 +512,7 @@ impl Supervisor {
 
     /// Everything is dead: take what is left in the pipes.
     fn collect(&mut self) {
-        while !self.over && self.hear() {}
+        while !self.over && self.receive() {}
         let mut taken = 0;
         // The bound is for a survivor that keeps writing.
         while taken <= MAX_LEFT_OVER {
@@ -521,8 +521,8 @@ impl Supervisor {
                 count => taken += count,
             }
         }
-        let intake = &mut self.intake;
-        let give = &mut |stream, bytes: &[u8]| intake.take(stream, bytes);
+        let output = &mut self.output;
+        let give = &mut |stream, bytes: &[u8]| output.take(stream, bytes);
         self.parts.streams.drain(MAX_LEFT_OVER, give);
     }
 
@@ -539,10 +539,10 @@ impl Supervisor {
             .or(self.status.is_none().then_some(KilledBy::Outside));
         self.retire_listener();
         let mut violations = std::mem::take(&mut self.violations);
-        let settled = self.shared.state().settled.clone();
+        let external = self.shared.state().external.clone();
         let mut found = std::mem::take(&mut self.found);
-        self.parts.watch.after(&settled, &mut found);
-        let (changed, quarantined) = found.told();
+        self.parts.watch.after(&external, &mut found);
+        let (changed, quarantined) = found.into_parts();
         violations.extend(changed);
         if let Some(boundary) = &self.parts.boundary {
             if self.without_route > 0 {
@@ -557,8 +557,8 @@ impl Supervisor {
             }
             violations.extend(infer(
                 boundary,
-                self.intake.tail.make_contiguous(),
-                self.intake.stderr_tail.make_contiguous(),
+                self.output.tail.make_contiguous(),
+                self.output.stderr_tail.make_contiguous(),
                 status != ExitStatus::Code(0),
                 self.without_route > 0,
             ));
@@ -570,13 +570,13 @@ impl Supervisor {
             violations,
             quarantined,
             pipe_status: self.parts.pipeline.as_ref().and_then(PipelineReport::read),
-            stdout_bytes: self.intake.totals[0],
-            stderr_bytes: self.intake.totals[1],
+            stdout_bytes: self.output.totals[0],
+            stderr_bytes: self.output.totals[1],
         }
     }
 }
 
-/// What woke us.
+/// Descriptors that became ready.
 #[derive(Default)]
 struct Ready {
     dead: bool,

@@ -12,8 +12,8 @@ use crate::policy::WriteDenied;
 use crate::protected::Names;
 use agent_fs::Dir;
 
-/// How many directory entries are looked at before a command, in the workspace and in other
-/// directories that may be written, which may be large caches. The upper levels come first.
+/// Most directory entries that are searched before a command, in the workspace and in other writable directories,
+/// which may be large caches. The upper levels come first.
 pub(crate) const MOST_ENTRIES: usize = 50_000;
 pub(crate) const MOST_ENTRIES_ELSEWHERE: usize = 20_000;
 
@@ -27,7 +27,7 @@ pub(crate) struct Existing {
     pub(crate) paths: Vec<PathBuf>,
     /// Named by a rule, whatever else they are.
     pub(crate) denied: Vec<PathBuf>,
-    /// False when there is more than could be looked at.
+    /// False when there were more entries than the bound.
     pub(crate) complete: bool,
 }
 
@@ -71,7 +71,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Looks at one directory and adds those in it that are still to be looked at.
+    /// Searches one directory and adds those in it that are still to be searched.
     fn list(&mut self, relative: &Path, next: &mut Vec<PathBuf>) {
         let directory = match self.tree.listing(relative) {
             Ok(directory) => directory,
@@ -135,7 +135,7 @@ impl Search<'_> {
     }
 
     /// A repository without a work tree is not known by its name: git takes the directory for one
-    /// when somebody is in it, and runs what it says.
+    /// when run inside it, and follows its configuration.
     fn add_repository(&mut self, relative: &Path) {
         let has = |name: &str| self.tree.exists(&relative.join(name));
         if git_data::is_repository(has) {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rules_name_is_found_and_not_entered() {
+    fn paths_named_by_rules_are_found_and_not_entered() {
         let place = tempfile::tempdir().unwrap();
         let root = std::fs::canonicalize(place.path()).unwrap();
         std::fs::create_dir_all(root.join("a/b/gen/deep")).unwrap();

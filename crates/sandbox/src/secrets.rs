@@ -39,8 +39,8 @@ pub(crate) fn below_home(home: &Path) -> Vec<PathBuf> {
     existing.collect()
 }
 
-/// What root owns and nobody else may read: root without capabilities is still the owner.
-/// Looked for once, since it changes with the machine and not with the session.
+/// Paths that root owns and no one else may read: root without capabilities is still the owner.
+/// They are searched for once, since they change with the machine and not with the session.
 pub(crate) fn of_root() -> &'static [PathBuf] {
     static FOUND: OnceLock<Vec<PathBuf>> = OnceLock::new();
     FOUND.get_or_init(|| {

@@ -15,17 +15,17 @@ use crate::running::{Running, Sink};
 /// first; the first command confirms it, and if it cannot be kept nothing is run.
 #[derive(Debug)]
 pub struct Sandbox {
-    known: Mutex<Known>,
+    known: Mutex<Survey>,
     /// Started by the first command.
     launcher: Mutex<Option<Arc<Launcher>>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct Survey {
     capabilities: Capabilities,
-    /// Where to try out what was only asked for; `None` once it is certain.
+    /// Directory in which to try out what was only surveyed; `None` once it is certain.
     unconfirmed: Option<PathBuf>,
-    /// What was said before it turned out not to hold.
+    /// Level announced before it turned out not to hold.
     promised: Option<Level>,
 }
 
@@ -46,7 +46,7 @@ impl Sandbox {
 
     fn new(capabilities: Capabilities, unconfirmed: Option<PathBuf>) -> Self {
         Self {
-            known: Mutex::new(Known {
+            known: Mutex::new(Survey {
                 capabilities,
                 unconfirmed,
                 promised: None,
@@ -55,7 +55,7 @@ impl Sandbox {
         }
     }
 
-    /// What can be enforced as far as is known now.
+    /// Capabilities as far as they are known now.
     pub fn capabilities(&self) -> Capabilities {
         self.known().capabilities.clone()
     }
@@ -85,7 +85,7 @@ impl Sandbox {
         self.prepare(policy)?.start(sink)
     }
 
-    /// The capabilities, unless whoever decided about this command was told of better ones.
+    /// The capabilities, unless the decision about this command was made with better ones.
     fn usable(&self, policy: &Policy) -> Result<Capabilities, LaunchError> {
         let known = self.known();
         let level = known.capabilities.level();
@@ -107,7 +107,7 @@ impl Sandbox {
         }
     }
 
-    /// Finds out the truth after a surprise; false when it was known already.
+    /// Probes after the survey proved wrong; false if this machine was probed already.
     fn correct(&self) -> bool {
         let mut known = self.known();
         let Some(scratch) = known.unconfirmed.take() else {
@@ -126,23 +126,23 @@ impl Sandbox {
         let prepared = Prepared::new(policy, capabilities)?;
         let mut kept = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(launcher) = kept.as_ref() {
-            match prepared.split_off(launcher) {
-                Ok(born) => {
+            match prepared.fork(launcher) {
+                Ok(spawned) => {
                     drop(kept);
-                    return prepared.meet(born);
+                    return prepared.complete(spawned);
                 }
-                // Somebody killed the launcher. Nothing was run, so a new one may try.
+                // The launcher was killed. Nothing was run, so a new one may try.
                 Err(LaunchError::HelperGone) => {}
                 Err(error) => return Err(error),
             }
         }
         let launcher = kept.insert(Arc::new(Launcher::start().map_err(helper)?));
-        let born = prepared.split_off(launcher)?;
+        let spawned = prepared.fork(launcher)?;
         drop(kept);
-        prepared.meet(born)
+        prepared.complete(spawned)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Survey> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,10 +20,10 @@ use crate::running::Stream;
 
 /// The largest piece that packet mode keeps whole.
 const PAGE: usize = 4096;
-/// What a pipe holds when nobody asks for another size.
+/// Default size of a pipe.
 const USUAL: usize = 16 * PAGE;
-/// What it holds for a stream that is alone and busy, so that writer and reader seldom wait for
-/// each other: as much as the kernel gives everybody.
+/// Size of a pipe for a stream that is alone and busy, so that writer and reader seldom wait for
+/// each other: the most that the kernel gives every user.
 const WIDE: usize = 1 << 20;
 /// So many bytes in a row, in pieces of at least so many, make a stream busy.
 const BUSY_BYTES: usize = 16 * PAGE;
@@ -39,7 +39,7 @@ const AT_ONCE: Timespec = Timespec {
 };
 
 /// Receives the pieces.
-pub(crate) type Give<'a> = &'a mut dyn FnMut(Stream, &[u8]);
+pub(crate) type OutputFn<'a> = &'a mut dyn FnMut(Stream, &[u8]);
 
 /// The reading ends.
 #[derive(Debug)]
@@ -65,14 +65,13 @@ struct Lane {
     is_disturbed: bool,
     /// It was left before it was empty; there will be no further word about what is in it.
     has_more: bool,
-    /// What came since the other stream spoke last.
+    /// Bytes that came since the other stream's last output.
     bytes: usize,
     pieces: usize,
 }
 
 impl Streams {
-    /// Two pipes, for now of the usual size: whoever prepares the sandbox may print before anybody
-    /// reads.
+    /// Opens two pipes, for now of the usual size: the helper may print before they are read.
     pub(crate) fn open() -> io::Result<(Self, WritingEnds)> {
         let (stdout, to_stdout) = packet_pipe()?;
         let (stderr, to_stderr) = packet_pipe()?;
@@ -103,7 +102,7 @@ impl Streams {
         Ok((streams, ends))
     }
 
-    /// From here on the order counts, and somebody reads. What is there already is taken first.
+    /// Keeps the order from here on, now that the pipes are read. What is there already comes first.
     pub(crate) fn keep_order(&mut self) {
         for lane in &mut self.lanes {
             if fcntl_setpipe_size(&lane.end, PAGE).is_err() {
@@ -119,13 +118,13 @@ impl Streams {
         self.ready.as_fd()
     }
 
-    /// Something is there that [`ready`](Self::ready) does not tell.
+    /// True if there is data that [`ready`](Self::ready) does not report.
     pub(crate) fn has_more(&self) -> bool {
         self.lanes.iter().any(|lane| lane.has_more)
     }
 
     /// Hands on what is there, in order, and returns how much it was.
-    pub(crate) fn pass_on(&mut self, give: Give<'_>) -> usize {
+    pub(crate) fn pass_on(&mut self, give: OutputFn<'_>) -> usize {
         let mut passed = 0;
         for number in 0..self.lanes.len() {
             if self.lanes[number].has_more {
@@ -140,7 +139,7 @@ impl Streams {
         for event in &events[..count] {
             let (flags, data) = (event.flags, event.data);
             let number = usize::from(data.u64() != 0);
-            // The end of a stream is told once, together with the last piece in it.
+            // The end of a stream is reported once, together with the last piece in it.
             if flags.contains(epoll::EventFlags::HUP) {
                 self.lanes[number].is_wide = true;
             }
@@ -149,8 +148,8 @@ impl Streams {
         passed
     }
 
-    /// Whatever is left, without a look at the order: for when no word of it can come any more.
-    pub(crate) fn drain(&mut self, most: usize, give: Give<'_>) {
+    /// Passes on what is left, in no particular order: for when epoll can report nothing more.
+    pub(crate) fn drain(&mut self, most: usize, give: OutputFn<'_>) {
         for number in 0..self.lanes.len() {
             let mut taken = 0;
             while self.lanes[number].is_open && taken <= most {
@@ -165,7 +164,7 @@ impl Streams {
         }
     }
 
-    fn take(&mut self, number: usize, give: Give<'_>) -> usize {
+    fn take(&mut self, number: usize, give: OutputFn<'_>) -> usize {
         let taken = if self.lanes[number].is_wide {
             self.take_all(number, give)
         } else {
@@ -181,7 +180,7 @@ impl Streams {
     }
 
     /// One piece: what was written after it may come behind a piece of the other stream.
-    fn take_one(&mut self, number: usize, give: Give<'_>) -> usize {
+    fn take_one(&mut self, number: usize, give: OutputFn<'_>) -> usize {
         let count = self.read(number, 0);
         if count == 0 {
             return 0;
@@ -203,7 +202,7 @@ impl Streams {
     }
 
     /// All there is, in large pieces, as long as it is this stream's turn.
-    fn take_all(&mut self, number: usize, give: Give<'_>) -> usize {
+    fn take_all(&mut self, number: usize, give: OutputFn<'_>) -> usize {
         let mut taken = 0;
         let mut is_empty = false;
         while !is_empty && taken < TURN {
@@ -242,7 +241,7 @@ impl Streams {
                 Err(_) => lane.is_open = false,
             }
             if !lane.is_open {
-                // It would be told of again and again.
+                // Epoll would report it for ever.
                 let _ = epoll::delete(&self.ready, &lane.end);
             }
             return 0;
@@ -317,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_reader_before_the_order_counts() {
+    fn no_writer_waits_for_a_reader_before_the_order_counts() {
         let (mut streams, ends) = Streams::open().unwrap();
         let (mut stdout, mut stderr) = (File::from(ends.stdout), File::from(ends.stderr));
         for _ in 0..10 {

@@ -4,12 +4,12 @@ use libc::{c_int, c_long};
 
 use crate::violation::{Detection, Kind, Permit, Violation};
 
-/// How a refused call is answered.
+/// Answer to a refused call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Told to the agent, which answers "operation not permitted".
+    /// Passed to the agent, which answers "operation not permitted".
     Refuse,
-    /// Told to the agent, which answers that there is no such call, so that libraries with a
+    /// Passed to the agent, which answers that there is no such call, so that libraries with a
     /// second way take it.
     RefuseAsMissing,
     /// Answered as missing by the filter itself: ordinary programs try it all the time.
@@ -148,7 +148,7 @@ pub(crate) const REFUSED_IOCTLS: [u32; 3] = [
     libc::TIOCSETD as u32,
 ];
 
-/// What a C library sends when it looks for a name-service cache: every `ls -l` does.
+/// Address that a C library connects to when it looks for a name-service cache: every `ls -l` does.
 const NAME_SERVICE_CACHE: u64 =
     (libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
 

@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
-/// What was found, ready for a policy.
+/// Tool directories that were found, ready for a policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolDirs {
     pub readable: Vec<PathBuf>,
@@ -88,7 +88,7 @@ pub fn find(
         found.readable.push(directory);
     }
     for entry in std::env::split_paths(path) {
-        // Of `~/tools/bin` only that directory: its neighbours are nobody's business.
+        // Of `~/tools/bin` only that directory, not its neighbours.
         if let Ok(below) = entry.strip_prefix(home)
             && below
                 .components()
@@ -108,8 +108,8 @@ pub fn find(
     found
 }
 
-/// Whether a directory that a variable names can be shown: not if the whole home would be. (For the
-/// same reason `GOPATH` is not followed inside home: it may be where all of somebody's work is.)
+/// True if a directory that a variable names can be shown: not if the whole home would be. (For the
+/// same reason `GOPATH` is not followed inside home: all of a user's work may be there.)
 fn holds_tools_only(directory: &Path, home: &Path) -> bool {
     let resolved = |path: &Path| std::fs::canonicalize(path);
     let (Ok(real), Ok(home)) = (resolved(directory), resolved(home)) else {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_exists_is_found_and_credentials_are_hidden() {
+    fn existing_directories_are_found_and_credentials_hidden() {
         let home = tempfile::tempdir().unwrap();
         let home = home.path();
         for directory in [".cargo/bin", "tools/bin", "plain", ".ssh"] {

@@ -1,6 +1,5 @@
-//! The part of the machine that is left for a command which nobody looked at: what its programs need to
-//! start. Everything else is covered, so that a name which leads elsewhere than it did when it was judged
-//! leads nowhere.
+//! Narrow view of the machine for a command that runs without approval: only what its programs need to start.
+//! Everything else is covered, so that a name which leads elsewhere than it did when it was judged leads nowhere.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::DirEntry;
@@ -54,16 +53,16 @@ const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 /// Beside a directory of programs: what these load.
 const BESIDE_PROGRAMS: [&str; 6] = ["lib", "lib32", "lib64", "libexec", "share", "pyvenv.cfg"];
 
-/// What is covered and what is put back. Empty where the whole machine may be read.
+/// Paths to cover and paths to put back. Empty where the whole machine may be read.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) is_narrow: bool,
     pub(crate) hidden: Vec<PathBuf>,
-    /// What programs need of that.
+    /// Covered paths that programs need.
     pub(crate) needed: Vec<PathBuf>,
-    /// What the policy names, resolved. Nothing of it is for execution.
+    /// Paths that the policy names, resolved. Nothing in them may be executed.
     pub(crate) opened: Vec<PathBuf>,
-    /// What is not covered at all.
+    /// Paths that are not covered at all.
     pub(crate) system: Vec<PathBuf>,
 }
 

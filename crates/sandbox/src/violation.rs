@@ -40,7 +40,7 @@ impl Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detection {
-    /// The kernel told us of the call and we refused it.
+    /// Seccomp notified us of the call and we refused it.
     SeccompNotification,
     /// A protected path differed after the run.
     BeforeAfterComparison,
@@ -99,8 +99,8 @@ impl Permit {
 /// Something the comparison after a run took out of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantined {
-    /// Where it was, relative to the workspace.
+    /// Former path, relative to the workspace.
     pub path: PathBuf,
-    /// Where it is now; `None` if it could not be moved and still is where it was.
+    /// Path in quarantine; `None` if it could not be moved.
     pub moved_to: Option<PathBuf>,
 }

@@ -11,20 +11,20 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 
-use crate::guard::{Found, Guard};
-use crate::keepsake::Keepsake;
+use crate::backup::Backup;
 use crate::policy::WriteAccess;
 use crate::protected;
+use crate::protected_dir::{ProtectedDir, ProtectedPaths};
 use crate::violation::{Detection, Kind, Permit, Quarantined, Violation};
 use agent_fs::Dir;
 
 /// More than a protected directory has without git's objects.
 const MOST_ENTRIES: usize = 2_000;
 
-/// How many changes are told one by one.
+/// Most changes that are listed one by one.
 const MOST_LISTED: usize = 100;
 
-/// How far the times of files lag behind the clock.
+/// Lag of file times behind the clock.
 const CLOCK_TICK: Duration = Duration::from_millis(20);
 
 /// A name that any file system takes, with room for a number before it.
@@ -33,7 +33,7 @@ const LONGEST_NAME: usize = 160;
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// The first is the workspace.
-    guarded: Vec<Guarded>,
+    dirs: Vec<WatchedDir>,
     session: Dir,
     access: WriteAccess,
     /// Compare content everywhere, because no mount kept it.
@@ -42,22 +42,22 @@ pub(crate) struct Watch {
 
 /// One directory and what was in it before.
 #[derive(Debug)]
-struct Guarded {
-    guard: Guard,
-    before: BTreeMap<PathBuf, State>,
-    /// Whose content is compared.
+struct WatchedDir {
+    dir: ProtectedDir,
+    before: BTreeMap<PathBuf, Fingerprint>,
+    /// Paths whose content is compared.
     compared: BTreeSet<PathBuf>,
-    /// What is put back, where content is compared.
-    keepsake: Keepsake,
-    /// Whether all there was has been seen.
+    /// Content to restore, where content is compared.
+    backup: Backup,
+    /// True if the scan before the run was complete.
     complete: bool,
-    /// When the run began, as files tell the time; where not everything was seen.
+    /// Start of the run in file-system time, if the scan was not complete.
     begun: Option<SystemTime>,
 }
 
-/// What is compared of one protected path.
+/// Fingerprint of one protected path, as far as it is compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
+enum Fingerprint {
     Present,
     /// A link, which no mount can protect, by its target.
     Link(PathBuf),
@@ -66,19 +66,19 @@ enum State {
 }
 
 impl Watch {
-    /// `guards` and what was found there; the workspace comes first.
+    /// `dirs` with the protected paths found there; the workspace comes first.
     pub(crate) fn before(
-        guards: Vec<(Guard, Found)>,
+        dirs: Vec<(ProtectedDir, ProtectedPaths)>,
         session_dir: &Path,
         access: WriteAccess,
         content: bool,
     ) -> io::Result<Self> {
-        let guarded = guards
+        let dirs = dirs
             .into_iter()
-            .map(|(guard, found)| Guarded::before(guard, &found, content))
+            .map(|(dir, found)| WatchedDir::before(dir, &found, content))
             .collect();
         Ok(Self {
-            guarded,
+            dirs,
             session: Dir::open(session_dir)?,
             access,
             content,
@@ -86,43 +86,43 @@ impl Watch {
     }
 
     /// Compares, moves what is new out of the way, and says what happened.
-    /// What is `settled` was made by somebody else.
-    pub(crate) fn after(&self, settled: &[PathBuf], outcome: &mut Outcome) {
-        self.compare(Moment::After, settled, outcome);
+    /// Paths in `external` were written by others.
+    pub(crate) fn after(&self, external: &[PathBuf], outcome: &mut Outcome) {
+        self.compare(Phase::After, external, outcome);
     }
 
-    /// Moves what is new out of the way while the command goes on: a name that makes something run
+    /// Moves new names to quarantine while the command runs: a name that makes something run
     /// must not stay for as long as a server does.
-    pub(crate) fn meanwhile(&self, settled: &[PathBuf], outcome: &mut Outcome) {
-        self.compare(Moment::Meanwhile, settled, outcome);
+    pub(crate) fn during(&self, external: &[PathBuf], outcome: &mut Outcome) {
+        self.compare(Phase::During, external, outcome);
     }
 
-    fn compare(&self, moment: Moment, settled: &[PathBuf], outcome: &mut Outcome) {
+    fn compare(&self, phase: Phase, external: &[PathBuf], outcome: &mut Outcome) {
         if self.access == WriteAccess::ReadOnly && !self.content {
             return;
         }
-        for (number, guarded) in self.guarded.iter().enumerate() {
+        for (number, watched) in self.dirs.iter().enumerate() {
             let compared = Comparison {
                 watch: self,
-                guarded,
+                watched,
                 is_workspace: number == 0,
-                moment,
-                settled,
+                phase,
+                external,
             };
             compared.run(outcome);
         }
     }
 }
 
-/// When a directory is looked back at.
+/// Phase of the run in which a directory is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
+enum Phase {
     /// The command runs; what it changes may be half done.
-    Meanwhile,
+    During,
     After,
 }
 
-/// Everything found of one command, however often it was looked back at; bounded, so that a log does not grow with
+/// Everything found about one command, however often it was compared; bounded, so that a log does not grow with
 /// what a command makes up.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
@@ -133,7 +133,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Put there again and again, something is taken away each time and told once.
+    /// Adds a violation; one that is repeated is listed once, with its count.
     fn add(&mut self, violation: Violation) {
         let mut known = self.violations.iter_mut();
         if let Some(known) = known.find(|known| known.target == violation.target) {
@@ -154,7 +154,7 @@ impl Outcome {
         }
     }
 
-    pub(crate) fn told(mut self) -> (Vec<Violation>, Vec<Quarantined>) {
+    pub(crate) fn into_parts(mut self) -> (Vec<Violation>, Vec<Quarantined>) {
         if self.unlisted > 0 {
             self.violations.push(Violation {
                 kind: Kind::Write,
@@ -169,13 +169,13 @@ impl Outcome {
     }
 }
 
-impl Guarded {
-    fn before(guard: Guard, found: &Found, content: bool) -> Self {
-        let mut guarded = Self {
-            guard,
+impl WatchedDir {
+    fn before(dir: ProtectedDir, found: &ProtectedPaths, content: bool) -> Self {
+        let mut watched = Self {
+            dir,
             before: BTreeMap::new(),
             compared: found.compared.iter().cloned().collect(),
-            keepsake: Keepsake::default(),
+            backup: Backup::default(),
             complete: found.complete,
             begun: if found.complete {
                 None
@@ -184,30 +184,30 @@ impl Guarded {
             },
         };
         for path in &found.read_only {
-            // The log grows while we run; it is guarded by its own hash chain.
-            if content && !protected::is_agents(path) || guarded.has_other_names(path) {
-                guarded.compared.insert(path.clone());
+            // The log grows while we run; it is protected by its own hash chain.
+            if content && !protected::is_agents(path) || watched.has_other_names(path) {
+                watched.compared.insert(path.clone());
             }
         }
-        guarded.before = guarded.states(found);
-        for path in &guarded.compared {
-            guarded.keepsake.keep(&guarded.guard.tree, path);
+        watched.before = watched.states(found);
+        for path in &watched.compared {
+            watched.backup.save(&watched.dir.tree, path);
         }
-        guarded
+        watched
     }
 
     /// A file that can be written under a name that is not protected.
     fn has_other_names(&self, path: &Path) -> bool {
-        self.guard
+        self.dir
             .tree
             .stat(path)
             .is_ok_and(|data| FileType::from_raw_mode(data.st_mode).is_file() && data.st_nlink > 1)
     }
 
-    /// Whether something that was not seen before was made since. Where not everything was seen,
-    /// the file system has to say so: what belongs to the user must not be taken away.
+    /// True if a path that was not there before was made since. Where the first scan was not complete the file
+    /// system's birth time decides: files of the user must not be taken away.
     fn is_new(&self, path: &Path) -> bool {
-        let tree = &self.guard.tree;
+        let tree = &self.dir.tree;
         // It may have gone away with the directory it is in.
         tree.exists(path)
             && (self.complete
@@ -217,7 +217,7 @@ impl Guarded {
                 }))
     }
 
-    fn states(&self, found: &Found) -> BTreeMap<PathBuf, State> {
+    fn states(&self, found: &ProtectedPaths) -> BTreeMap<PathBuf, Fingerprint> {
         let paths = [&found.read_only, &found.present, &found.compared].into_iter();
         paths
             .flatten()
@@ -225,55 +225,55 @@ impl Guarded {
             .collect()
     }
 
-    fn state(&self, path: &Path) -> Option<State> {
-        let tree = &self.guard.tree;
+    fn state(&self, path: &Path) -> Option<Fingerprint> {
+        let tree = &self.dir.tree;
         if tree.kind(path)?.is_symlink() {
-            return Some(State::Link(tree.link(path).unwrap_or_default()));
+            return Some(Fingerprint::Link(tree.link(path).unwrap_or_default()));
         }
         if !self.compared.contains(path) {
-            return Some(State::Present);
+            return Some(Fingerprint::Present);
         }
         let mut hash = Sha256::new();
         let mut left = MOST_ENTRIES;
         digest(tree, path, &mut hash, &mut left);
-        Some(State::Content(hash.finalize().into()))
+        Some(Fingerprint::Content(hash.finalize().into()))
     }
 }
 
-/// The look back at one directory.
+/// Comparison of one directory with its earlier state.
 struct Comparison<'a> {
     watch: &'a Watch,
-    guarded: &'a Guarded,
+    watched: &'a WatchedDir,
     is_workspace: bool,
-    moment: Moment,
-    settled: &'a [PathBuf],
+    phase: Phase,
+    external: &'a [PathBuf],
 }
 
 impl Comparison<'_> {
     fn run(&self, outcome: &mut Outcome) {
-        // What was there before is looked at again, whether or not it would be found anew.
-        let before = &self.guarded.before;
-        let mut found = self.guarded.guard.look_again(self.guarded.complete);
-        if self.guarded.complete && !found.complete {
+        // What was there before is compared, whether or not the scan finds it again.
+        let before = &self.watched.before;
+        let mut found = self.watched.dir.rescan(self.watched.complete);
+        if self.watched.complete && !found.complete {
             self.report(
                 Path::new("."),
-                "has more files than could be looked at",
+                "has more files than could be checked",
                 outcome,
             );
         }
         found.present.extend(before.keys().cloned());
-        let after = self.guarded.states(&found);
+        let after = self.watched.states(&found);
         for (path, state) in &after {
             match before.get(path) {
-                None if !self.guarded.is_new(path) || self.is_settled(path) => {}
+                None if !self.watched.is_new(path) || self.is_external(path) => {}
                 None => {
                     self.report(path, "was created", outcome);
                     outcome.moved([self.move_away(path)]);
                 }
-                Some(_) if self.moment == Moment::Meanwhile => {}
+                Some(_) if self.phase == Phase::During => {}
                 Some(known) if known != state => {
                     self.report(path, "was changed", outcome);
-                    let is_link = |state: &State| matches!(state, State::Link(_));
+                    let is_link = |state: &Fingerprint| matches!(state, Fingerprint::Link(_));
                     if is_link(state) || is_link(known) {
                         outcome.moved([self.move_away(path)]);
                     }
@@ -283,24 +283,24 @@ impl Comparison<'_> {
             }
         }
         let gone = |path: &&PathBuf| !after.contains_key(*path);
-        let is_over = self.moment == Moment::After;
+        let is_over = self.phase == Phase::After;
         for path in before.keys().filter(gone).filter(|_| is_over) {
             self.report(path, "was removed", outcome);
             outcome.moved(self.restore(path));
         }
     }
 
-    fn is_settled(&self, path: &Path) -> bool {
-        let mut settled = self.settled.iter();
-        self.is_workspace && settled.any(|settled| settled.starts_with(path))
+    fn is_external(&self, path: &Path) -> bool {
+        let mut external = self.external.iter();
+        self.is_workspace && external.any(|external| external.starts_with(path))
     }
 
-    /// As people know it: relative in the workspace, absolute elsewhere.
+    /// Path for people: relative in the workspace, absolute elsewhere.
     fn shown(&self, path: &Path) -> PathBuf {
         if self.is_workspace {
             path.to_owned()
         } else {
-            self.guarded.guard.tree.path().join(path)
+            self.watched.dir.tree.path().join(path)
         }
     }
 
@@ -308,7 +308,7 @@ impl Comparison<'_> {
         let ungranted = self.watch.access != WriteAccess::WorkspaceWithGit;
         let permitted_by = if self.is_workspace && path.starts_with(".git") && ungranted {
             Permit::GitWrite
-        } else if self.guarded.guard.is_by_policy(path) {
+        } else if self.watched.dir.is_by_policy(path) {
             Permit::NoDenyRule
         } else {
             Permit::SandboxOff
@@ -323,27 +323,27 @@ impl Comparison<'_> {
         });
     }
 
-    /// Puts back what is known of a protected path; what was there instead goes to quarantine,
+    /// Restores what is known of a protected path; what was there instead goes to quarantine,
     /// and so do files that were not there before.
     fn restore(&self, path: &Path) -> Vec<Quarantined> {
-        let (tree, keepsake) = (&self.guarded.guard.tree, &self.guarded.keepsake);
+        let (tree, backup) = (&self.watched.dir.tree, &self.watched.backup);
         let mut moved = Vec::new();
         // What cannot be put back was reported as changed.
-        if let Some(State::Link(target)) = self.guarded.before.get(path) {
+        if let Some(Fingerprint::Link(target)) = self.watched.before.get(path) {
             let _ = tree.create_link(path, target);
             return moved;
         }
-        for file in keepsake.differing(tree, path) {
+        for file in backup.differing(tree, path) {
             if tree.exists(&file) {
                 moved.push(self.move_away(&file));
             }
-            let _ = keepsake.put_back(tree, &file);
+            let _ = backup.restore(tree, &file);
         }
         let mut added = Vec::new();
-        if self.guarded.compared.contains(path) {
+        if self.watched.compared.contains(path) {
             files_below(tree, path, &mut added);
         }
-        added.retain(|file| keepsake.is_new(file));
+        added.retain(|file| backup.is_new(file));
         moved.extend(added.iter().map(|file| self.move_away(file)));
         moved
     }
@@ -356,7 +356,7 @@ impl Comparison<'_> {
     }
 
     fn try_move(&self, path: &Path) -> io::Result<PathBuf> {
-        let (tree, session) = (&self.guarded.guard.tree, &self.watch.session);
+        let (tree, session) = (&self.watched.dir.tree, &self.watch.session);
         let folder = Path::new("quarantine");
         session.make_parent(&folder.join("file"), 0o755)?;
         let name = shortened(&self.shown(path).to_string_lossy().replace('/', "%"));
@@ -375,10 +375,10 @@ impl Comparison<'_> {
         }
     }
 
-    /// Where it cannot be moved far, another file system for example: out of the way matters more
-    /// than out of the tree, and a name that nothing looks for is out of the way.
+    /// Fallback when it cannot be moved to quarantine, for example to another file system: renames it in place to a
+    /// name that no tool looks for.
     fn move_aside(&self, path: &Path) -> io::Result<PathBuf> {
-        let tree = &self.guarded.guard.tree;
+        let tree = &self.watched.dir.tree;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let name = shortened(name.trim_start_matches('.'));
         for number in 0..1000 {

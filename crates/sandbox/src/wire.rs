@@ -24,7 +24,7 @@ impl Writer {
         Self(vec![tag])
     }
 
-    /// The same frame again, for somebody else.
+    /// The same frame, to be sent again.
     pub(crate) fn copy_of(frame: &Reader) -> Self {
         Self(frame.bytes.clone())
     }

@@ -1,4 +1,4 @@
-//! Ordinary work that has to go on inside as if nothing were there.
+//! Ordinary work that has to succeed inside as it does outside.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,11 +17,11 @@ use agent_sandbox::{
     probe, tool_dirs,
 };
 
-struct Place {
+struct Fixture {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["work", "session", "tmp"] {
@@ -104,7 +104,7 @@ impl Place {
         assert!(text.contains(expected), "{script}\n{text}");
     }
 
-    /// Runs outside, to prepare a place.
+    /// Runs outside, to prepare a fixture.
     fn outside(&self, script: &str) {
         let done = std::process::Command::new("bash")
             .args(["-c", script])
@@ -118,66 +118,66 @@ impl Place {
 
 #[test]
 fn shells_pipes_and_temporary_files() {
-    let place = Place::new();
-    place.check("printf 'b\\na\\n' | sort | tr a-z A-Z", "A\nB\n");
-    place.check(
+    let fixture = Fixture::new();
+    fixture.check("printf 'b\\na\\n' | sort | tr a-z A-Z", "A\nB\n");
+    fixture.check(
         "(cd /tmp && pwd); x=$(mktemp) && echo hello > $x && cat $x",
         "hello",
     );
-    place.check("cat <(echo one) <(echo two)", "one\ntwo");
-    place.check(
+    fixture.check("cat <(echo one) <(echo two)", "one\ntwo");
+    fixture.check(
         "echo to-null > /dev/null; head -c 4 /dev/zero | od -An -tx1; test -r /dev/urandom",
         "00 00 00 00",
     );
-    place.check(
+    fixture.check(
         "mkdir -p a/b && echo x > a/b/c && mv a d && find d -type f",
         "d/b/c",
     );
-    place.check("cd; pwd; test -w . && echo own home", "own home");
-    place.check("ulimit -a > /dev/null; id > /dev/null; date > /dev/null; nproc > /dev/null; df . > /dev/null; echo fine", "fine");
-    assert!(place.at("work/d/b/c").exists());
+    fixture.check("cd; pwd; test -w . && echo own home", "own home");
+    fixture.check("ulimit -a > /dev/null; id > /dev/null; date > /dev/null; nproc > /dev/null; df . > /dev/null; echo fine", "fine");
+    assert!(fixture.at("work/d/b/c").exists());
 }
 
 #[test]
 fn files_keep_their_owner() {
-    let place = Place::new();
-    place.check("touch new; mkdir folder", "");
-    let owner = std::fs::metadata(place.at("work")).unwrap().uid();
+    let fixture = Fixture::new();
+    fixture.check("touch new; mkdir folder", "");
+    let owner = std::fs::metadata(fixture.at("work")).unwrap().uid();
     assert_eq!(
-        std::fs::metadata(place.at("work/new")).unwrap().uid(),
+        std::fs::metadata(fixture.at("work/new")).unwrap().uid(),
         owner
     );
 }
 
 #[test]
 fn python_node_and_make() {
-    let place = Place::new();
-    place.write("Makefile", "all: out\nout: in\n\tcp in out\n");
-    place.write("in", "made\n");
-    place.check("make -j2 && cat out", "made");
-    place.check("python3 -c 'import subprocess,threading,tempfile,multiprocessing as m; print(sum(m.Pool(2).map(abs,[-1,-2])))'", "3");
-    place.check(
+    let fixture = Fixture::new();
+    fixture.write("Makefile", "all: out\nout: in\n\tcp in out\n");
+    fixture.write("in", "made\n");
+    fixture.check("make -j2 && cat out", "made");
+    fixture.check("python3 -c 'import subprocess,threading,tempfile,multiprocessing as m; print(sum(m.Pool(2).map(abs,[-1,-2])))'", "3");
+    fixture.check(
         "python3 -m venv --without-pip v && v/bin/python -c 'print(40+2)'",
         "42",
     );
-    place.check(
+    fixture.check(
         "python3 -c 'import pty; pty.spawn([\"echo\",\"terminal\"])'",
         "terminal",
     );
     if Path::new("/usr/bin/node").exists() {
-        place.check("node -e 'require(\"child_process\").exec(\"echo child\",(e,o)=>console.log(o,require(\"fs\").readdirSync(\".\").length>0))'", "child");
-        place.check("node -e 'const w=require(\"worker_threads\"); if(w.isMainThread){new w.Worker(process.argv[1]||\"console.log(7)\",{eval:true})}'", "7");
+        fixture.check("node -e 'require(\"child_process\").exec(\"echo child\",(e,o)=>console.log(o,require(\"fs\").readdirSync(\".\").length>0))'", "child");
+        fixture.check("node -e 'const w=require(\"worker_threads\"); if(w.isMainThread){new w.Worker(process.argv[1]||\"console.log(7)\",{eval:true})}'", "7");
     }
 }
 
-/// What was fetched before is found and installed from, and stays as it was.
+/// Packages fetched before are found, are installed from, and stay unchanged.
 #[test]
 fn package_managers_read_their_caches_and_cannot_change_them() {
-    let place = Place::new();
-    let cache = place.at("cache");
+    let fixture = Fixture::new();
+    let cache = fixture.at("cache");
     std::fs::create_dir(&cache).unwrap();
     let shown = cache.display();
-    place.outside(&format!(
+    fixture.outside(&format!(
         "python3 - <<'E'\nimport zipfile\n\
          w=zipfile.ZipFile('{shown}/small-1.0-py3-none-any.whl','w')\n\
          w.writestr('small.py','answer=42\\n')\n\
@@ -186,23 +186,23 @@ fn package_managers_read_their_caches_and_cannot_change_them() {
          w.writestr('small-1.0.dist-info/RECORD','')\n\
          w.close()\nE"
     ));
-    let mut policy = place.policy(&format!(
+    let mut policy = fixture.policy(&format!(
         "python3 -m pip --no-cache-dir --disable-pip-version-check install --quiet --no-index --find-links '{shown}' --target vendor small; \
          PYTHONPATH=vendor python3 -c 'import small; print(small.answer)'; \
          touch '{shown}/changed' || echo refused"
     ));
     policy.readable.push(cache.clone());
-    let (finished, text) = place.run(&policy);
+    let (finished, text) = fixture.run(&policy);
     assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
     assert!(text.contains("42") && text.contains("refused"), "{text}");
     assert!(!cache.join("changed").exists());
     if Path::new("/usr/bin/npm").exists() {
-        place.write(
+        fixture.write(
             "dependency/package.json",
             "{\"name\":\"dependency\",\"version\":\"1.0.0\"}",
         );
-        place.write("package.json", "{\"name\":\"app\",\"version\":\"1.0.0\",\"dependencies\":{\"dependency\":\"file:dependency\"},\"scripts\":{\"hello\":\"echo from a script\"}}");
-        place.check(
+        fixture.write("package.json", "{\"name\":\"app\",\"version\":\"1.0.0\",\"dependencies\":{\"dependency\":\"file:dependency\"},\"scripts\":{\"hello\":\"echo from a script\"}}");
+        fixture.check(
             "npm install --offline --no-audit --no-fund && npm ls && npm run hello",
             "from a script",
         );
@@ -211,35 +211,35 @@ fn package_managers_read_their_caches_and_cannot_change_them() {
 
 #[test]
 fn a_server_and_its_client_in_one_command() {
-    let place = Place::new();
+    let fixture = Fixture::new();
     let script = "python3 - <<'E'\nimport http.server,threading,urllib.request\n\
         s=http.server.HTTPServer((\"127.0.0.1\",0),http.server.SimpleHTTPRequestHandler)\n\
         threading.Thread(target=s.serve_forever,daemon=True).start()\n\
         print(urllib.request.urlopen(\"http://localhost:%d/\"%s.server_port).status)\nE";
-    place.check(script, "200");
+    fixture.check(script, "200");
 }
 
 #[test]
 fn reading_a_repository() {
-    let place = Place::new();
-    place.write("file", "one\n");
-    place.outside("git init -q . && git add . && git -c user.name=a -c user.email=a@b commit -qm first && echo two >> file");
-    place.check("git status --short && git diff --stat && git log --oneline && git blame file && git show --stat", "first");
+    let fixture = Fixture::new();
+    fixture.write("file", "one\n");
+    fixture.outside("git init -q . && git add . && git -c user.name=a -c user.email=a@b commit -qm first && echo two >> file");
+    fixture.check("git status --short && git diff --stat && git log --oneline && git blame file && git show --stat", "first");
 }
 
 #[test]
 fn a_commit_works_when_it_is_granted_and_hooks_stay() {
-    let place = Place::new();
-    place.write("file", "one\n");
-    place.outside(
+    let fixture = Fixture::new();
+    fixture.write("file", "one\n");
+    fixture.outside(
         "git init -q . && git add . && git -c user.name=a -c user.email=a@b commit -qm first",
     );
     let script = "echo two >> file && git add file && git commit -qm second && git checkout -q -b other && git tag t && git log --oneline";
-    let (refused, _) = place.run(&place.policy(script));
+    let (refused, _) = fixture.run(&fixture.policy(script));
     assert_ne!(refused.status, ExitStatus::Code(0));
-    let mut policy = place.policy(script);
+    let mut policy = fixture.policy(script);
     policy.write_access = WriteAccess::WorkspaceWithGit;
-    let (finished, text) = place.run(&policy);
+    let (finished, text) = fixture.run(&policy);
     assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
     assert!(text.contains("second"), "{text}");
     assert!(
@@ -257,18 +257,18 @@ fn a_commit_works_when_it_is_granted_and_hooks_stay() {
 
 #[test]
 fn a_linked_worktree_can_be_read_and_committed_to() {
-    let place = Place::new();
-    place.write("main/file", "one\n");
-    place.outside(
+    let fixture = Fixture::new();
+    fixture.write("main/file", "one\n");
+    fixture.outside(
         "cd main && git init -q . && git add . && git -c user.name=a -c user.email=a@b commit -qm first && git worktree add -q ../../linked",
     );
-    let linked = place.at("linked");
+    let linked = fixture.at("linked");
     let mut policy =
-        place.policy("git log --oneline && git status --short && git rev-parse --git-dir");
+        fixture.policy("git log --oneline && git status --short && git rev-parse --git-dir");
     (policy.workspace, policy.cwd) = (linked.clone(), linked.clone());
     // As if the repository lay in a home of its own, out of sight.
-    policy.home = Some(place.at("work"));
-    let (finished, text) = place.run(&policy);
+    policy.home = Some(fixture.at("work"));
+    let (finished, text) = fixture.run(&policy);
     assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
     let script = "echo two >> file && git commit -qam second && git log --oneline; echo x > $(git rev-parse --git-common-dir)/hooks/post-commit; true";
     let mut policy = Policy {
@@ -276,30 +276,30 @@ fn a_linked_worktree_can_be_read_and_committed_to() {
         ..policy
     };
     policy.write_access = WriteAccess::WorkspaceWithGit;
-    let (finished, text) = place.run(&policy);
+    let (finished, text) = fixture.run(&policy);
     assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
     assert!(text.contains("second"), "{text}");
-    assert!(!place.at("work/main/.git/hooks/post-commit").exists());
+    assert!(!fixture.at("work/main/.git/hooks/post-commit").exists());
 }
 
 #[test]
 fn a_rust_project_is_tested_offline() {
-    let place = Place::new();
-    place.write(
+    let fixture = Fixture::new();
+    fixture.write(
         "Cargo.toml",
         "[package]\nname = \"small\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n",
     );
-    place.write(
+    fixture.write(
         "src/lib.rs",
         "#[test]\nfn loopback() {\n    use std::io::{Read, Write};\n    let l = std::net::TcpListener::bind(\"127.0.0.1:0\").unwrap();\n    let a = l.local_addr().unwrap();\n    let t = std::thread::spawn(move || std::net::TcpStream::connect(a).unwrap().write_all(b\"hi\").unwrap());\n    let mut s = String::new();\n    l.accept().unwrap().0.read_to_string(&mut s).unwrap();\n    t.join().unwrap();\n    assert_eq!(s, \"hi\");\n    std::fs::write(std::env::temp_dir().join(\"t\"), s).unwrap();\n}\n",
     );
-    place.check("cargo test --offline 2>&1", "1 passed");
+    fixture.check("cargo test --offline 2>&1", "1 passed");
 }
 
 #[test]
 fn a_gigabyte_of_output_is_counted_and_not_kept() {
-    let place = Place::new();
-    let (finished, _) = place.run(&place.policy("head -c 1000000000 /dev/zero"));
+    let fixture = Fixture::new();
+    let (finished, _) = fixture.run(&fixture.policy("head -c 1000000000 /dev/zero"));
     assert_eq!(
         (finished.status, finished.stdout_bytes),
         (ExitStatus::Code(0), 1_000_000_000)
@@ -308,11 +308,11 @@ fn a_gigabyte_of_output_is_counted_and_not_kept() {
 
 #[test]
 fn read_only_still_reads_and_has_room_for_temporary_files() {
-    let place = Place::new();
-    place.write("file", "text\n");
-    let mut policy = place.policy("cat file && echo x > $TMPDIR/y && cat $TMPDIR/y");
+    let fixture = Fixture::new();
+    fixture.write("file", "text\n");
+    let mut policy = fixture.policy("cat file && echo x > $TMPDIR/y && cat $TMPDIR/y");
     policy.write_access = WriteAccess::ReadOnly;
-    let (finished, text) = place.run(&policy);
+    let (finished, text) = fixture.run(&policy);
     assert_eq!(
         (finished.status, text.as_str()),
         (ExitStatus::Code(0), "text\nx\n")
@@ -321,13 +321,13 @@ fn read_only_still_reads_and_has_room_for_temporary_files() {
 
 #[test]
 fn the_network_of_the_host_is_there_when_granted() {
-    let place = Place::new();
+    let fixture = Fixture::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let script = format!("echo hello > /dev/tcp/127.0.0.1/{port} && echo connected");
-    let mut policy = place.policy(&script);
+    let mut policy = fixture.policy(&script);
     policy.network = Network::Host;
-    let (finished, text) = place.run(&policy);
+    let (finished, text) = fixture.run(&policy);
     assert_eq!(
         (finished.status, text.as_str()),
         (ExitStatus::Code(0), "connected\n")
@@ -335,10 +335,10 @@ fn the_network_of_the_host_is_there_when_granted() {
 }
 
 #[test]
-fn what_is_refused_becomes_a_fact_with_the_way_to_permit_it() {
-    let place = Place::new();
+fn a_refusal_names_the_setting_that_would_permit_it() {
+    let fixture = Fixture::new();
     let script = "python3 -c 'import socket\nfor i in range(3):\n try: socket.socket(40,1)\n except OSError: pass'; unshare -U true; git init -q new";
-    let (finished, text) = place.run(&place.policy(script));
+    let (finished, text) = fixture.run(&fixture.policy(script));
     let facts: Vec<(String, u64, &str, &str)> = finished
         .violations
         .iter()
@@ -369,24 +369,24 @@ fn what_is_refused_becomes_a_fact_with_the_way_to_permit_it() {
     );
     assert!(facts.contains(&created), "{facts:?}");
     assert_eq!(finished.quarantined.len(), 1);
-    assert!(place.at("session/quarantine/000-new%.git/HEAD").exists());
+    assert!(fixture.at("session/quarantine/000-new%.git/HEAD").exists());
 }
 
 #[test]
 fn a_harmless_command_is_accused_of_nothing() {
-    let place = Place::new();
-    place.write("docs/page", "text\n");
-    place.outside("git init -q . && mkdir -p .agent/sessions/one");
+    let fixture = Fixture::new();
+    fixture.write("docs/page", "text\n");
+    fixture.outside("git init -q . && mkdir -p .agent/sessions/one");
     for write_access in [
         WriteAccess::ReadOnly,
         WriteAccess::Workspace,
         WriteAccess::WorkspaceWithGit,
     ] {
-        let mut policy = place.policy("cat docs/page; echo x > $TMPDIR/y");
-        policy.session_dir = place.at("work/.agent/sessions/one");
+        let mut policy = fixture.policy("cat docs/page; echo x > $TMPDIR/y");
+        policy.session_dir = fixture.at("work/.agent/sessions/one");
         policy.protected = vec!["docs".into(), "missing".into()];
         policy.write_access = write_access;
-        let (finished, text) = place.run(&policy);
+        let (finished, text) = fixture.run(&policy);
         let facts: Vec<_> = finished
             .violations
             .iter()
@@ -399,35 +399,35 @@ fn a_harmless_command_is_accused_of_nothing() {
     }
 }
 
-/// Only root can have a workspace of somebody else's that it may still use.
+/// Only root can use a workspace of another user.
 #[test]
 fn a_workspace_of_another_user_is_worked_on_as_that_user() {
     if !rustix::process::getuid().is_root() {
         return;
     }
-    let place = Place::new();
+    let fixture = Fixture::new();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(place.folder.path(), open).unwrap();
-    place.write("theirs", "text\n");
+    std::fs::set_permissions(fixture.folder.path(), open).unwrap();
+    fixture.write("theirs", "text\n");
     for path in ["work", "work/theirs"] {
-        std::os::unix::fs::chown(place.at(path), Some(54_321), Some(54_321)).unwrap();
+        std::os::unix::fs::chown(fixture.at(path), Some(54_321), Some(54_321)).unwrap();
     }
-    let mut policy = place
+    let mut policy = fixture
         .policy("id -u; echo more >> theirs; touch new; cat /etc/shadow; echo $TMPDIR; mktemp");
     policy.readable.clear();
     policy.hidden.clear();
-    let (finished, text) = place.run(&policy);
+    let (finished, text) = fixture.run(&policy);
     assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
     assert!(
         text.starts_with("54321\n") && text.contains("Permission denied"),
         "{text}"
     );
     assert_eq!(
-        std::fs::metadata(place.at("work/new")).unwrap().uid(),
+        std::fs::metadata(fixture.at("work/new")).unwrap().uid(),
         54_321
     );
     assert_eq!(
-        std::fs::read_to_string(place.at("work/theirs")).unwrap(),
+        std::fs::read_to_string(fixture.at("work/theirs")).unwrap(),
         "text\nmore\n"
     );
 }
@@ -440,29 +440,29 @@ fn private_directories_do_not_keep_root_from_another_users_project() {
         return;
     }
     use std::os::unix::fs::PermissionsExt as _;
-    let place = Place::new();
+    let fixture = Fixture::new();
     let open = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(place.folder.path(), open).unwrap();
+    std::fs::set_permissions(fixture.folder.path(), open).unwrap();
     for name in [
         "roots/.tool",
         "roots/session",
         "roots/tmp",
         "theirs/project",
     ] {
-        std::fs::create_dir_all(place.at(name)).unwrap();
+        std::fs::create_dir_all(fixture.at(name)).unwrap();
     }
-    std::fs::write(place.at("roots/.tool/program"), "tool\n").unwrap();
-    std::fs::write(place.at("roots/secret"), "hush\n").unwrap();
+    std::fs::write(fixture.at("roots/.tool/program"), "tool\n").unwrap();
+    std::fs::write(fixture.at("roots/secret"), "hush\n").unwrap();
     for name in ["theirs/project", "theirs"] {
-        std::os::unix::fs::chown(place.at(name), Some(54_321), Some(54_322)).unwrap();
+        std::os::unix::fs::chown(fixture.at(name), Some(54_321), Some(54_322)).unwrap();
     }
     // What the agent itself makes in the project is root's.
-    std::fs::create_dir_all(place.at("theirs/project/.agent/sessions")).unwrap();
+    std::fs::create_dir_all(fixture.at("theirs/project/.agent/sessions")).unwrap();
     for name in ["roots", "theirs", "theirs/project/.agent"] {
         let private = std::fs::Permissions::from_mode(0o700);
-        std::fs::set_permissions(place.at(name), private).unwrap();
+        std::fs::set_permissions(fixture.at(name), private).unwrap();
     }
-    let (tool, secret) = (place.at("roots/.tool"), place.at("roots/secret"));
+    let (tool, secret) = (fixture.at("roots/.tool"), fixture.at("roots/secret"));
     let script = format!(
         "id -u; id -g; id -G; cat {}/program; cat {}; touch made $TMPDIR/x; pwd; ls /proc/1/fd; \
          kill -0 1 && grep -E 'Cap|NoNew|Groups' /proc/self/status",
@@ -471,16 +471,16 @@ fn private_directories_do_not_keep_root_from_another_users_project() {
     );
     let command = Command::Shell(script.into());
     let [workspace, session, tmp] =
-        ["theirs/project", "roots/session", "roots/tmp"].map(|name| place.at(name));
+        ["theirs/project", "roots/session", "roots/tmp"].map(|name| fixture.at(name));
     let mut policy = Policy::new(&workspace, &session, &tmp, command);
-    policy.home = Some(place.at("roots"));
+    policy.home = Some(fixture.at("roots"));
     policy.readable = vec![tool];
     policy.hidden = vec![workspace.join(".agent/sessions")];
     policy.environment = vec![("PATH".into(), "/usr/bin:/bin".into())];
     // One launcher for both: what it does for one user must not bind the next.
-    let sandbox = Sandbox::of(probe(place.folder.path()));
+    let sandbox = Sandbox::of(probe(fixture.folder.path()));
     for round in 0..3 {
-        let (finished, text) = place.run_with(&policy, &sandbox);
+        let (finished, text) = fixture.run_with(&policy, &sandbox);
         assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
         assert!(text.starts_with("54321\n54322\n54322\ntool\n"), "{text}");
         assert!(
@@ -492,7 +492,7 @@ fn private_directories_do_not_keep_root_from_another_users_project() {
         let made = std::fs::metadata(workspace.join("made")).unwrap();
         assert_eq!((made.uid(), made.gid()), (54_321, 54_322), "{round}");
         // In between a command in a project of root's own.
-        let (own, _) = place.run_with(&place.policy("id -u"), &sandbox);
+        let (own, _) = fixture.run_with(&fixture.policy("id -u"), &sandbox);
         assert_eq!(own.status, ExitStatus::Code(0));
     }
 }

@@ -1,5 +1,5 @@
-//! What happens where a layer is missing: the table in docs/SECURITY.md, row by row, with the
-//! layer masked and once with user namespaces really gone.
+//! Fallbacks for a missing layer: the table in docs/SECURITY.md, row by row, with the layer masked and once with user
+//! namespaces really gone.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,11 +17,11 @@ use agent_sandbox::{
     LaunchError, Layer, Level, Mode, Policy, WriteAccess, prepare, probe,
 };
 
-struct Place {
+struct Fixture {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["home/work/.git/hooks", "session", "tmp", "outside"] {
@@ -83,15 +83,15 @@ const ATTEMPT: &str = "echo x > $BASE/outside/new; cat $BASE/home/key; \
 
 fn check(level: Level, capabilities: &Capabilities) -> EnforcementReport {
     assert_eq!(capabilities.level(), level, "{:?}", capabilities.reasons());
-    let place = Place::new();
-    let (report, finished, text) = place.run(ATTEMPT, capabilities);
+    let fixture = Fixture::new();
+    let (report, finished, text) = fixture.run(ATTEMPT, capabilities);
     assert_eq!(report.level, level);
     assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
-    assert!(!place.at("outside/new").exists(), "{text}");
+    assert!(!fixture.at("outside/new").exists(), "{text}");
     assert!(!text.contains("secret"), "{text}");
     assert!(!text.contains("socket\n"), "{text}");
     assert_eq!(
-        std::fs::read_to_string(place.at("home/work/file")).unwrap(),
+        std::fs::read_to_string(fixture.at("home/work/file")).unwrap(),
         "fine\n",
         "{text}"
     );
@@ -117,7 +117,7 @@ fn everything_there_is_the_full_profile() {
     }
 }
 
-/// A command that nobody allowed executes nothing that a command could have written, at every level that
+/// A command that runs without approval executes nothing that a command could have written, at every level that
 /// runs commands unasked; elsewhere it is not run.
 #[test]
 fn nothing_of_the_project_is_executed_where_that_was_asked_for() {
@@ -126,20 +126,20 @@ fn nothing_of_the_project_is_executed_where_that_was_asked_for() {
                   cp /bin/true /dev/shm/own; /dev/shm/own && echo own-ran; ls file; cat shown; exit 0";
     for missing in [None, Some(Feature::Landlock), Some(Feature::UserNamespaces)] {
         let capabilities = missing.map_or_else(here, |feature| here().without(feature));
-        let place = Place::new();
+        let fixture = Fixture::new();
         for name in ["tool", "bin/tool"] {
-            let file = place.at("home/work").join(name);
+            let file = fixture.at("home/work").join(name);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(&file, "#!/bin/sh\necho tool-ran\n").unwrap();
             std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
-        std::fs::write(place.at("home/work/file"), "").unwrap();
-        std::fs::write(place.at("home/work/shown"), "as it is\n").unwrap();
-        std::fs::write(place.at("outside/shown"), "as it is shown\n").unwrap();
-        let mut policy = place.policy(script);
+        std::fs::write(fixture.at("home/work/file"), "").unwrap();
+        std::fs::write(fixture.at("home/work/shown"), "as it is\n").unwrap();
+        std::fs::write(fixture.at("outside/shown"), "as it is shown\n").unwrap();
+        let mut policy = fixture.policy(script);
         policy.write_access = WriteAccess::ReadOnly;
         policy.execution = Execution::NothingOfTheProject;
-        let real = |name: &str| std::fs::canonicalize(place.at(name)).unwrap();
+        let real = |name: &str| std::fs::canonicalize(fixture.at(name)).unwrap();
         policy.replaced = vec![(real("outside/shown"), real("home/work/shown"))];
         if !capabilities.level().may_run_unasked() {
             assert!(matches!(
@@ -148,7 +148,7 @@ fn nothing_of_the_project_is_executed_where_that_was_asked_for() {
             ));
             continue;
         }
-        let (report, finished, text) = place.run_policy(&policy, &capabilities);
+        let (report, finished, text) = fixture.run_policy(&policy, &capabilities);
         assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
         assert!(!text.contains("-ran"), "{missing:?}: {text}");
         assert!(text.contains("file\n"), "{missing:?}: {text}");
@@ -177,13 +177,13 @@ fn without_user_namespaces_an_installed_bubblewrap_is_used() {
     let report = check(Level::Bubblewrap, &capabilities);
     assert!(report.layers.contains(&Layer::MountNamespace));
     assert!(report.layers.contains(&Layer::Landlock));
-    let place = Place::new();
-    let (_, _, text) = place.run(
+    let fixture = Fixture::new();
+    let (_, _, text) = fixture.run(
         "echo x >> .git/config; mv .git old; kill -9 $PPID; sleep 0.1; echo on",
         &capabilities,
     );
     assert_eq!(
-        std::fs::read_to_string(place.at("home/work/.git/config")).unwrap(),
+        std::fs::read_to_string(fixture.at("home/work/.git/config")).unwrap(),
         "[core]\n",
         "{text}"
     );
@@ -210,8 +210,8 @@ fn without_both_confinement_is_partial_and_must_be_asked_about() {
 
 #[test]
 fn partial_confinement_compares_what_it_cannot_protect() {
-    let place = Place::new();
-    let (_, finished, text) = place.run(
+    let fixture = Fixture::new();
+    let (_, finished, text) = fixture.run(
         "echo evil >> .git/config; mkdir .cursor; echo > .cursor/x",
         &partial(),
     );
@@ -226,18 +226,18 @@ fn partial_confinement_compares_what_it_cannot_protect() {
         [".cursor was created", ".git was changed"],
         "{text}"
     );
-    assert!(!place.at("home/work/.cursor").exists());
-    assert!(place.at("session/quarantine/000-.cursor/x").exists());
+    assert!(!fixture.at("home/work/.cursor").exists());
+    assert!(fixture.at("session/quarantine/000-.cursor/x").exists());
 }
 
 #[test]
 fn partial_confinement_puts_back_what_was_changed() {
-    let place = Place::new();
-    let git = place.at("home/work/.git");
+    let fixture = Fixture::new();
+    let git = fixture.at("home/work/.git");
     std::fs::create_dir_all(git.join("hooks")).unwrap();
     std::fs::write(git.join("config"), "[core]\n").unwrap();
     std::fs::write(git.join("large"), vec![b'x'; 2 << 20]).unwrap();
-    let (_, finished, text) = place.run(
+    let (_, finished, text) = fixture.run(
         "echo evil >> .git/config; echo evil > .git/hooks/post-commit; chmod +x .git/config; mv .git/large .git/moved",
         &partial(),
     );
@@ -247,7 +247,7 @@ fn partial_confinement_puts_back_what_was_changed() {
         "{text}"
     );
     assert!(!git.join("hooks/post-commit").exists());
-    let kept = |name: &str| place.at("session/quarantine").join(name);
+    let kept = |name: &str| fixture.at("session/quarantine").join(name);
     assert!(
         kept("000-.git%config").exists(),
         "{:?}",
@@ -264,12 +264,12 @@ fn partial_confinement_puts_back_what_was_changed() {
 
 #[test]
 fn partial_confinement_lets_a_granted_commit_stand() {
-    let place = Place::new();
-    let git = place.at("home/work/.git");
+    let fixture = Fixture::new();
+    let git = fixture.at("home/work/.git");
     std::fs::create_dir_all(git.join("refs/heads")).unwrap();
     std::fs::write(git.join("config"), "[core]\n").unwrap();
     std::fs::write(git.join("HEAD"), "old\n").unwrap();
-    let mut policy = place.policy("echo new > .git/HEAD; echo evil > .git/config");
+    let mut policy = fixture.policy("echo new > .git/HEAD; echo evil > .git/config");
     policy.write_access = WriteAccess::WorkspaceWithGit;
     let running = prepare(&policy, &partial()).unwrap();
     let finished = running.start(Box::new(|_, _| {})).unwrap().wait(None, None);
@@ -287,9 +287,9 @@ fn partial_confinement_lets_a_granted_commit_stand() {
 
 #[test]
 fn partial_confinement_closes_the_internet_and_keeps_its_watcher() {
-    let place = Place::new();
+    let fixture = Fixture::new();
     let script = "kill -9 $PPID; sleep 0.1; echo x > /dev/udp/127.0.0.1/9 && echo sent; sleep 77777 & echo on";
-    let (_, finished, text) = place.run(script, &partial());
+    let (_, finished, text) = fixture.run(script, &partial());
     assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
     assert!(text.contains("on\n") && !text.contains("sent"), "{text}");
     assert!(
@@ -303,7 +303,7 @@ fn partial_confinement_closes_the_internet_and_keeps_its_watcher() {
 
 #[test]
 fn less_than_that_runs_nothing_and_says_why() {
-    let place = Place::new();
+    let fixture = Fixture::new();
     for missing in [
         partial().without(Feature::Landlock),
         here().without(Feature::Seccomp),
@@ -312,19 +312,19 @@ fn less_than_that_runs_nothing_and_says_why() {
             .without(Feature::Landlock),
     ] {
         assert_eq!(missing.level(), Level::None);
-        let error = prepare(&place.policy("touch ran"), &missing).unwrap_err();
+        let error = prepare(&fixture.policy("touch ran"), &missing).unwrap_err();
         assert!(
             matches!(&error, LaunchError::Unavailable { reason } if reason.contains("switched off")),
             "{error}"
         );
-        assert!(!place.at("home/work/ran").exists());
+        assert!(!fixture.at("home/work/ran").exists());
     }
 }
 
 #[test]
 fn switched_off_is_reported_as_nothing_at_all() {
-    let place = Place::new();
-    let mut policy = place.policy("touch ran");
+    let fixture = Fixture::new();
+    let mut policy = fixture.policy("touch ran");
     policy.mode = Mode::Off {
         reason: "user configuration".into(),
     };
@@ -344,7 +344,7 @@ fn switched_off_is_reported_as_nothing_at_all() {
             .status,
         ExitStatus::Code(0)
     );
-    assert!(place.at("home/work/ran").exists());
+    assert!(fixture.at("home/work/ran").exists());
 }
 
 /// Set for the run of the test below that has no user namespaces.
@@ -387,14 +387,14 @@ fn user_namespaces_that_are_really_gone_are_noticed() {
 /// A plain directory stands for a delegated group: what would be written to the kernel stays in it.
 #[test]
 fn a_delegated_control_group_holds_the_command_before_it_runs() {
-    let place = Place::new();
-    let groups = place.at("groups");
+    let fixture = Fixture::new();
+    let groups = fixture.at("groups");
     std::fs::create_dir(&groups).unwrap();
     let delegated = Capabilities {
         cgroup: Ok(groups.clone()),
         ..here()
     };
-    let confined = prepare(&place.policy("echo fine > file"), &delegated).unwrap();
+    let confined = prepare(&fixture.policy("echo fine > file"), &delegated).unwrap();
     let report = confined.report().unwrap();
     assert!(report.layers.contains(&Layer::ControlGroup), "{report:?}");
     assert!(report.limits.contains(&("processes", 1024)));
@@ -405,30 +405,30 @@ fn a_delegated_control_group_holds_the_command_before_it_runs() {
     assert_eq!(read("pids.max"), "1025");
     assert_eq!(read("memory.max"), (8_u64 << 30).to_string());
     assert_eq!(read("memory.oom.group"), "1");
-    assert!(!place.at("home/work/file").exists(), "it ran too early");
+    assert!(!fixture.at("home/work/file").exists(), "it ran too early");
 
     let running = confined.start(Box::new(|_, _| {})).unwrap();
     assert_eq!(running.pid(), pid);
     assert_eq!(running.wait(None, None).status, ExitStatus::Code(0));
     drop(running);
     assert_eq!(read("cgroup.kill"), "1", "nothing is left inside");
-    assert!(place.at("home/work/file").exists());
+    assert!(fixture.at("home/work/file").exists());
 }
 
 #[test]
 fn a_control_group_that_cannot_be_made_runs_nothing_and_none_is_claimed_without() {
-    let place = Place::new();
+    let fixture = Fixture::new();
     let broken = Capabilities {
-        cgroup: Ok(place.at("not-there")),
+        cgroup: Ok(fixture.at("not-there")),
         ..here()
     };
-    let refused = prepare(&place.policy("echo fine > file"), &broken).unwrap_err();
+    let refused = prepare(&fixture.policy("echo fine > file"), &broken).unwrap_err();
     assert!(
         matches!(&refused, LaunchError::Step { step, .. } if step == "make a control group"),
         "{refused}"
     );
-    assert!(!place.at("home/work/file").exists());
+    assert!(!fixture.at("home/work/file").exists());
 
-    let (report, _, _) = place.run("true", &here().without(Feature::Cgroup));
+    let (report, _, _) = fixture.run("true", &here().without(Feature::Cgroup));
     assert!(!report.layers.contains(&Layer::ControlGroup));
 }

@@ -16,14 +16,14 @@ use agent_sandbox::{
     Stream, prepare, probe, spawn,
 };
 
-/// A throw-away place to run in.
-struct Place {
+/// Throw-away directories to run in.
+struct Fixture {
     folder: tempfile::TempDir,
     capabilities: Capabilities,
     mode: Mode,
 }
 
-impl Place {
+impl Fixture {
     fn new(mode: Mode) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["work", "session", "tmp"] {
@@ -61,9 +61,9 @@ impl Place {
     }
 }
 
-fn both(test: impl Fn(&Place)) {
-    test(&Place::new(Mode::Required));
-    test(&Place::new(Mode::Off {
+fn both(test: impl Fn(&Fixture)) {
+    test(&Fixture::new(Mode::Required));
+    test(&Fixture::new(Mode::Off {
         reason: "a test of process control".into(),
     }));
 }
@@ -92,7 +92,7 @@ impl Output {
     }
 }
 
-/// How many living processes have `mark` among their arguments.
+/// Number of living processes that have `mark` among their arguments.
 fn alive(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let holds = |path: PathBuf| {
@@ -115,8 +115,8 @@ fn long() -> String {
 
 #[test]
 fn both_streams_and_the_exit_code_arrive() {
-    both(|place| {
-        let (running, output) = place.start("echo out; echo err >&2; exit 7");
+    both(|fixture| {
+        let (running, output) = fixture.start("echo out; echo err >&2; exit 7");
         let finished = running.wait(None, None);
         assert_eq!(finished.status, ExitStatus::Code(7));
         assert_eq!(finished.killed_by, None);
@@ -130,8 +130,8 @@ fn both_streams_and_the_exit_code_arrive() {
 
 #[test]
 fn a_command_that_begins_with_a_dash_is_still_the_command() {
-    both(|place| {
-        let (running, output) = place.start("-x() { echo ran; }; -x");
+    both(|fixture| {
+        let (running, output) = fixture.start("-x() { echo ran; }; -x");
         assert_eq!(running.wait(None, None).status, ExitStatus::Code(0));
         assert_eq!(output.text(Stream::Stdout), "ran\n");
     });
@@ -139,43 +139,43 @@ fn a_command_that_begins_with_a_dash_is_still_the_command() {
 
 #[test]
 fn a_missing_program_is_an_error_and_not_an_exit_code() {
-    both(|place| {
-        let mut policy = place.policy("");
+    both(|fixture| {
+        let mut policy = fixture.policy("");
         policy.command = Command::Program {
             program: "no-such-program".into(),
             arguments: vec![],
         };
-        let error = spawn(&policy, &place.capabilities, Box::new(|_, _| {})).unwrap_err();
+        let error = spawn(&policy, &fixture.capabilities, Box::new(|_, _| {})).unwrap_err();
         assert!(matches!(error, LaunchError::Command { .. }), "{error}");
     });
 }
 
 #[test]
 fn a_signal_is_reported_as_one() {
-    both(|place| {
-        let (running, _) = place.start("kill -9 $$");
+    both(|fixture| {
+        let (running, _) = fixture.start("kill -9 $$");
         assert_eq!(running.wait(None, None).status, ExitStatus::Signal(9));
     });
 }
 
 #[test]
-fn what_is_prepared_and_not_started_runs_nothing() {
-    both(|place| {
-        let confined = prepare(&place.policy("touch ran"), &place.capabilities).unwrap();
+fn a_prepared_sandbox_that_is_not_started_runs_nothing() {
+    both(|fixture| {
+        let confined = prepare(&fixture.policy("touch ran"), &fixture.capabilities).unwrap();
         drop(confined);
-        assert!(!place.at("work/ran").exists());
+        assert!(!fixture.at("work/ran").exists());
     });
 }
 
 #[test]
 fn the_call_ends_with_the_main_process_and_takes_the_tree_along() {
-    both(|place| {
+    both(|fixture| {
         let mark = long();
         let script = format!(
             "setsid nohup sleep {mark} & (sleep {mark} &); (setsid setsid sleep {mark} &) ; trap '' TERM; sleep {mark} & sleep 0.2; echo there"
         );
         let begun = Instant::now();
-        let (running, output) = place.start(&script);
+        let (running, output) = fixture.start(&script);
         output.wait_for_something();
         let finished = running.wait(None, None);
         assert_eq!(finished.status, ExitStatus::Code(0));
@@ -186,9 +186,9 @@ fn the_call_ends_with_the_main_process_and_takes_the_tree_along() {
 
 #[test]
 fn the_deadline_sends_term_and_a_deaf_command_is_killed() {
-    both(|place| {
+    both(|fixture| {
         let wait = "while :; do sleep 0.05; done";
-        let (running, output) = place.start(&format!(
+        let (running, output) = fixture.start(&format!(
             "trap 'echo asked; exit 3' TERM; echo ready; {wait}"
         ));
         output.wait_for_something();
@@ -199,7 +199,7 @@ fn the_deadline_sends_term_and_a_deaf_command_is_killed() {
         );
         assert!(output.text(Stream::Stdout).ends_with("asked\n"));
 
-        let (running, output) = place.start(&format!("trap '' TERM; echo ready; {wait}"));
+        let (running, output) = fixture.start(&format!("trap '' TERM; echo ready; {wait}"));
         output.wait_for_something();
         let finished = running.wait(Some(Instant::now()), None);
         assert_eq!(
@@ -212,8 +212,8 @@ fn the_deadline_sends_term_and_a_deaf_command_is_killed() {
 #[test]
 fn cancelling_through_a_descriptor_ends_the_command() {
     use std::os::fd::AsFd;
-    both(|place| {
-        let (running, _) = place.start("sleep 600");
+    both(|fixture| {
+        let (running, _) = fixture.start("sleep 600");
         let (reader, writer) = std::io::pipe().unwrap();
         drop(writer);
         let finished = running.wait(None, Some(reader.as_fd()));
@@ -224,9 +224,9 @@ fn cancelling_through_a_descriptor_ends_the_command() {
 
 #[test]
 fn dropping_the_handle_ends_the_command() {
-    both(|place| {
+    both(|fixture| {
         let mark = long();
-        let (running, output) = place.start(&format!("sleep {mark} & echo there; wait"));
+        let (running, output) = fixture.start(&format!("sleep {mark} & echo there; wait"));
         output.wait_for_something();
         drop(running);
         assert_eq!(alive(&mark), 0);
@@ -255,13 +255,15 @@ fn descendants(pid: u32) -> Vec<u32> {
 
 #[test]
 fn each_command_of_a_session_has_namespaces_of_its_own() {
-    let place = Place::new(Mode::Required);
-    let sandbox = Sandbox::of(place.capabilities.clone());
+    let fixture = Fixture::new(Mode::Required);
+    let sandbox = Sandbox::of(fixture.capabilities.clone());
     let script = "for n in user mnt pid ipc uts net cgroup; do readlink /proc/self/ns/$n; done";
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..4 {
         let output = Output::default();
-        let running = sandbox.spawn(&place.policy(script), output.sink()).unwrap();
+        let running = sandbox
+            .spawn(&fixture.policy(script), output.sink())
+            .unwrap();
         assert_eq!(running.wait(None, None).status, ExitStatus::Code(0));
         let text = output.text(Stream::Stdout);
         assert_eq!(text.lines().count(), 7, "{text}");
@@ -276,12 +278,12 @@ fn each_command_of_a_session_has_namespaces_of_its_own() {
 
 #[test]
 fn a_launcher_that_was_killed_is_replaced() {
-    let place = Place::new(Mode::Required);
-    let sandbox = Sandbox::of(place.capabilities.clone());
+    let fixture = Fixture::new(Mode::Required);
+    let sandbox = Sandbox::of(fixture.capabilities.clone());
     for _ in 0..3 {
         let output = Output::default();
         let running = sandbox
-            .spawn(&place.policy("echo runs"), output.sink())
+            .spawn(&fixture.policy("echo runs"), output.sink())
             .unwrap();
         assert_eq!(running.wait(None, None).status, ExitStatus::Code(0));
         assert_eq!(output.text(Stream::Stdout), "runs\n");
@@ -306,10 +308,10 @@ fn launchers() -> Vec<u32> {
 }
 
 #[test]
-fn what_an_earlier_command_was_given_is_out_of_reach() {
-    let place = Place::new(Mode::Required);
-    let sandbox = Sandbox::of(place.capabilities.clone());
-    let mut first = place.policy("true # earlier-secret");
+fn files_given_to_an_earlier_command_are_out_of_reach() {
+    let fixture = Fixture::new(Mode::Required);
+    let sandbox = Sandbox::of(fixture.capabilities.clone());
+    let mut first = fixture.policy("true # earlier-secret");
     first
         .environment
         .push(("EARLIER".into(), "earlier-secret".into()));
@@ -320,7 +322,9 @@ fn what_an_earlier_command_was_given_is_out_of_reach() {
     let script = "cat /proc/1/mem /proc/1/environ /proc/1/maps /proc/1/fd/* 2>&1; \
                   ls /proc | grep -cE '^[0-9]+$'; ls -l /proc/self/fd | grep -c socket";
     let output = Output::default();
-    let running = sandbox.spawn(&place.policy(script), output.sink()).unwrap();
+    let running = sandbox
+        .spawn(&fixture.policy(script), output.sink())
+        .unwrap();
     running.wait(None, None);
     let text = output.text(Stream::Stdout);
     assert!(!text.contains("earlier-secret"), "{text}");
@@ -345,18 +349,18 @@ fn nothing_outlives_an_agent_that_was_killed() {
                 reason: "a test".into(),
             }
         };
-        let place = Place::new(mode);
+        let fixture = Fixture::new(mode);
         // Kept as in a session: the launcher and its reserve must not outlive us either.
-        let sandbox = Sandbox::of(place.capabilities.clone());
+        let sandbox = Sandbox::of(fixture.capabilities.clone());
         let output = Output::default();
         let sink = output.sink();
         let script = format!("setsid sleep {mark} & echo there; wait");
-        let _running = sandbox.spawn(&place.policy(&script), sink).unwrap();
+        let _running = sandbox.spawn(&fixture.policy(&script), sink).unwrap();
         output.wait_for_something();
         // Tells the test that the command runs; the folder is left to be removed by it.
         std::fs::write(
             std::env::temp_dir().join(format!("victim-{mark}")),
-            place.folder.path().to_str().unwrap(),
+            fixture.folder.path().to_str().unwrap(),
         )
         .unwrap();
         loop {
@@ -407,11 +411,11 @@ fn nothing_outlives_an_agent_that_was_killed() {
 
 #[test]
 fn a_flood_on_both_streams_is_counted_and_does_not_block() {
-    both(|place| {
+    both(|fixture| {
         let script = "head -c 30000000 /dev/zero & head -c 30000000 /dev/zero >&2; wait";
         let running = spawn(
-            &place.policy(script),
-            &place.capabilities,
+            &fixture.policy(script),
+            &fixture.capabilities,
             Box::new(|_, _| {}),
         )
         .unwrap();
@@ -425,8 +429,8 @@ fn a_flood_on_both_streams_is_counted_and_does_not_block() {
 
 #[test]
 fn a_command_that_closes_its_output_is_still_waited_for() {
-    both(|place| {
-        let (running, _) = place.start("exec >&- 2>&-; sleep 0.3; exit 5");
+    both(|fixture| {
+        let (running, _) = fixture.start("exec >&- 2>&-; sleep 0.3; exit 5");
         assert_eq!(running.wait(None, None).status, ExitStatus::Code(5));
     });
 }
@@ -436,19 +440,19 @@ fn a_command_that_closes_its_output_is_still_waited_for() {
 fn an_agent_whose_memory_is_hidden_can_still_confine() {
     let hidden = rustix::process::DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(hidden).unwrap();
-    both(|place| {
-        let (running, _) = place.start("exit 4");
+    both(|fixture| {
+        let (running, _) = fixture.start("exit 4");
         assert_ne!(running.pid(), 0);
         assert_eq!(running.wait(None, None).status, ExitStatus::Code(4));
     });
 }
 
-/// Stopping everything, oneself included, keeps nobody waiting.
+/// A command that stops every process, itself included, still ends.
 #[test]
 fn a_command_that_stops_itself_is_still_ended() {
-    let place = Place::new(Mode::Required);
+    let fixture = Fixture::new(Mode::Required);
     let mark = long();
-    let (running, output) = place.start(&format!(
+    let (running, output) = fixture.start(&format!(
         "sleep {mark} & echo ready; kill -STOP -1; kill -STOP $$"
     ));
     output.wait_for_something();
@@ -459,11 +463,11 @@ fn a_command_that_stops_itself_is_still_ended() {
 
 #[test]
 fn a_command_that_leaves_no_room_on_the_disk_is_ended() {
-    let place = Place::new(Mode::Required);
-    let mut policy = place.policy("sleep 600");
+    let fixture = Fixture::new(Mode::Required);
+    let mut policy = fixture.policy("sleep 600");
     policy.limits.free_disk = Some(u64::MAX);
     let sink = Output::default().sink();
-    let running = spawn(&policy, &place.capabilities, sink).unwrap();
+    let running = spawn(&policy, &fixture.capabilities, sink).unwrap();
     let finished = running.wait(None, None);
     assert_eq!(finished.killed_by, Some(KilledBy::DiskLimit));
 }

@@ -1,4 +1,4 @@
-//! What a long session leaves behind. Alone in its program, because it counts what the whole
+//! Residue of a long session. The test is alone in its program because it counts everything the
 //! process has open.
 #![allow(
     clippy::unwrap_used,

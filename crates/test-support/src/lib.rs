@@ -5,13 +5,14 @@
 //! and it speaks to nothing but loopback.
 //!
 //! Start at [`project::TestProject`] and [`run::Run`], which drive the binary; the model server is
-//! in [`model_server`], [`log::check`] checks a log without the code that wrote it, and
-//! [`mod@bench`] has the table that benches print.
+//! in [`model_server`], [`log::check`] checks a log without the code that wrote it, [`session`]
+//! writes a session with one of everything, and [`mod@bench`] has the table that benches print.
 
-#![allow(clippy::expect_used)] // a test that cannot be set up has to stop
+#![allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot be set up has to stop
 
 pub mod bench;
 pub mod log;
 pub mod model_server;
 pub mod project;
 pub mod run;
+pub mod session;

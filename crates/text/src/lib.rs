@@ -19,4 +19,4 @@ pub use hex::{hex, sha256_hex};
 pub use invisible::{is_hidden, is_part_of_emoji};
 pub use nearest::nearest;
 pub use width::{clip, width};
-pub use words::counted;
+pub use words::{brief, counted};

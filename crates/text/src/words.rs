@@ -67,6 +67,15 @@ pub fn money(amount: f64) -> String {
     }
 }
 
+/// The first `most` characters of a text, with `…` in place of the rest.
+#[must_use]
+pub fn brief(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

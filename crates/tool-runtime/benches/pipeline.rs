@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use agent_log::{Holder, Redactor, Rim, SessionStore};
 use agent_protocol::id::IdMint;
 use agent_protocol::payload::conversation::SessionCreated;
 use agent_protocol::payload::permission::{Effect, PermissionEvaluated};
@@ -19,7 +20,6 @@ use agent_protocol::payload::tool::{
 };
 use agent_protocol::status::Mode;
 use agent_protocol::{ActionHappened, Clock, Code, Scope, Timestamp};
-use agent_session::{Holder, Redactor, Rim, SessionStore};
 use agent_test_support::bench::{Table, median};
 use agent_tool_runtime::{
     Answer, Authority, Body, Cancel, Decision, ExecutionContext, ExecutionFailure, Journal,

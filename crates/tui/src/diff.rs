@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agent_session::compare;
+use agent_evidence::compare;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 

@@ -6,8 +6,8 @@ use std::io::Read;
 
 use agent_protocol::Event;
 use agent_protocol::id::SessionId;
-use agent_session::fold::{Fold, ReadModels};
-use agent_session::{LogItem, LogReader, verify_chain};
+use agent_history::fold::{Fold, ReadModels};
+use agent_log::{LogItem, LogReader, verify_chain};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|log: &[u8]| {

@@ -1,8 +1,9 @@
 //! `agent actions`: the questions that wait for an answer.
 
+use agent_history::load_read_models;
+use agent_log::SessionDirectory;
 use agent_protocol::id::{ActionId, SessionId, ToolCallId};
 use agent_protocol::{Payload, Timestamp};
-use agent_session::{SessionDirectory, load_read_models};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use agent_evidence::audit::{AuditReport, Finding, Severity, meaning, to_sarif};
+use agent_log::{ResolveError, SessionDirectory};
 use agent_protocol::Timestamp;
 use agent_protocol::id::{ArtifactId, EventId, SessionId};
-use agent_session::audit::{AuditReport, Finding, Severity, meaning, to_sarif};
-use agent_session::{ResolveError, SessionDirectory};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use agent_history::fold::ChangedFiles;
 use agent_protocol::id::{ActionId, SessionId, StepId, ToolCallId, TurnId};
 use agent_protocol::payload::conversation::{
     RuntimeWarning, TurnCompleted, TurnFailed, TurnOutcome, TurnSource, TurnStarted, TurnSubmitted,
@@ -15,7 +16,6 @@ use agent_protocol::payload::conversation::{
 use agent_protocol::payload::tool::ToolObservation;
 use agent_protocol::status::{Status, VerificationStatus};
 use agent_protocol::{ActionHappened, Code, Payload, Phase, Refs, Scope};
-use agent_session::fold::ChangedFiles;
 use agent_text::visible_excerpt;
 use agent_tool_runtime::{Authority as _, Cancel, CancelReason, Outcome, ToolIntent};
 use anyhow::Context as _;

@@ -1,6 +1,6 @@
 //! A word about a log that can be read and not be trusted.
 
-use agent_session::{DamageKind, SessionDirectory, verify_chain};
+use agent_log::{DamageKind, SessionDirectory, verify_chain};
 
 use crate::app::App;
 

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_engine::OnAsk;
+use agent_history::workspace::Workspace;
 use agent_protocol::id::SessionId;
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::{Event, Payload};
 use agent_provider::models::ModelFacts;
 use agent_provider::{ModelRef, ScriptedProvider, Transcript};
-use agent_session::workspace::Workspace;
 use anyhow::Context as _;
 use clap::Args;
 

@@ -1,7 +1,7 @@
 //! `agent diff`: what a session, a turn or a range of events changed, from the images it kept.
 
+use agent_history::workspace::PathState;
 use agent_protocol::id::SessionId;
-use agent_session::workspace::PathState;
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;

@@ -3,12 +3,12 @@
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
-use agent_session::export::{
+use agent_evidence::export::{
     Contents, ExportError, Exported, export_evidence, export_jsonl, export_portable,
 };
-use agent_session::replay::Range;
-use agent_session::report::report;
-use agent_session::{AnchorStore, SessionDirectory};
+use agent_evidence::replay::Range;
+use agent_evidence::report::report;
+use agent_log::{AnchorStore, SessionDirectory};
 use agent_tui::ExportForm;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};

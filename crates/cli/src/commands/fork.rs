@@ -1,7 +1,7 @@
 //! `agent fork`: a new session that begins where another one was.
 
+use agent_log::{SessionDirectory, SessionWriter};
 use agent_protocol::id::SessionId;
-use agent_session::{SessionDirectory, SessionWriter};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
@@ -64,7 +64,7 @@ pub(crate) fn branch(
         ..agent_runtime::session::created(app, config.permissions.mode.value)
     };
     let rim = app.rim_with(config, "agent fork")?;
-    agent_session::fork::fork(parent, at, &app.sessions(), created, rim)
+    agent_log::fork::fork(parent, at, &app.sessions(), created, rim)
         .with_context(|| format!("cannot fork session {}", parent.id()))
         .or_usage()
 }

@@ -6,8 +6,8 @@ use std::io::{self, BufRead as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use agent_evidence::import::{SourceClock, read, write};
 use agent_protocol::id::SessionId;
-use agent_session::import::{SourceClock, read, write};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;

@@ -1,8 +1,8 @@
 //! What a branch does not hold itself: where the session it came from is, said by the commands that
 //! only look at a session's own events.
 
-use agent_session::SessionDirectory;
-use agent_session::replay::parent_of;
+use agent_evidence::replay::parent_of;
+use agent_log::SessionDirectory;
 
 use crate::app::App;
 

@@ -3,12 +3,12 @@
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
+use agent_evidence::audit::AuditReport;
+use agent_evidence::replay::text::{self, TextForm, TextWriter};
+use agent_evidence::replay::{Card, CardError, Entry, Integrity, Range, Streamed, Timeline, html};
+use agent_evidence::replay::{Lineage, parent_of, replay_each, tell_inherited};
+use agent_log::{AnchorStore, SessionDirectory};
 use agent_protocol::id::ArtifactId;
-use agent_session::audit::AuditReport;
-use agent_session::replay::text::{self, TextForm, TextWriter};
-use agent_session::replay::{Card, CardError, Entry, Integrity, Range, Streamed, Timeline, html};
-use agent_session::replay::{Lineage, parent_of, replay_each, tell_inherited};
-use agent_session::{AnchorStore, SessionDirectory};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use agent_session::AnchorStore;
-use agent_session::report::report;
+use agent_evidence::report::report;
+use agent_log::AnchorStore;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 

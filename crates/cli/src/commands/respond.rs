@@ -1,11 +1,11 @@
 //! `agent respond`: answers a question a run left open.
 
+use agent_log::{SessionDirectory, SessionWriter};
 use agent_protocol::id::ActionId;
 use agent_protocol::payload::permission::{
     ActionAnswer, ActionDecision, ActionRequired, ActionResolved, DecidedBy, GrantScope,
 };
 use agent_protocol::{Payload, Refs, Scope, Timestamp};
-use agent_session::{SessionDirectory, SessionWriter};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 

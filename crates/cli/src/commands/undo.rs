@@ -3,13 +3,13 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 
+use agent_history::workspace::PathState;
+use agent_log::AnchorStore;
+use agent_log::{OpenError, SessionDirectory};
 use agent_protocol::id::SessionId;
 use agent_protocol::payload::conversation::{RefusedFile, SessionChanges, SessionUpdated};
 use agent_protocol::status::Status;
 use agent_protocol::{Refs, Scope};
-use agent_session::AnchorStore;
-use agent_session::workspace::PathState;
-use agent_session::{OpenError, SessionDirectory};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;

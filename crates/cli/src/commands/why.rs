@@ -1,5 +1,7 @@
 //! `agent why`: the decision chain of one call, in words, from the log.
 
+use agent_history::fold::{Call, CallStatus, Calls, Fold as _};
+use agent_log::SessionDirectory;
 use agent_protocol::id::{EventId, SessionId, ToolCallId};
 use agent_protocol::payload::permission::{
     ActionResolved, PermissionEvaluated, PermissionResolved,
@@ -7,8 +9,6 @@ use agent_protocol::payload::permission::{
 use agent_protocol::payload::process::SandboxApplied;
 use agent_protocol::payload::tool::{ToolFailed, ToolIntent, ToolResult, ToolValidation};
 use agent_protocol::{ActionHappened, Code, Event, Payload, Timestamp};
-use agent_session::SessionDirectory;
-use agent_session::fold::{Call, CallStatus, Calls, Fold as _};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;

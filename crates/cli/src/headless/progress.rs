@@ -3,12 +3,12 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use agent_log::SessionWriter;
 use agent_protocol::payload::Usage;
 use agent_protocol::payload::model::ModelFailureKind;
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::payload::process::pipeline_failed;
 use agent_protocol::{Event, Payload};
-use agent_session::SessionWriter;
 
 use super::OutputForm;
 use crate::app::App;

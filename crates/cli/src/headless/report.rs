@@ -3,14 +3,14 @@
 use std::io;
 
 use agent_engine::TurnEnd;
+use agent_history::verification::describe;
+use agent_log::ArtifactStore;
 use agent_protocol::id::SessionId;
 use agent_protocol::payload::conversation::{
     Claim, TurnCompleted, TurnFailed, TurnOutcome, Verification,
 };
 use agent_protocol::payload::{SideEffect, Usage};
 use agent_protocol::status::{Status, VerificationStatus};
-use agent_session::ArtifactStore;
-use agent_session::verification::describe;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_engine::SessionAuthority;
-use agent_session::{ArtifactStore, SessionDirectory, SessionStore};
+use agent_log::{ArtifactStore, SessionDirectory, SessionStore};
 use agent_tool_runtime::{Authority as _, Registry, VisibilityContext};
 use agent_tui::state::ToolLine;
 use agent_tui::{Document, DocumentFormat, ExportForm, HostMessage, HostRequest, SessionLine};

@@ -6,8 +6,8 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
+use agent_log::{SessionDirectory, SessionWriter};
 use agent_protocol::{Event, Payload};
-use agent_session::{SessionDirectory, SessionWriter};
 use agent_tui::Input;
 use agent_tui::state::State;
 use tokio::sync::mpsc::UnboundedSender;
@@ -44,7 +44,7 @@ pub(super) fn glimpse(
     if from == 0 {
         // What a branch has in common with where it came from belongs in front.
         let mut past = Vec::new();
-        agent_session::fork::inherited(directory, &mut |event| past.push(Arc::new(event.clone())))
+        agent_log::fork::inherited(directory, &mut |event| past.push(Arc::new(event.clone())))
             .or_usage()?;
         past.extend(events);
         let _ = inputs.send(Input::History(past));

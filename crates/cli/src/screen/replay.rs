@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use agent_log::{ArtifactStore, LogIndex, SessionDirectory};
 use agent_protocol::Event;
 use agent_protocol::id::ArtifactId;
-use agent_session::{ArtifactStore, LogIndex, SessionDirectory};
 use agent_tui::replay::EventSource;
 use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;

@@ -7,13 +7,13 @@ use agent_engine::live::{Live, LiveText};
 use agent_engine::{
     Engine, EngineError, Interrupt, InterruptReason, Model, OnAsk, SessionAuthority, TurnEnd,
 };
+use agent_log::{SessionDirectory, SessionStore, SessionWriter};
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::command::{ControlCommand, InterruptTurn, SubmitTurn};
 use agent_protocol::id::{SessionId, TurnId};
 use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::status::Mode;
 use agent_protocol::{Payload, Refs, Scope};
-use agent_session::{SessionDirectory, SessionStore, SessionWriter};
 use agent_tool_runtime::{Authority as _, ToolIntent};
 use agent_tui::theme::{TerminalHints, detect};
 use agent_tui::{HostMessage, Input, Settings};

@@ -7,6 +7,7 @@ mod stream;
 
 use std::sync::{Mutex, PoisonError};
 
+use agent_log::ModelInputs;
 use agent_protocol::id::{ArtifactId, ContextId, ModelRequestId, ToolCallId};
 use agent_protocol::payload::Usage;
 use agent_protocol::payload::conversation::{ArtifactKind, RunMetadata, RunStatus};
@@ -20,7 +21,6 @@ use agent_provider::conversation::ModelRequest;
 use agent_provider::error::ModelError;
 use agent_provider::provider::Provider;
 use agent_provider::response::Response;
-use agent_session::ModelInputs;
 use agent_tool_runtime::{Journal, JournalError};
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;

@@ -9,7 +9,7 @@
 //!
 //! [`Baselines`]: agent_tool_runtime::Baselines
 //! [`Pipeline`]: agent_tool_runtime::Pipeline
-//! [`ChildThreads`]: agent_session::fold::ChildThreads
+//! [`ChildThreads`]: agent_history::fold::ChildThreads
 
 mod session;
 mod thread;

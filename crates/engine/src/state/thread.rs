@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use agent_history::fold::{ChildThreads, Owner, is_work};
 use agent_protocol::id::{ArtifactId, ContextId, EvidenceId, ThreadId, ToolCallId, TurnId};
 use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::conversation::EvidenceKind;
@@ -10,7 +11,6 @@ use agent_protocol::payload::permission::{DecisionSource, Effect};
 use agent_protocol::payload::process::ProcessCompleted;
 use agent_protocol::payload::tool::ToolResult;
 use agent_protocol::{Code, Event, Payload, Phase};
-use agent_session::fold::{ChildThreads, Owner, is_work};
 
 use super::turn::{CommandRun, TurnFacts, VerificationRun};
 use crate::conversation::{ArtifactText, Conversation};

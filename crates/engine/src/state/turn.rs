@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use agent_history::fold::ChangedFiles;
 use agent_protocol::id::{ArtifactId, EvidenceId, InvocationId, ToolCallId, TurnId};
 use agent_protocol::payload::conversation::{EvidenceChanged, EvidenceKind, EvidenceStatus};
 use agent_protocol::payload::{SideEffect, Usage};
-use agent_session::fold::ChangedFiles;
 
 use super::session::Cost;
 use crate::verification::failures::Failures;

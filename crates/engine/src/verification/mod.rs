@@ -2,7 +2,7 @@
 //!
 //! A verification is a command that runs tests, a build or a linter, by configuration or because its
 //! program is a known runner. What it proves is decided by its exit status and by whether project
-//! files changed after it ([`agent_session::verification`] has the rule); the text it printed and what
+//! files changed after it ([`agent_history::verification`] has the rule); the text it printed and what
 //! the model says about it play no part. What failed is read from the output ([`failures`]) for those
 //! who want to know more.
 
@@ -15,7 +15,7 @@ use std::path::Path;
 
 use agent_policy::shell::{Outcome, ScriptEnd, judge};
 
-pub use agent_session::verification::{CheckRun, CheckStatus, VerificationState};
+pub use agent_history::verification::{CheckRun, CheckStatus, VerificationState};
 pub use runners::{Runner, check_of, recognise};
 pub use track::{Shown, Track};
 

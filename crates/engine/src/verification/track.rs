@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use agent_history::verification::answers;
 use agent_protocol::id::EvidenceId;
-use agent_session::verification::answers;
 
 use super::CheckStatus;
 use super::runners::Runner;

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use agent_engine::{Interrupt, Model};
+use agent_evidence::audit::{Finding, Severity};
+use agent_evidence::report::report;
 use agent_provider::conversation::ModelRequest;
 use agent_provider::dialect::Dialect;
 use agent_provider::dialect::scripted::{ScriptedError, ScriptedUsage, Turn};
@@ -12,8 +14,6 @@ use agent_provider::error::ModelError;
 use agent_provider::provider::{Provider, Signal};
 use agent_provider::response::Response;
 use agent_provider::{ScriptedProvider, Transcript};
-use agent_session::audit::{Finding, Severity};
-use agent_session::report::report;
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -294,7 +294,7 @@ async fn check(scripts: Vec<Vec<Does>>, steps: Vec<Step>) {
     if let Some((model, _)) = turns.last() {
         assert_eq!(usage["model"], model.as_str());
     }
-    let audited = agent_session::audit::audit(&session.directory(), None).unwrap();
+    let audited = agent_evidence::audit::audit(&session.directory(), None).unwrap();
     let is_wrong = |finding: &&Finding| finding.severity != Severity::Note;
     let wrong: Vec<&Finding> = audited.findings.iter().filter(is_wrong).collect();
     assert!(wrong.is_empty(), "{wrong:?}");

@@ -44,12 +44,12 @@ async fn an_input_that_steers_joins_the_running_turn_between_two_requests() {
     assert!(session.control.queue().is_empty());
     // The input waits no more: it became a part of the turn and ended with it.
     let directory = session.directory();
-    let models = agent_session::load_read_models(&directory).unwrap().models;
+    let models = agent_history::load_read_models(&directory).unwrap().models;
     let turns = models.threads.turns();
     assert_eq!(turns[1].joined_into.as_ref(), Some(&turns[0].turn_id));
     assert_eq!(turns[1].status, Status::Completed);
     assert_eq!(turns[1].outcome, turns[0].outcome);
-    let audited = agent_session::audit::audit(&directory, None).unwrap();
+    let audited = agent_evidence::audit::audit(&directory, None).unwrap();
     assert!(
         !audited
             .findings

@@ -12,6 +12,7 @@ use agent_engine::{
     AuthorityPlace, Control, ControlPlane, Desk, Engine, Interrupt, Model, OnAsk, Parts,
     ProcessControl, SessionAuthority, SessionJournal, SessionState, Settings, ThreadState, TurnEnd,
 };
+use agent_log::{Holder, Redactor, Rim, SessionDirectory, SessionStore, SessionWriter};
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::command::SubmitTurn;
 use agent_protocol::id::{IdMint, ProcessId, ThreadId, TurnId};
@@ -30,7 +31,6 @@ use agent_provider::error::ModelError;
 use agent_provider::provider::{Provider, Signal};
 use agent_provider::response::Response;
 use agent_provider::{ScriptedProvider, Transcript};
-use agent_session::{Holder, Redactor, Rim, SessionDirectory, SessionStore, SessionWriter};
 use agent_tool_runtime::{
     Baselines, ExecutionContext, ExecutionFailure, Journal, NormalizeContext, Normalized,
     PermissionSemantics, Pipeline, PipelineParts, Plan, Prepared, RawResult, Registry,

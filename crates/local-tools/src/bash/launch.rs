@@ -13,7 +13,7 @@ use agent_protocol::payload::process::{
     Detection, ProcessFailureCategory, ProcessLimits, SandboxApplied, SandboxLayer, SandboxStatus,
     SandboxViolation, ViolationKind,
 };
-use agent_sandbox::protected::{Names, Place};
+use agent_sandbox::protected::{Names, Scope};
 use agent_sandbox::{
     Command, EnforcementReport, Execution, LaunchError, Level, Limits, Mode, Network, Policy,
     ReadAccess, Sandbox, Violation, WriteAccess, WriteDenied, environment,
@@ -204,10 +204,10 @@ fn protected_names() -> Names {
     static NAMES: LazyLock<Names> = LazyLock::new(|| {
         Names::new(PROTECTED_NAMES.iter().map(|(name, _, counts)| {
             let place = match counts {
-                Where::Anywhere => Place::Anywhere,
-                Where::Project => Place::OutsideDependencies,
-                Where::Root => Place::Root,
-                Where::RootRewritten => Place::RootRewritten,
+                Where::Anywhere => Scope::Anywhere,
+                Where::Project => Scope::OutsideDependencies,
+                Where::Root => Scope::Root,
+                Where::RootRewritten => Scope::RootRewritten,
             };
             (*name, place)
         }))

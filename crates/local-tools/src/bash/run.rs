@@ -487,7 +487,7 @@ impl Call<'_> {
     ) -> Result<RawResult, ExecutionFailure> {
         let sandbox = held_by(&running);
         let watch = Arc::clone(&self.tool.watch);
-        let settler = running.settler();
+        let external_writes = running.external_writes();
         let started = Started {
             process_id: process_id.clone(),
             command: agent_text::visible_excerpt(&self.command.command, 60),
@@ -495,7 +495,7 @@ impl Call<'_> {
             output,
             _private: private,
             cwd_after: [false, true].map(|succeeded| self.command.cwd_after(succeeded)),
-            followed: before.map(|before| watch.follow(before, settler)),
+            followed: before.map(|before| watch.follow(before, external_writes)),
             watch,
             root: self.tool.roots.root().to_owned(),
             confinement: self.confinement.clone(),

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Barrier;
 
+use agent_evidence::audit::Severity;
+use agent_history::fold::{ExecutionEnvironment, Fold as _};
 use agent_protocol::id::{ModelRequestId, ProcessId};
 use agent_protocol::payload::process::TerminatedBy;
 use agent_protocol::{Code, Event, Payload};
-use agent_session::audit::Severity;
-use agent_session::fold::{ExecutionEnvironment, Fold as _};
 use agent_tool_runtime::{Cancel, CancelReason, ToolIntent};
 use proptest::prelude::*;
 use serde_json::json;

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_evidence::audit::AuditReport;
 use agent_local_tools::{CommandSettings, LocalTools, Roots, ScanLimits, local_tools};
+use agent_log::{Holder, LogReader, Redactor, Rim, SessionStore, SessionWriter};
 use agent_protocol::id::IdMint;
 use agent_protocol::payload::conversation::SessionCreated;
 use agent_protocol::payload::permission::{DecisionSource, Effect, PermissionEvaluated};
 use agent_protocol::payload::tool::{CatalogPolicy, ToolObservation};
 use agent_protocol::status::Mode;
 use agent_protocol::{Clock, Event, Scope, Timestamp};
-use agent_session::audit::AuditReport;
-use agent_session::{Holder, LogReader, Redactor, Rim, SessionStore, SessionWriter};
 use agent_tool_runtime::{
     Answer, Authority, Cancel, Confinement, Decision, Journal, PermissionRequest, Pipeline,
     PipelineParts, Question, Registry, Settings, ToolDefinition, ToolIntent, Workspace,
@@ -226,7 +226,7 @@ impl Stage {
         let session = SessionStore::of_project(&home)
             .resolve(self.writer.session_id().as_str())
             .map_err(|error| error.to_string())?;
-        agent_session::audit::audit(&session, None).map_err(|error| error.to_string())
+        agent_evidence::audit::audit(&session, None).map_err(|error| error.to_string())
     }
 
     /// The log as it is on disk.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::Context as _;
-use agent_session::compare;
+use agent_evidence::compare;
 
 use super::{ConfigSource, FileState};
 use crate::error::{OrFail as _, RuntimeError};

@@ -6,9 +6,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::error::Context as _;
+use agent_history::workspace::Images;
+use agent_log::{AGENT_DIRECTORY, SessionDirectory};
 use agent_protocol::payload::conversation::RefusedFile;
-use agent_session::workspace::Images;
-use agent_session::{AGENT_DIRECTORY, SessionDirectory};
 
 use crate::error::{OrFail as _, RuntimeError};
 use crate::undo::{Chosen, Extent, Plan, restore_without_record};

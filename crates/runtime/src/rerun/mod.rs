@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use agent_engine::live::NobodyWatches;
 use agent_engine::{Control, Interrupt, Model, OnAsk, TurnEnd};
+use agent_log::Appended;
 use agent_protocol::command::{RespondAction, SubmitTurn};
 use agent_protocol::payload::conversation::TurnSource;
 use agent_protocol::payload::permission::{ActionDecision, GrantScope};
 use agent_protocol::{Event, Payload};
 use agent_provider::models::ModelFacts;
 use agent_provider::{ModelRef, ScriptedProvider};
-use agent_session::Appended;
 
 use crate::Runtime;
 use crate::config::Config;

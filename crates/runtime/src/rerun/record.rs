@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use crate::error::Context as _;
+use agent_history::imported_from;
+use agent_log::{ArtifactStore, SessionDirectory};
 use agent_protocol::id::{ArtifactId, ModelRequestId, TurnId};
 use agent_protocol::payload::permission::{
     ActionDecision, DecidedBy, DecisionSource, Effect, PermissionResolved,
@@ -11,8 +13,6 @@ use agent_protocol::status::Mode;
 use agent_protocol::{Code, Event, Payload};
 use agent_provider::Transcript;
 use agent_provider::dialect::scripted::{ScriptedCall, Turn};
-use agent_session::import::imported_from;
-use agent_session::{ArtifactStore, SessionDirectory};
 use serde_json::Value;
 
 use crate::error::{OrFail as _, RuntimeError};

@@ -15,6 +15,9 @@ use agent_engine::{
     SessionAuthority, SessionJournal, SessionState, Settings, ThreadState,
 };
 use agent_local_tools::{CommandSettings, Processes, Roots, local_tools};
+use agent_log::{
+    Appended, Listener, OwnEvents, Rim, SessionDirectory, SessionStore, SessionWriter,
+};
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::id::{ArtifactId, ProcessId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::{
@@ -24,9 +27,6 @@ use agent_protocol::payload::conversation::{
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
 use agent_protocol::status::{Mode, Status};
 use agent_protocol::{Code, Event, Payload, Refs, Scope};
-use agent_session::{
-    Appended, Listener, OwnEvents, Rim, SessionDirectory, SessionStore, SessionWriter,
-};
 use agent_tool_runtime::{
     Authority, Baselines, Journal, Pipeline, PipelineParts, Registry, Settings as PipelineSettings,
     Workspace,
@@ -220,7 +220,7 @@ impl Closer {
         self.processes.shutdown();
         self.scratch.clear();
         // A cache is worth no failure; what is wrong with the log shows in the next event.
-        let _ = agent_session::refresh_read_models(&self.writer);
+        let _ = agent_history::refresh_read_models(&self.writer);
         let scope = Scope {
             thread_id: Some(self.thread_id.clone()),
             ..Scope::default()
@@ -334,7 +334,7 @@ impl History {
     ) -> Result<SessionWriter, RuntimeError> {
         let artifacts = directory.artifacts().ok();
         let artifact = |id: &ArtifactId| artifacts.as_ref()?.read(id, 64 << 20).ok();
-        agent_session::fork::inherited(directory, &mut |event| {
+        agent_log::fork::inherited(directory, &mut |event| {
             self.fold(event, &artifact);
             // What is inherited was shown, and nothing of it is still allowed.
             if let Payload::ToolCatalogResolved(_) = event.payload {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use agent_engine::{ControlPlane, ProcessControl};
 use agent_local_tools::Processes;
+use agent_log::AnchorStore;
 use agent_protocol::id::ProcessId;
-use agent_session::AnchorStore;
 
 use crate::Runtime;
 use crate::error::RuntimeError;

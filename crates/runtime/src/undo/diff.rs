@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use agent_history::workspace::{Gap, Images, NetChange, PathState, Workspace};
 use agent_local_tools::diff::{Diff, changed_range, unified};
 use agent_local_tools::{Encoding, file};
+use agent_log::SessionDirectory;
 use agent_protocol::id::SessionId;
-use agent_session::SessionDirectory;
-use agent_session::workspace::{Gap, Images, NetChange, PathState, Workspace};
 
 use super::extent::{Chosen, Extent, Span};
 use super::tree::{self, Tree};

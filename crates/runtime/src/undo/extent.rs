@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use agent_session::workspace::Workspace;
+use agent_history::workspace::Workspace;
 
 use crate::Runtime;
 use crate::error::RuntimeError;

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use agent_history::workspace::{ChangedBy, Gap, Images, NetChange, PathState, Workspace};
+use agent_log::SessionDirectory;
 use agent_policy::gate::is_protected;
 use agent_protocol::id::SessionId;
-use agent_session::SessionDirectory;
-use agent_session::workspace::{ChangedBy, Gap, Images, NetChange, PathState, Workspace};
 
 use super::extent::{Chosen, Extent, Span};
 use super::tree::{self, Seen, Tree};

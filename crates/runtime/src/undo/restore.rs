@@ -8,14 +8,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::Context as _;
+use agent_history::workspace::{Images, PathState};
+use agent_log::SessionWriter;
 use agent_protocol::id::ArtifactId;
 use agent_protocol::payload::conversation::{
     ArtifactKind, HistoryRollbackCompleted, HistoryRollbackStarted, RefusedFile,
 };
 use agent_protocol::payload::{SideEffect, SideEffectKind};
 use agent_protocol::{Refs, Scope};
-use agent_session::SessionWriter;
-use agent_session::workspace::{Images, PathState};
 
 use super::plan::{Entry, Plan, Verdict, in_parallel, in_words};
 use super::tree::{Seen, Tree};

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use agent_fs::{Dir, Hashed, Stamp, TempFile};
-use agent_session::workspace::{Content, PathState};
+use agent_history::workspace::{Content, PathState};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -224,7 +224,7 @@ pub(super) fn refusal(name: &str) -> Option<&'static str> {
             Component::Normal(part) if part == ".git" => {
                 return Some("undo does not touch a repository's own files");
             }
-            Component::Normal(part) if part == agent_session::AGENT_DIRECTORY => {
+            Component::Normal(part) if part == agent_log::AGENT_DIRECTORY => {
                 return Some("undo does not touch `.agent`");
             }
             Component::Normal(_) => {}

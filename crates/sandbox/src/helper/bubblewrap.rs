@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{Context, Failure, INSIDE_MARK};
 use crate::plan::{Containment, Plan};
 
-/// Where this program is found inside.
+/// Path of this program inside.
 const INSIDE: &str = "/run/agent-sandbox-helper";
 
 /// Becomes `bwrap`, which starts this program again as the first process inside, with the

@@ -18,13 +18,13 @@ const STACK: usize = 64 << 10;
 
 /// Everything the child needs, laid out before it exists.
 struct Image {
-    /// Where the program may be, in the order of `PATH`.
+    /// Paths at which the program may be, in the order of `PATH`.
     candidates: Vec<CString>,
     arguments: Vec<*const c_char>,
     environment: Vec<*const c_char>,
     /// A Landlock rule set to enter, or -1.
     scope: c_int,
-    /// What standard input is until the command opens another, or -1.
+    /// Descriptor for standard input until the command opens another, or -1.
     stdin: c_int,
     /// Written by the child, which shares our memory until it has become the command.
     error: c_int,
@@ -76,7 +76,7 @@ pub(super) fn start(plan: &Plan) -> Result<Pid, Failure> {
     let top = unsafe { stack.as_mut_ptr().add(STACK) };
     let top = top.wrapping_sub(top as usize % 16);
     // SAFETY: CLONE_VFORK stops this, the only thread, until the child has called exec or
-    // exit, so `image` and `stack` outlive the child's use of them and nobody else touches
+    // exit, so `image` and `stack` outlive the child's use of them and nothing else touches
     // them meanwhile. `become_command` makes only system calls on memory prepared here.
     let pid = unsafe {
         libc::clone(
@@ -90,7 +90,7 @@ pub(super) fn start(plan: &Plan) -> Result<Pid, Failure> {
         return Err(io::Error::last_os_error()).at("start a process", "");
     }
     // SAFETY: `image.error` is a plain integer of ours; the volatile read keeps the compiler
-    // from assuming that nobody wrote to it since.
+    // from assuming that it was not written since.
     let error = unsafe { ptr::read_volatile(&image.error) };
     if error != 0 {
         return Err(io::Error::from_raw_os_error(error)).at("start the command", shown);
@@ -143,7 +143,7 @@ extern "C" fn become_command(image: *mut c_void) -> c_int {
 /// A descriptor from which these bytes can be read, and then nothing.
 fn readable(bytes: &[u8]) -> Option<OwnedFd> {
     let (reading, writing) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
-    // A pipe that nobody reads yet holds that much; what does not fit is not begun.
+    // An unread pipe holds that much; what does not fit is not written.
     let written = rustix::io::write(&writing, bytes).ok()?;
     rustix::io::ioctl_fionbio(&reading, false).ok()?;
     (written == bytes.len()).then_some(reading)

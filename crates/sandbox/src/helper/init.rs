@@ -8,13 +8,13 @@ use std::ptr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 
-use super::memory::Gauge;
+use super::memory::MemoryMeter;
 use super::network;
 use crate::message;
 use crate::plan::{Containment, Plan};
 use crate::wire::{Reader, Writer};
 
-/// How often the memory of all processes is summed up.
+/// Interval at which the memory of all processes is summed up.
 const TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 250_000_000,
@@ -27,7 +27,7 @@ pub(super) fn watch_over(
     plan: &Plan,
     control: &OwnedFd,
     without_route: Option<u64>,
-    memory: Option<&Gauge>,
+    memory: Option<&MemoryMeter>,
 ) -> ! {
     let contained = plan.containment != Containment::Subreaper;
     // Our copies of the command's output would keep its pipes open.
@@ -53,7 +53,7 @@ pub(super) fn watch_over(
         };
         let mut exited = Writer::with_tag(tag);
         exited.number(how).number(value).number(refused);
-        // If the agent is gone nobody needs the answer.
+        // If the agent is gone the answer is not needed.
         let _ = exited.send(control, &[]);
     }
     std::process::exit(0)
@@ -79,7 +79,7 @@ type Ended = (u8, u64, u64);
 /// The message to send, or `None` when the agent is gone or wants everything gone.
 fn follow(
     command: Pid,
-    memory: Option<&Gauge>,
+    memory: Option<&MemoryMeter>,
     control: &OwnedFd,
     contained: bool,
 ) -> io::Result<Option<Ended>> {
@@ -104,7 +104,7 @@ fn follow(
         if !polled[0].revents().is_empty() {
             match Reader::receive(control)? {
                 Some(frame) if frame.tag == message::TERMINATE => terminate(command, contained),
-                // To be killed, or nobody is there any more.
+                // Asked to kill, or the agent is gone.
                 _ => return Ok(None),
             }
         }
@@ -117,7 +117,7 @@ fn follow(
 /// A descriptor that becomes readable when a child ends.
 fn child_signals() -> io::Result<OwnedFd> {
     // SAFETY: the set lives on this stack and is initialised by `sigemptyset` before use;
-    // `signalfd` returns a new descriptor that nobody else owns.
+    // `signalfd` returns a new descriptor that has no other owner.
     unsafe {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(set.as_mut_ptr());

@@ -11,7 +11,7 @@ use landlock::{
 use super::{Context, Failure};
 use crate::plan::LandlockPlan;
 
-/// What may be made anywhere: not devices.
+/// Write accesses that are granted: all but making devices.
 fn writing(abi: ABI) -> BitFlags<AccessFs> {
     AccessFs::from_all(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
 }

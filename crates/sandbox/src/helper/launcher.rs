@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::namespaces::{self, Membership, Origin, Split, Users};
-use super::{Failure, bubblewrap, first_process, privileges, take_control, tell};
+use super::namespaces::{self, Forked, Membership, Origin, Users};
+use super::{Failure, bubblewrap, first_process, privileges, report_failure, take_control};
 use crate::message;
 use crate::plan::{Containment, Plan};
 use crate::wire::{Reader, Writer};
@@ -46,7 +46,7 @@ struct Reserve {
     pid: u64,
     pidfd: OwnedFd,
     socket: OwnedFd,
-    /// Which users its namespace has.
+    /// Users mapped in its namespace.
     users: Users,
 }
 
@@ -94,52 +94,52 @@ impl Launcher {
                 plan.send(&reserve.socket, &request.fds()).is_ok()
             });
         if let Some(reserve) = ready {
-            self.tell_of(reserve.pid, &reserve.pidfd)?;
+            self.announce(reserve.pid, &reserve.pidfd)?;
         } else {
             let (go, waiting) = pair()?;
-            match namespaces::split_off(namespaces::flags(&request.plan)) {
-                Ok(Split::Launcher { pid, pidfd }) => {
+            match namespaces::fork(namespaces::flags(&request.plan)) {
+                Ok(Forked::Launcher { pid, pidfd }) => {
                     drop(waiting);
                     match users.map(pid).and_then(|()| announce_map(&go)) {
-                        Ok(()) => self.tell_of(pid, &pidfd)?,
+                        Ok(()) => self.announce(pid, &pidfd)?,
                         // Without the word the new process ends.
-                        Err(failure) => tell(&failure, &self.socket),
+                        Err(failure) => report_failure(&failure, &self.socket),
                     }
                 }
-                Ok(Split::Sandbox(origin)) => {
+                Ok(Forked::Sandbox(origin)) => {
                     close(&mut self.socket);
                     drop(go);
                     privileges::set_child_signal(libc::SIG_DFL);
                     if Reader::receive(&waiting)?.is_some() {
-                        match settle(&request, &origin) {
+                        match prepare(&request, &origin) {
                             Ok(()) => become_sandbox(request, &self.before),
-                            Err(failure) => tell(&failure, &request.control),
+                            Err(failure) => report_failure(&failure, &request.control),
                         }
                     }
                     std::process::exit(1);
                 }
-                Err(failure) => tell(&failure, &self.socket),
+                Err(failure) => report_failure(&failure, &self.socket),
             }
         }
         let again = has_usual_namespaces(&request.plan);
         drop(request);
         if again && self.reserve.is_none() {
-            self.reserve = self.hold_in_reserve(users);
+            self.reserve = self.fork_reserve(users);
         }
         Ok(())
     }
 
     /// Not on the sandbox's own socket, where the new process may speak first.
-    fn tell_of(&self, pid: u64, pidfd: &OwnedFd) -> io::Result<()> {
-        let mut born = Writer::with_tag(message::BORN);
-        born.number(pid).send(&self.socket, &[pidfd.as_fd()])
+    fn announce(&self, pid: u64, pidfd: &OwnedFd) -> io::Result<()> {
+        let mut spawned = Writer::with_tag(message::SPAWNED);
+        spawned.number(pid).send(&self.socket, &[pidfd.as_fd()])
     }
 
-    /// A failure here is not told: the next plan meets it too.
-    fn hold_in_reserve(&mut self, users: Users) -> Option<Reserve> {
+    /// Forks the reserve. A failure is not reported: the next plan runs into it too.
+    fn fork_reserve(&mut self, users: Users) -> Option<Reserve> {
         let (socket, theirs) = pair().ok()?;
-        match namespaces::split_off(namespaces::USUAL & !libc::CLONE_NEWNS).ok()? {
-            Split::Launcher { pid, pidfd } => {
+        match namespaces::fork(namespaces::USUAL & !libc::CLONE_NEWNS).ok()? {
+            Forked::Launcher { pid, pidfd } => {
                 // One whose users could not be mapped ends with its socket.
                 users.map(pid).ok()?;
                 Some(Reserve {
@@ -149,11 +149,11 @@ impl Launcher {
                     users,
                 })
             }
-            Split::Sandbox(origin) => {
+            Forked::Sandbox(origin) => {
                 close(&mut self.socket);
                 drop(socket);
                 privileges::set_child_signal(libc::SIG_DFL);
-                let outcome = wait_for_a_plan(theirs, &origin, users, &self.before);
+                let outcome = run_reserve(theirs, &origin, users, &self.before);
                 std::process::exit(i32::from(outcome.is_err()));
             }
         }
@@ -186,13 +186,14 @@ fn close(socket: &mut OwnedFd) {
     }
 }
 
-/// Whether the reserve has the namespaces that this plan asks for.
+/// True if the reserve has the namespaces that this plan asks for.
 fn has_usual_namespaces(plan: &Plan) -> bool {
     plan.containment == Containment::Namespaces && plan.network_namespace
 }
 
-/// What the reserve does: as much as needs no plan, then the plan. Ends with the launcher.
-fn wait_for_a_plan(
+/// Body of the reserve: does as much as needs no plan, then carries out the plan. It ends with the
+/// launcher.
+fn run_reserve(
     socket: OwnedFd,
     origin: &Origin,
     users: Users,
@@ -209,14 +210,14 @@ fn wait_for_a_plan(
         let request = Request::of(frame)?;
         match namespaces::leave_mounts() {
             Ok(()) => become_sandbox(request, before),
-            Err(failure) => tell(&failure, &request.control),
+            Err(failure) => report_failure(&failure, &request.control),
         }
     }
     Ok(())
 }
 
 /// The first steps of a process that was made for this plan.
-fn settle(request: &Request, origin: &Origin) -> Result<(), Failure> {
+fn prepare(request: &Request, origin: &Origin) -> Result<(), Failure> {
     let plan = &request.plan;
     match plan.containment {
         Containment::Namespaces => {
@@ -253,7 +254,7 @@ fn become_sandbox(request: Request, before: &Membership) {
             let Request { plan, control, .. } = request;
             first_process(&plan, &control, before)
         }
-        Err(failure) => tell(&failure, &request.control),
+        Err(failure) => report_failure(&failure, &request.control),
     }
 }
 

@@ -22,7 +22,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use memory::Gauge;
+use memory::MemoryMeter;
 use namespaces::Membership;
 use rustix::process::{PidfdFlags, getpid, getuid, pidfd_open};
 
@@ -39,7 +39,7 @@ const INSIDE_MARK: &str = "__sandbox-inside";
 /// Turns this process into a sandbox helper if it was started as one; returns otherwise.
 ///
 /// Must be the first statement of `main`: a helper that already has threads cannot enter
-/// namespaces. Being a helper is no privilege: whoever can start one with a plan of their own
+/// namespaces. Being a helper is no privilege: a user who can start one with a plan of their own
 /// could have run the command directly.
 pub fn dispatch_helper() {
     let mark = std::env::args_os().nth(1);
@@ -65,7 +65,7 @@ mod before_main {
     static DISPATCH: extern "C" fn() = dispatch;
 }
 
-/// Why a step failed; nothing was run.
+/// Step that failed, and its error; nothing was run.
 #[derive(Debug)]
 pub(crate) struct Failure {
     step: &'static str,
@@ -88,14 +88,14 @@ impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
     }
 }
 
-/// What the helper saw in force.
+/// Layers and limits that the helper found in force.
 #[derive(Debug, Default)]
-struct Seen {
+struct Confinement {
     layers: Vec<Layer>,
     /// The bound on the number of processes.
     processes: Option<u64>,
     /// Hears of refused calls. Until the agent has it nothing here may be refused with a
-    /// notification, because nobody would answer.
+    /// notification, because no one would answer.
     listener: Option<OwnedFd>,
 }
 
@@ -110,7 +110,7 @@ fn serve_inside() -> io::Result<()> {
         let plan = Plan::decode(&mut frame)?;
         match announce(&control) {
             Ok(()) => first_process(&plan, &control, &Membership::default()),
-            Err(failure) => tell(&failure, &control),
+            Err(failure) => report_failure(&failure, &control),
         }
     }
     Ok(())
@@ -119,19 +119,19 @@ fn serve_inside() -> io::Result<()> {
 /// Hands the agent a descriptor of this process, which everything dies with.
 fn announce(control: &OwnedFd) -> Result<(), Failure> {
     let own = pidfd_open(getpid(), PidfdFlags::empty()).at("open a pid descriptor", "")?;
-    Writer::with_tag(message::BORN)
+    Writer::with_tag(message::SPAWNED)
         .send(control, &[own.as_fd()])
         .at("report", "the agent")
 }
 
-fn tell(failure: &Failure, control: &OwnedFd) {
+fn report_failure(failure: &Failure, control: &OwnedFd) {
     let mut failed = Writer::with_tag(message::FAILED);
     failed
         .bytes(failure.step.as_bytes())
         .bytes(failure.target.as_bytes());
     failed.number(failure.error.raw_os_error().unwrap_or(0) as u64);
     failed.bytes(failure.error.to_string().as_bytes());
-    // With the agent gone there is nobody to tell.
+    // Without the agent there is no one to report to.
     let _ = failed.send(control, &[]);
 }
 
@@ -174,7 +174,7 @@ fn first_process(plan: &Plan, control: &OwnedFd, before: &Membership) -> ! {
         }
     })();
     let (command, without_route, memory) = started.unwrap_or_else(|failure: Failure| {
-        tell(&failure, control);
+        report_failure(&failure, control);
         std::process::exit(1);
     });
     let mut started = Writer::with_tag(message::STARTED);
@@ -186,8 +186,11 @@ fn first_process(plan: &Plan, control: &OwnedFd, before: &Membership) -> ! {
 }
 
 /// The steps, in the order in which each still has what it needs.
-fn confine(plan: &Plan, before: &Membership) -> Result<(Seen, Option<Gauge>), Failure> {
-    let mut seen = Seen::default();
+fn confine(
+    plan: &Plan,
+    before: &Membership,
+) -> Result<(Confinement, Option<MemoryMeter>), Failure> {
+    let mut seen = Confinement::default();
     let confined = plan.seccomp.is_some();
     match plan.containment {
         Containment::Namespaces => {
@@ -223,7 +226,7 @@ fn confine(plan: &Plan, before: &Membership) -> Result<(Seen, Option<Gauge>), Fa
     // With the rights that the command will have.
     rustix::process::chdir(&plan.cwd).at("enter the working directory", plan.cwd.display())?;
     // Before the filter, which would refuse the socket that it asks.
-    let memory = Gauge::of(plan);
+    let memory = MemoryMeter::of(plan);
     if let Some(landlock) = &plan.landlock {
         landlock::restrict(landlock)?;
     }

@@ -35,10 +35,10 @@ const NO_SET_USER_ID: u64 = 2;
 const NO_EXECUTION: u64 = 8;
 
 pub(super) fn arrange(plan: &MountPlan, network_namespace: bool) -> Result<(), Failure> {
-    // Places made here are for whoever the command runs as, whatever the user's own habits.
-    let habit = rustix::process::umask(Mode::from_raw_mode(0o022));
+    // Mount points made here are for the user the command runs as, whatever the agent's umask.
+    let umask = rustix::process::umask(Mode::from_raw_mode(0o022));
     let arranged = put_into_place(plan, network_namespace);
-    rustix::process::umask(habit);
+    rustix::process::umask(umask);
     arranged
 }
 
@@ -233,17 +233,17 @@ fn make_place(target: &Path, tree: &OwnedFd) -> Result<(), Failure> {
     }
     let directory = rustix::fs::fstat(tree)
         .map(|data| rustix::fs::FileType::from_raw_mode(data.st_mode).is_dir())
-        .at("make a place for", target.display())?;
+        .at("create a mount point for", target.display())?;
     let parent = if directory {
         Some(target)
     } else {
         target.parent()
     };
     if let Some(parent) = parent {
-        std::fs::create_dir_all(parent).at("make a place for", target.display())?;
+        std::fs::create_dir_all(parent).at("create a mount point for", target.display())?;
     }
     if !directory {
-        std::fs::write(target, "").at("make a place for", target.display())?;
+        std::fs::write(target, "").at("create a mount point for", target.display())?;
     }
     Ok(())
 }

@@ -54,20 +54,20 @@ pub(super) fn become_user(uid: u32, gid: u32) -> Result<(), Failure> {
     rustix::thread::set_thread_res_uid(uid, uid, uid).at("change user", uid.as_raw())
 }
 
-/// Who exists in the user namespace of a command.
+/// Users that exist in the user namespace of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Users {
-    /// Whoever started the agent, and nobody else: what anybody may map.
+    /// The user that started the agent and no other; any account may map that.
     Own,
-    /// Everybody, under the same numbers. For root in somebody else's project: its directories,
+    /// All users, under the same numbers. For root in another user's project: its directories,
     /// which only root may enter, are put into place before root is given up for the owner.
-    Everybody,
+    All,
 }
 
 impl Users {
     pub(super) fn of(plan: &Plan) -> Self {
         match (plan.containment, plan.run_as) {
-            (Containment::Namespaces, Some(_)) => Self::Everybody,
+            (Containment::Namespaces, Some(_)) => Self::All,
             _ => Self::Own,
         }
     }
@@ -97,7 +97,7 @@ impl Users {
     pub(super) fn map_own(self, origin: &Origin) -> Result<(), Failure> {
         match self {
             Self::Own => map_user(origin),
-            Self::Everybody => Ok(()),
+            Self::All => Ok(()),
         }
     }
 }
@@ -122,27 +122,27 @@ pub(super) fn flags(plan: &Plan) -> libc::c_int {
     }
 }
 
-/// The two who return from [`split_off`].
-pub(super) enum Split {
+/// The two who return from [`fork`].
+pub(super) enum Forked {
     Launcher { pid: u64, pidfd: OwnedFd },
     Sandbox(Origin),
 }
 
-/// Who the launcher is, as seen from outside the new namespaces.
+/// Ids of the launcher, as seen from outside the new namespaces.
 pub(super) struct Origin {
     uid: u32,
     gid: u32,
 }
 
 /// Splits off the first process of the sandbox.
-pub(super) fn split_off(flags: libc::c_int) -> Result<Split, Failure> {
+pub(super) fn fork(flags: libc::c_int) -> Result<Forked, Failure> {
     let origin = Origin {
         uid: getuid().as_raw(),
         gid: getgid().as_raw(),
     };
     let mut pidfd: libc::c_int = -1;
     // SAFETY: without CLONE_VM this is a fork: the child gets a copy of memory and, because
-    // the stack argument is null, goes on with its copy of this stack. The process has one
+    // the stack argument is null, continues on its copy of this stack. The process has one
     // thread, so no lock can be held by a thread that the child does not have. The kernel
     // writes one integer to `pidfd`, the third argument on every architecture.
     let pid = unsafe {
@@ -156,10 +156,10 @@ pub(super) fn split_off(flags: libc::c_int) -> Result<Split, Failure> {
         )
     };
     match pid {
-        0 => Ok(Split::Sandbox(origin)),
-        1.. => Ok(Split::Launcher {
+        0 => Ok(Forked::Sandbox(origin)),
+        1.. => Ok(Forked::Launcher {
             pid: pid as u64,
-            // SAFETY: with CLONE_PIDFD the call made this descriptor, and nobody owns it yet.
+            // SAFETY: with CLONE_PIDFD the call made this descriptor, which has no owner yet.
             pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
         }),
         _ => Err(io::Error::last_os_error()).at("enter namespaces", ""),

@@ -52,13 +52,14 @@ pub(super) fn limit_resources(limits: &LimitPlan, contained: bool) -> Result<(),
     Ok(())
 }
 
-/// Whether children that ended wait to be asked about, or are gone.
+/// Sets the disposition of `SIGCHLD`: children that ended stay until they are waited for, or are
+/// reaped by the kernel.
 pub(super) fn set_child_signal(disposition: libc::sighandler_t) {
     // SAFETY: neither disposition runs code of ours.
     unsafe { libc::signal(libc::SIGCHLD, disposition) };
 }
 
-/// Drops every capability for good, and root too where the command runs as somebody else.
+/// Drops every capability for good, and root too where the command runs as another user.
 pub(super) fn drop_capabilities(run_as: Option<(u32, u32)>) -> Result<(), Failure> {
     rustix::thread::clear_ambient_capability_set().at("drop capabilities", "ambient")?;
     for number in 0..64 {

@@ -33,7 +33,7 @@ const fn argument(index: u32) -> u32 {
     16 + index * 8
 }
 
-/// Installs the filter. The descriptor hears of refused calls; there is none when an outer
+/// Installs the filter. The descriptor receives notifications of refused calls; there is none when an outer
 /// sandbox already listens, and the filter then answers by itself.
 pub(super) fn install(plan: SeccompPlan) -> Result<Option<OwnedFd>, Failure> {
     let listening = program(plan, libc::SECCOMP_RET_USER_NOTIF);
@@ -42,7 +42,7 @@ pub(super) fn install(plan: SeccompPlan) -> Result<Option<OwnedFd>, Failure> {
     for flags in [killable, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER] {
         match load(&listening, flags) {
             Ok(listener) => {
-                // SAFETY: with NEW_LISTENER the call returned a new descriptor that nobody owns.
+                // SAFETY: with NEW_LISTENER the call returned a new descriptor that has no owner yet.
                 return Ok(Some(unsafe { OwnedFd::from_raw_fd(listener) }));
             }
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EBUSY)) => {}
@@ -186,7 +186,7 @@ fn program(plan: SeccompPlan, refuse: u32) -> Vec<libc::sock_filter> {
 }
 
 /// Answers for a socket of the internet: the protocols that programs use. Others would be loaded into the
-/// kernel on demand, and what they hold is told by no list that the count of memory knows; programs that try
+/// kernel on demand, and the memory meter has no list of what they hold; programs that try
 /// one fall back when it is missing.
 fn internet_protocol(code: &mut Assembler) {
     const KNOWN: [(libc::c_int, &[libc::c_int]); 2] = [

@@ -77,8 +77,8 @@ pub(super) fn inspect(plan: &Plan, before: &Membership) -> Result<Vec<Layer>, Fa
     Ok(layers)
 }
 
-/// Whether nothing of the project can be executed. Mounts of our own say so themselves; bubblewrap's
-/// cannot, and Landlock, which was seen to be in force, is what holds there.
+/// True if nothing of the project can be executed. Our own mounts show it themselves; bubblewrap's
+/// cannot, and Landlock, which was seen to be in force, is what enforces it there.
 fn inspect_execution(plan: &Plan) -> Result<bool, Failure> {
     let places = &plan.mounts.not_executable;
     if places.is_empty() {
@@ -88,16 +88,16 @@ fn inspect_execution(plan: &Plan) -> Result<bool, Failure> {
         for path in places {
             let flags = rustix::fs::statvfs(path).at(STEP, path.display())?.f_flag;
             if !flags.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
-                return missing("a project that cannot be executed");
+                return missing("no execution in the project");
             }
         }
     } else if (plan.landlock.as_ref()).is_none_or(|landlock| landlock.executable.is_none()) {
-        return missing("a project that cannot be executed");
+        return missing("no execution in the project");
     }
     Ok(true)
 }
 
-/// Whether nothing is to be seen in what is covered but what was put back there.
+/// True if covered directories show nothing but what was put back there.
 fn inspect_view(plan: &Plan) -> Result<bool, Failure> {
     let mounts = &plan.mounts;
     if !mounts.only_needed {
@@ -113,7 +113,7 @@ fn inspect_view(plan: &Plan) -> Result<bool, Failure> {
         // What cannot be listed shows nothing either.
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
             if !is_put_back(&entry.path()) {
-                return missing("a machine that cannot be seen");
+                return missing("hidden machine");
             }
         }
     }
@@ -125,7 +125,7 @@ fn inspect_namespaces(plan: &Plan, layers: &mut Vec<Layer>) -> Result<(), Failur
         return missing("pid namespace");
     }
     if plan.containment == Containment::InsideBubblewrap {
-        // Seen by their effects: bubblewrap made them before this process began.
+        // Confinement by their effects: bubblewrap made them before this process began.
         layers.extend([
             Layer::UserNamespace,
             Layer::MountNamespace,

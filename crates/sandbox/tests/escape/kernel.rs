@@ -9,8 +9,8 @@ pub(crate) fn cases() -> Vec<Case> {
     all
 }
 
-/// A program that makes one call. Being told "not permitted" or "no such call" is what should
-/// happen; anything else, an invalid argument for example, means that the kernel looked at it.
+/// A program that makes one call. The answer "not permitted" or "no such call" is what should
+/// happen; anything else, an invalid argument for example, means that the kernel handled it.
 fn call(number: i64, arguments: &str) -> String {
     python(&format!(
         "import ctypes,os\nlibc=ctypes.CDLL(None,use_errno=True)\nr=libc.syscall(ctypes.c_long({number}),{arguments})\ne=ctypes.get_errno()\nprint(r,e)\nif r>=0 or e not in (1,38): print(os.environ[\"ESCAPED\"])"

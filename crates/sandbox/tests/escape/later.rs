@@ -1,5 +1,5 @@
 //! Planting what runs later, by ways that the plain cases do not take: deep down, under odd names,
-//! by rename, by link, by descriptor, and past the bounds of whoever looks.
+//! by rename, by link, by descriptor, and past the bounds of the search.
 
 use crate::{Case, Proof, python};
 
@@ -13,7 +13,7 @@ pub(crate) fn cases() -> Vec<Case> {
     all
 }
 
-/// Below every level that anybody would look at by hand. `third/…` is a repository that is there.
+/// Deeper than a person would look. `third/…` is a repository that is there.
 fn deep() -> Vec<Case> {
     let there = "third/party/src/forge/them/lib";
     [

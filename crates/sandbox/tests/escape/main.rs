@@ -38,7 +38,7 @@ struct Case {
     workspace_too: bool,
 }
 
-/// Whether the script is also run without a sandbox, to see that it would succeed.
+/// Choice to run the script without a sandbox too, to see that it would succeed.
 #[derive(Clone, Copy, PartialEq)]
 enum Proof {
     Always,
@@ -225,7 +225,7 @@ fn small(policy: &mut Policy) {
     };
 }
 
-/// Fewer than the kernel can be told for root, with room for each of them.
+/// Fewer than the kernel's limit for root, with room for each of them.
 fn few_processes(policy: &mut Policy) {
     policy.limits = Limits {
         processes: Some(64),

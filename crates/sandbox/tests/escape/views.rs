@@ -1,5 +1,5 @@
-//! What the kernel shows and lets be set: `/proc`, `/sys`, `/dev`, sockets of every kind, memory
-//! that nobody maps, attributes of files outside.
+//! Kernel interfaces: `/proc`, `/sys`, `/dev`, sockets of every kind, memory that is not mapped, attributes of files
+//! outside.
 
 use agent_sandbox::{Limits, Policy};
 
@@ -46,7 +46,7 @@ fn settings() -> Vec<Case> {
     .into()
 }
 
-/// Seen by the time of the last change, which nobody can set.
+/// Visible in the time of the last change, which no program can set.
 fn attributes() -> Vec<Case> {
     let victim = "import fcntl,os,struct; f=os.open(os.environ[\"OUT\"]+\"/victim.txt\",0);";
     [
@@ -83,7 +83,7 @@ fn sockets() -> Vec<Case> {
         Case::new("socket: every netlink", &netlink),
         Case::new("socket: every netlink with the network", &netlink).with(host_network),
         Case::new("socket: version 4 in version 6", &python(mapped)),
-        Case::new("socket: the address of nobody", "echo x > /dev/tcp/0.0.0.0/$PORT"),
+        Case::new("socket: the unspecified address", "echo x > /dev/tcp/0.0.0.0/$PORT"),
         Case::new("socket: another loopback address", "echo x > /dev/udp/127.0.0.1/$UPORT; echo x > /dev/tcp/127.0.0.1/$PORT"),
         Case::new(
             "socket: interfaces",

@@ -18,7 +18,7 @@ use agent_sandbox::{Command, Finished, Policy, Sandbox, environment};
 /// In every secret file, variable and descriptor. Scripts never contain it whole.
 pub(crate) const SECRET: &str = "sEcReT-0f-tHe-uSeR";
 
-/// What a script prints when it got through to something that leaves no other trace.
+/// Word that a script prints when it got through to something that leaves no other trace.
 pub(crate) const ESCAPED: &str = "ESC_APED";
 
 /// Worlds that are over. Removing each at once costs more than all cases together where the file
@@ -97,7 +97,7 @@ impl World {
             .spawn()
             .unwrap();
         let secret = std::fs::File::open(base.join("home/.ssh/id_ed25519")).unwrap();
-        // Left open across exec on purpose, as a careless parent would.
+        // Inherited across exec on purpose, as from a careless parent.
         let secret_descriptor = rustix::io::dup(&secret).unwrap();
         rustix::io::fcntl_setfd(&secret_descriptor, rustix::io::FdFlags::empty()).unwrap();
         let victim_limits = description(&victim);
@@ -121,7 +121,7 @@ impl World {
         self.base.join(path)
     }
 
-    /// What the scripts know.
+    /// Variables that the scripts get.
     fn variables(&self) -> Vec<(String, String)> {
         use std::os::fd::AsRawFd;
         let text = |path: &str| self.at(path).to_str().unwrap().to_owned();
@@ -298,7 +298,7 @@ impl World {
 }
 
 impl World {
-    /// What git would act on in directories that only look like a repository.
+    /// Files that git would follow in directories that only look like a repository.
     fn planted(&self, after: &Snapshot) -> Vec<String> {
         let is_repository = |directory: &Path| {
             let has = |name: &str| directory.join(name).symlink_metadata().is_ok();

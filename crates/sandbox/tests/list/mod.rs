@@ -9,18 +9,18 @@
 #[path = "../../../policy/src/gate/protected_names.rs"]
 mod protected_names;
 
-use agent_sandbox::protected::{Names, Place};
+use agent_sandbox::protected::{Names, Scope};
 use protected_names::{PROTECTED_NAMES, Where};
 
 pub(crate) fn names() -> Names {
     let all = PROTECTED_NAMES.iter();
     Names::new(all.map(|(name, _, counts)| {
-        let place = match counts {
-            Where::Anywhere => Place::Anywhere,
-            Where::Project => Place::OutsideDependencies,
-            Where::Root => Place::Root,
-            Where::RootRewritten => Place::RootRewritten,
+        let scope = match counts {
+            Where::Anywhere => Scope::Anywhere,
+            Where::Project => Scope::OutsideDependencies,
+            Where::Root => Scope::Root,
+            Where::RootRewritten => Scope::RootRewritten,
         };
-        (*name, place)
+        (*name, scope)
     }))
 }

@@ -8,9 +8,9 @@ pub(crate) struct Kind {
     /// The project and the temporary directory are kept in memory.
     pub(crate) in_memory: bool,
     pub(crate) host_network: bool,
-    /// It cannot be looked at and counts at its worst, which even a little of it may pass.
+    /// It cannot be measured and counts as its bound, which even a little of it may pass.
     pub(crate) unseen: bool,
-    /// The program is told that it cannot have any.
+    /// The program gets an error instead of the memory.
     pub(crate) refused: bool,
     pub(crate) script: &'static str,
 }
@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-/// What every program begins with: `much(whole, little)` is how much to take, `held()` keeps it.
+/// Beginning of every program: `much(whole, little)` is how much to take, `held()` keeps it.
 pub(crate) const COMMON: &str = r#"
 import array, ctypes, errno, fcntl, mmap, os, select, socket, struct, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -55,10 +55,10 @@ def until(bytes, step):
     taken = 0
     while taken < bytes: taken += step()
 def held_by_children(number, work):
-    ready, tell = os.pipe(); told, end = os.pipe()
+    ready, done = os.pipe(); wait, end = os.pipe()
     for i in range(number):
         if os.fork() == 0:
-            os.close(end); work(); os.write(tell, b"x"); os.read(told, 1); os._exit(0)
+            os.close(end); work(); os.write(done, b"x"); os.read(wait, 1); os._exit(0)
     for i in range(number): os.read(ready, 1)
     held()
 "#;
@@ -150,7 +150,7 @@ until(much(192 << 20, 1), step); held()
 "#,
     ),
     kind(
-        "connections that nobody accepts",
+        "connections that are not accepted",
         64,
         r#"
 server = socket.create_server(("::1", 0), family=socket.AF_INET6, backlog=100); large(server)
@@ -190,7 +190,7 @@ until(much(192 << 20, 1), step); held()
     Kind {
         unseen: true,
         ..kind(
-            "pipes of a process that nobody may look at",
+            "pipes of a process that cannot be inspected",
             32,
             concat!("libc.prctl(4, 0, 0, 0, 0)", pipes!()),
         )

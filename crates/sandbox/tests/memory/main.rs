@@ -20,12 +20,12 @@ use kinds::{KINDS, Kind};
 /// More than a close look could find, in megabytes.
 const PLENTY: u64 = 64 << 10;
 
-/// A throw-away place to run in.
-struct Place {
+/// A throw-away fixture to run in.
+struct Fixture {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn in_folder(folder: &Path) -> Self {
         let folder = tempfile::tempdir_in(folder).unwrap();
         for name in ["work", "session", "tmp"] {
@@ -86,14 +86,14 @@ enum Run {
     Little,
 }
 
-/// What is wrong with how a kind is counted.
+/// Problems with how a kind is counted.
 fn problems(sandbox: &Sandbox, kind: &Kind) -> Vec<String> {
     let folder = if kind.in_memory {
         Path::new("/dev/shm").to_owned()
     } else {
         std::env::temp_dir()
     };
-    let run = |megabytes, run| Place::in_folder(&folder).run(sandbox, kind, megabytes, run);
+    let run = |megabytes, run| Fixture::in_folder(&folder).run(sandbox, kind, megabytes, run);
     let mut problems = Vec::new();
     let mut expect = |what: &str, holds: bool, (finished, said): (Finished, String)| {
         if !holds {

@@ -7,6 +7,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
+use agent_log::{Holder, LogReader, Redactor, Rim, SessionStore, SessionWriter};
 use agent_protocol::id::IdMint;
 use agent_protocol::payload::conversation::SessionCreated;
 use agent_protocol::payload::permission::{
@@ -19,7 +20,6 @@ use agent_protocol::payload::tool::{
 };
 use agent_protocol::status::Mode;
 use agent_protocol::{ActionHappened, Clock, Code, Event, Scope, Timestamp};
-use agent_session::{Holder, LogReader, Redactor, Rim, SessionStore, SessionWriter};
 use agent_tool_runtime::{
     Answer, Authority, Body, Cancel, Confinement, Decision, ExecutionContext, ExecutionFailure,
     Journal, NormalizeContext, Normalized, Observation, Outcome, PermissionRequest,
@@ -481,11 +481,11 @@ impl Stage {
             .store
             .resolve(self.writer.session_id().as_str())
             .unwrap();
-        let report = agent_session::audit::audit(&session, None).unwrap();
+        let report = agent_evidence::audit::audit(&session, None).unwrap();
         let errors = report
             .findings
             .iter()
-            .filter(|finding| finding.severity == agent_session::audit::Severity::Error);
+            .filter(|finding| finding.severity == agent_evidence::audit::Severity::Error);
         errors
             .map(|finding| format!("{}: {}", finding.code, finding.message))
             .collect()

@@ -1,6 +1,6 @@
 //! What each key of the player does, and the documents it opens.
 
-use agent_session::workspace::{PathAt, PathState};
+use agent_history::workspace::{PathAt, PathState};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::panel::{self, Panel, Split};

@@ -14,10 +14,10 @@ mod stage;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_evidence::replay::{Card, Cards};
+use agent_history::workspace::{PathAt, Workspace};
 use agent_protocol::id::{ArtifactId, ToolCallId};
 use agent_protocol::{Event, Timestamp};
-use agent_session::replay::{Card, Cards};
-use agent_session::workspace::{PathAt, Workspace};
 
 use crate::safe;
 use crate::state::State;

@@ -1,7 +1,7 @@
 //! What stands beside the transcript: the audit card of a call, or the files as they were then.
 
-use agent_session::replay::Card;
-use agent_session::workspace::{PathAt, PathState};
+use agent_evidence::replay::Card;
+use agent_history::workspace::{PathAt, PathState};
 use ratatui::text::{Line, Span};
 
 use crate::safe;

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
+use agent_history::imported_from;
+use agent_log::SessionDirectory;
 use agent_policy::gate::RecordedCall;
 use agent_protocol::id::{ArtifactId, ToolCallId};
 use agent_protocol::payload::permission::{DecisionSource, Effect, PermissionEvaluated};
 use agent_protocol::status::Mode;
 use agent_protocol::{Code, Event, Payload};
-use agent_session::SessionDirectory;
-use agent_session::import::imported_from;
 use anyhow::Context as _;
 use serde_json::Value;
 

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use agent_log::SessionDirectory;
 use agent_protocol::Timestamp;
 use agent_protocol::id::SessionId;
-use agent_session::SessionDirectory;
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;

@@ -1,9 +1,9 @@
 //! `agent sessions prune`: removes old artifacts, and says so in the log before the bytes go.
 
+use agent_log::{PrunePlan, PrunePolicy, SessionDirectory, plan_prune, prune};
 use agent_protocol::Timestamp;
 use agent_protocol::id::{ArtifactId, SessionId};
 use agent_protocol::payload::conversation::ArtifactKind;
-use agent_session::{PrunePlan, PrunePolicy, SessionDirectory, plan_prune, prune};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;

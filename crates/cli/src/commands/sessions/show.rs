@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
+use agent_history::fold::{
+    Call, CallStatus, Calls, EvidenceSummary, Fact, Fold as _, ReadModels, TurnBrief,
+};
+use agent_log::SessionDirectory;
 use agent_protocol::id::{ActionId, ArtifactId, SessionId, ToolCallId, TurnId};
 use agent_protocol::payload::SideEffectKind;
 use agent_protocol::payload::conversation::{TurnSource, Verification};
 use agent_protocol::payload::permission::{DecisionSource, Effect};
 use agent_protocol::status::{Mode, Status};
 use agent_protocol::{Code, Timestamp};
-use agent_session::SessionDirectory;
-use agent_session::fold::{
-    Call, CallStatus, Calls, EvidenceSummary, Fact, Fold as _, ReadModels, TurnBrief,
-};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
@@ -267,7 +267,7 @@ impl SessionShow {
                     sha256_after: file.sha256_after,
                 })
                 .collect(),
-            artifact_count: models.artifact_checkpoint.kept_count,
+            artifact_count: models.artifact_checkpoint.inventory.kept_count,
             usage: UsageTotal {
                 input: usage.input,
                 output: usage.output,

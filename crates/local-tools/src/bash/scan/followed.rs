@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent_sandbox::Settler;
+use agent_sandbox::ExternalWrites;
 use agent_tool_runtime::{Cancel, JournalError};
 
 use super::changes::{Changes, KeepImage, touched};
@@ -17,15 +17,15 @@ use agent_fs::Stamp;
 pub(crate) struct Followed {
     before: Mutex<Look>,
     /// Tells the command's sandbox the same.
-    settler: Settler,
+    external_writes: ExternalWrites,
 }
 
 impl Watch {
     /// Follows a background command that began when the project looked like this.
-    pub(crate) fn follow(&self, before: Look, settler: Settler) -> Arc<Followed> {
+    pub(crate) fn follow(&self, before: Look, external_writes: ExternalWrites) -> Arc<Followed> {
         let followed = Arc::new(Followed {
             before: Mutex::new(before),
-            settler,
+            external_writes,
         });
         let mut all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|known| known.strong_count() > 0);
@@ -101,7 +101,7 @@ impl Watch {
             return;
         }
         for known in &followed {
-            known.settler.settle(relative);
+            known.external_writes.add(relative);
         }
         // The directories above it may be new as well.
         for path in relative.ancestors().filter(|path| *path != Path::new("")) {

@@ -1,4 +1,4 @@
-//! What open files take: pipes most of all, and what the kernel keeps for whoever waits for something.
+//! Memory of open files: pipes most of all, and the kernel's records of pending notifications.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 use super::Kernel;
 use super::process::Process;
 
-/// What the kernel keeps of an open file.
+/// Kernel memory per open file.
 const FILE: u64 = 1 << 10;
 /// The same for one piece of news about a file with a long name, and for one descriptor in a set that is
 /// waited for.
@@ -27,7 +27,7 @@ pub(super) fn bound(processes: &[Process], kernel: &Kernel) -> u64 {
     pipes(all, kernel) + news(all, kernel) + waited_for(sets.sum(), kernel) + all * FILE
 }
 
-/// Where a user has many pipes, further ones get two pages.
+/// Bound on the memory of so many pipes. A user with many pipes gets two pages for each further one.
 fn pipes(number: u64, kernel: &Kernel) -> u64 {
     let all = number.saturating_mul(kernel.pipe);
     match kernel.pipes {
@@ -50,10 +50,10 @@ fn waited_for(number: u64, kernel: &Kernel) -> u64 {
 pub(super) struct Descriptors {
     /// By number, as the lists of the kernel have them.
     pub(super) sockets: BTreeSet<u64>,
-    /// Descriptors that could not be looked at.
+    /// Descriptors that could not be inspected.
     pub(super) unknown: u64,
     pipes: BTreeSet<(u64, u64)>,
-    /// Of descriptors that are told of changes to files.
+    /// Inotify descriptors.
     watchers: u64,
     /// Descriptors in sets that are waited for, at most.
     waited_for: u64,
@@ -72,7 +72,7 @@ impl Descriptors {
         found
     }
 
-    /// Nothing where the process could not be looked at, or not in time.
+    /// Nothing where the process could not be inspected, or not in time.
     fn add(&mut self, process: &Process, end: Instant) -> Option<()> {
         let entries = match std::fs::read_dir(format!("/proc/{}/fd", process.pid)) {
             Ok(entries) => entries,

@@ -1,4 +1,4 @@
-//! What mappings take: the kernel's records of them, and shared pages that are mapped and were given up.
+//! Memory of mappings: the kernel's records of them, and shared pages that are mapped and were given up.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::Kernel;
 use super::process::Process;
 
-/// What the kernel keeps of one mapping.
+/// Kernel memory per mapping.
 const RECORD: u64 = 256;
 
 /// The most that mappings can take besides what is resident.

@@ -1,9 +1,8 @@
-//! How much memory everything inside holds, where no control group counts it.
+//! Memory that everything inside holds, where no control group counts it.
 //!
-//! What is resident in a process is only part of it: the kernel keeps page tables, mappings, open files,
-//! pipes, sockets and shared memory for a command too. What is cheap to read is read every time. The rest
-//! has a bound that is cheap, and is looked at closely only where the bounds could pass the limit. What
-//! cannot be looked at, or not in time, counts as its bound.
+//! Resident pages are only part of it: the kernel also keeps page tables, mappings, open files, pipes, sockets and
+//! shared memory for a command. Cheap figures are read every time. The rest has a cheap upper bound, and is measured
+//! only where the bounds could pass the limit. A figure that cannot be measured, or not in time, counts as its bound.
 
 mod descriptors;
 mod mappings;
@@ -21,12 +20,12 @@ use sockets::Sockets;
 
 use crate::plan::{Containment, Plan};
 
-/// How long a close look at one kind may take.
+/// Time limit for measuring one kind.
 const CLOSE_LOOK: Duration = Duration::from_millis(500);
 
-/// What a count needs besides the list of processes. Made before the filter, which would refuse the socket
-/// that tells of sockets.
-pub(super) struct Gauge {
+/// State that a count needs besides the list of processes. It is made before the seccomp filter, which would refuse
+/// the socket that lists sockets.
+pub(super) struct MemoryMeter {
     limit: u64,
     shared: Shared,
     sockets: Sockets,
@@ -34,7 +33,7 @@ pub(super) struct Gauge {
     kernel: OnceCell<Kernel>,
 }
 
-impl Gauge {
+impl MemoryMeter {
     /// Nothing where there is no limit.
     pub(super) fn of(plan: &Plan) -> Option<Self> {
         let limit = plan.limits.memory?;
@@ -47,7 +46,7 @@ impl Gauge {
         })
     }
 
-    /// Whether these processes hold more than they may.
+    /// True if these processes hold more than they may.
     pub(super) fn is_passed(&self, processes: &[i32]) -> bool {
         self.used(processes) > self.limit
     }
@@ -82,7 +81,7 @@ struct Kernel {
     pipes: Option<u64>,
     /// Bytes in one pipe.
     pipe: u64,
-    /// Instances that are told of changes to files, and the news that wait in each.
+    /// Inotify instances, and the events queued in each.
     watchers: u64,
     news: u64,
     /// Descriptors in all sets that are waited for.

@@ -1,8 +1,8 @@
-//! What the kernel says of one process at once.
+//! Memory figures of one process that the kernel reports at once.
 
 use std::os::unix::fs::MetadataExt;
 
-/// What a thread takes in the kernel: its stack and its records.
+/// Kernel memory per thread: its stack and its records.
 const THREAD: u64 = 32 << 10;
 
 /// One process, in bytes.
@@ -53,7 +53,7 @@ impl Process {
         }
     }
 
-    /// What it holds for certain.
+    /// Bytes that it certainly holds.
     pub(super) fn held(&self) -> u64 {
         self.resident + self.page_tables + self.threads * THREAD
     }

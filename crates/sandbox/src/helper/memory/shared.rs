@@ -1,4 +1,4 @@
-//! Memory that belongs to nobody in particular: files that are kept in memory, System V segments, messages
+//! Memory that belongs to no single process: files that are kept in memory, System V segments, messages
 //! and semaphores.
 
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::plan::Plan;
 
-/// What the kernel keeps of a file in memory, besides its content.
+/// Kernel memory per file in memory, besides its content.
 const FILE: u64 = 1 << 10;
 /// The same for one message, one semaphore, and one semaphore that a process wants undone.
 const MESSAGE: u64 = 64;
@@ -19,7 +19,7 @@ const IN_MEMORY: rustix::fs::FsWord = 0x0102_1994;
 pub(super) struct Shared {
     /// Places that the command may write and that are kept in memory, with what they held before.
     places: Vec<(PathBuf, u64)>,
-    /// Whether segments, messages and semaphores are the command's own.
+    /// True if segments, messages and semaphores are the command's own.
     contained: bool,
 }
 

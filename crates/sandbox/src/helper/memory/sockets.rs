@@ -1,4 +1,4 @@
-//! What sockets hold, as the kernel tells by its own socket for such questions.
+//! Memory of sockets, as reported by the kernel's `sock_diag` interface.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,14 +12,14 @@ use super::Kernel;
 use super::descriptors::Descriptors;
 use super::process::Process;
 
-/// What the kernel keeps of a socket without content.
+/// Kernel memory per socket without content.
 const SOCKET: u64 = 4 << 10;
-/// What a message takes at least, however short it is.
+/// Least memory of a message, however short it is.
 const MESSAGE: u64 = 1 << 10;
-/// What a message may take beyond the bound of its socket.
+/// Memory that a message may take beyond the limit of its socket.
 const EXCESS: u64 = 64 << 10;
 
-/// The kernel's protocol for such questions, the question, and how answers end.
+/// Netlink protocol of `sock_diag`, its request type, and the types that end an answer.
 const SOCK_DIAG: u32 = 4;
 const BY_FAMILY: u16 = 20;
 const ASK_FOR_ALL: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
@@ -27,8 +27,8 @@ const DONE: u16 = libc::NLMSG_DONE as u16;
 const ERROR: u16 = libc::NLMSG_ERROR as u16;
 
 pub(super) struct Sockets {
-    ask: Option<OwnedFd>,
-    /// Whether all sockets that the kernel tells of are the command's.
+    diag: Option<OwnedFd>,
+    /// True if all sockets that the kernel lists are the command's.
     own: bool,
 }
 
@@ -44,13 +44,16 @@ fn most(kernel: &Kernel) -> u64 {
 
 impl Sockets {
     pub(super) fn new(own: bool) -> Self {
-        let ask = socket_with(
+        let diag = socket_with(
             AddressFamily::NETLINK,
             SocketType::RAW,
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
             std::num::NonZeroU32::new(SOCK_DIAG).map(Protocol::from_raw),
         );
-        Self { ask: ask.ok(), own }
+        Self {
+            diag: diag.ok(),
+            own,
+        }
     }
 
     /// The most that the sockets of these processes can hold.
@@ -64,13 +67,13 @@ impl Sockets {
         let descriptors = open.sockets.len() as u64 + open.unknown;
         let number = if self.own { number() } else { None };
         let number = number.unwrap_or(descriptors);
-        let mut found = Found::new(kernel);
-        let all_seen = (QUESTIONS.iter()).all(|question| {
+        let mut found = Tally::new(kernel);
+        let all_seen = (QUERIES.iter()).all(|query| {
             let is_ours = |inode| self.own || open.sockets.contains(&inode);
-            self.ask(question, &is_ours, end, &mut found).is_ok()
+            self.query(query, &is_ours, end, &mut found).is_ok()
         });
         let unseen = if all_seen {
-            // Descriptors that nobody may look at may be sockets of the machine's network.
+            // Descriptors that cannot be inspected may be sockets of the machine's network.
             if self.own { 0 } else { open.unknown }
         } else {
             number.saturating_sub(found.number)
@@ -78,31 +81,31 @@ impl Sockets {
         found.bytes + answers(self.own) + number * SOCKET + unseen.saturating_mul(most(kernel))
     }
 
-    /// Has the kernel tell all sockets of one kind.
-    fn ask(
+    /// Lists all sockets of one kind.
+    fn query(
         &self,
-        question: &Question,
+        query: &Query,
         is_ours: &dyn Fn(u64) -> bool,
         end: Instant,
-        found: &mut Found,
+        found: &mut Tally,
     ) -> io::Result<()> {
-        let ask = self.ask.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        send(ask, &question.message(), SendFlags::empty())?;
+        let diag = self.diag.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        send(diag, &query.message(), SendFlags::empty())?;
         let mut buffer = vec![0_u8; 64 << 10];
         loop {
             if Instant::now() > end {
                 // The rest of this answer must not be taken for the next one.
-                while recv(ask, &mut *buffer, RecvFlags::empty()).is_ok() {}
+                while recv(diag, &mut *buffer, RecvFlags::empty()).is_ok() {}
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            let (length, _) = recv(ask, &mut *buffer, RecvFlags::empty())?;
+            let (length, _) = recv(diag, &mut *buffer, RecvFlags::empty())?;
             for (kind, message) in messages(buffer.get(..length).unwrap_or_default()) {
                 match kind {
                     DONE => return Ok(()),
                     ERROR => return Err(io::ErrorKind::Unsupported.into()),
                     _ => {}
                 }
-                if let Some(socket) = question.answer(message).filter(|it| is_ours(it.inode)) {
+                if let Some(socket) = query.answer(message).filter(|it| is_ours(it.inode)) {
                     found.add(&socket);
                 }
             }
@@ -110,13 +113,13 @@ impl Sockets {
     }
 }
 
-struct Found {
+struct Tally {
     pair: u64,
     number: u64,
     bytes: u64,
 }
 
-impl Found {
+impl Tally {
     fn new(kernel: &Kernel) -> Self {
         Self {
             pair: most_of_pair(kernel),
@@ -132,28 +135,28 @@ impl Found {
 }
 
 /// A family and a protocol of it.
-struct Question {
+struct Query {
     family: u8,
     protocol: u8,
 }
 
-const fn question(family: libc::c_int, protocol: libc::c_int) -> Question {
-    Question {
+const fn query(family: libc::c_int, protocol: libc::c_int) -> Query {
+    Query {
         family: family as u8,
         protocol: protocol as u8,
     }
 }
 
-/// Everything the filter lets be made, but for questions about routes.
-const QUESTIONS: [Question; 5] = [
-    question(libc::AF_UNIX, 0),
-    question(libc::AF_INET, libc::IPPROTO_TCP),
-    question(libc::AF_INET6, libc::IPPROTO_TCP),
-    question(libc::AF_INET, libc::IPPROTO_UDP),
-    question(libc::AF_INET6, libc::IPPROTO_UDP),
+/// Every kind of socket that the filter allows, but for route sockets.
+const QUERIES: [Query; 5] = [
+    query(libc::AF_UNIX, 0),
+    query(libc::AF_INET, libc::IPPROTO_TCP),
+    query(libc::AF_INET6, libc::IPPROTO_TCP),
+    query(libc::AF_INET, libc::IPPROTO_UDP),
+    query(libc::AF_INET6, libc::IPPROTO_UDP),
 ];
 
-impl Question {
+impl Query {
     fn is_unix(&self) -> bool {
         i32::from(self.family) == libc::AF_UNIX
     }
@@ -194,7 +197,7 @@ impl Question {
         let mut socket = Socket {
             inode: inode.into(),
             is_packets: self.is_unix() && i32::from(kind) == libc::SOCK_SEQPACKET,
-            // Only these can be left behind by whoever sent.
+            // Only these can outlive their sender.
             has_sender: !self.is_unix(),
             ..Socket::default()
         };
@@ -223,7 +226,7 @@ const MEMORY_OF_INTERNET: u16 = 7;
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Socket {
     inode: u64,
-    /// What the kernel charges it with.
+    /// Bytes that the kernel charges to it.
     accounted: u64,
     /// Bytes that it has not read.
     unread: u64,
@@ -232,7 +235,8 @@ struct Socket {
 }
 
 impl Socket {
-    /// What is sent is charged to the sender; when that is closed nobody is charged with what was not read.
+    /// Bytes held by a socket. Sent data is charged to the sender; once that is closed, unread data is charged to no
+    /// one.
     fn held(&self, pair: u64) -> u64 {
         let left = match (self.has_sender, self.is_packets) {
             (true, _) => 0,
@@ -284,7 +288,7 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(half))
 }
 
-/// How many sockets there are in this network namespace.
+/// Number of sockets in this network namespace.
 fn number() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/net/sockstat").ok()?;
     let used = text
@@ -293,7 +297,7 @@ fn number() -> Option<u64> {
     used.trim().parse().ok()
 }
 
-/// What waits in sockets that ask about routes, of which the kernel tells only in a list of its own.
+/// Bytes waiting in route sockets, which the kernel reports only in a list of its own.
 fn answers(own: bool) -> u64 {
     let text = std::fs::read_to_string("/proc/self/net/netlink").unwrap_or_default();
     let waiting = |line: &str| -> Option<u64> {
@@ -338,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_counts_for_the_sender_or_for_who_is_left() {
+    fn sent_data_counts_for_the_sender_or_the_remaining_receiver() {
         let (sockets, kernel) = (Sockets::new(false), Kernel::read());
         let (sender, receiver, sent) = filled();
         let held = |socket: &UnixStream| sockets.held(&open(socket), &kernel, soon());
@@ -352,13 +356,13 @@ mod tests {
     fn a_kernel_that_tells_nothing_is_taken_at_its_worst() {
         let kernel = Kernel::read();
         let silent = Sockets {
-            ask: None,
+            diag: None,
             own: false,
         };
         let (_sender, receiver, _) = filled();
         let expected = most(&kernel) + SOCKET;
         assert_eq!(silent.held(&open(&receiver), &kernel, soon()), expected);
-        // So are those for which there was no time, and descriptors that nobody may look at.
+        // So are those for which there was no time, and descriptors that cannot be inspected.
         let sockets = Sockets::new(false);
         let now = Instant::now();
         assert_eq!(sockets.held(&open(&receiver), &kernel, now), expected);
@@ -369,11 +373,11 @@ mod tests {
 
     #[test]
     fn answers_that_are_cut_short_are_no_answers() {
-        let whole = Question::message(&QUESTIONS[0]);
+        let whole = Query::message(&QUERIES[0]);
         assert_eq!(messages(&whole).count(), 1);
         for end in 0..whole.len() {
             assert_eq!(messages(&whole[..end]).count(), 0);
-            assert_eq!(QUESTIONS[1].answer(&whole[..end]), None);
+            assert_eq!(QUERIES[1].answer(&whole[..end]), None);
         }
     }
 }
