@@ -17,10 +17,10 @@ use agent_provider::config::model_facts;
 use agent_provider::cost;
 use agent_provider::local::find_local_servers;
 use agent_provider::models::ModelFacts;
-use agent_provider::routing::{Candidate, MissingKey, Needs, RouteSource, Standing};
+use agent_provider::routing::{Candidate, CandidateStatus, MissingKey, Needs, RouteSource};
 use agent_provider::{
-    Dialect, Found, HttpProvider, ModelRef, Provider, ProviderConfig, ReasoningEffort, Route,
-    ScriptedProvider, Transcript, resolve_endpoint,
+    Dialect, HostCredentials, HttpProvider, ModelRef, Provider, ProviderConfig, ReasoningEffort,
+    Route, ScriptedProvider, Transcript, resolve_endpoint,
 };
 
 use crate::Runtime;
@@ -117,14 +117,14 @@ pub fn small(runtime: &Runtime, config: &Config) -> Result<Option<Model>, SmallM
         return Ok(None);
     };
     let made = parse(&setting.value).and_then(|target| {
-        let standing = |target: &ModelRef| standing(runtime, config, target);
+        let candidate_status = |target: &ModelRef| candidate_status(runtime, config, target);
         let needs = Needs::default();
         let route = possible(Route::decide(
             target,
             &[],
             RouteSource::Config,
             needs,
-            standing,
+            candidate_status,
         ))?;
         let selected = route.selected().map(|it| model(runtime, config, it));
         selected.transpose()
@@ -202,9 +202,13 @@ fn decide(
         tools: true,
         ..Needs::default()
     };
-    let standing = |target: &ModelRef| standing(runtime, config, target);
+    let candidate_status = |target: &ModelRef| candidate_status(runtime, config, target);
     Ok(Route::decide(
-        requested, &fallbacks, source, needs, standing,
+        requested,
+        &fallbacks,
+        source,
+        needs,
+        candidate_status,
     ))
 }
 
@@ -247,7 +251,7 @@ fn discover(runtime: &Runtime, config: &Config) -> Result<(ModelRef, RouteSource
     .hint("`agent demo` shows a run without any model"))
 }
 
-fn standing(runtime: &Runtime, config: &Config, target: &ModelRef) -> Standing {
+fn candidate_status(runtime: &Runtime, config: &Config, target: &ModelRef) -> CandidateStatus {
     let settings = provider_config(config, &target.provider);
     let known = settings.is_some() || BuiltIn::named(&target.provider).is_some();
     let is_scripted =
@@ -258,7 +262,7 @@ fn standing(runtime: &Runtime, config: &Config, target: &ModelRef) -> Standing {
     } else {
         None
     };
-    Standing {
+    CandidateStatus {
         unknown_provider: !known,
         missing_key,
         limited_for: None,
@@ -294,7 +298,7 @@ fn model(runtime: &Runtime, config: &Config, candidate: &Candidate) -> Result<Mo
                     RuntimeError::usage(format!("{}: {}", target.provider, key.reason))
                         .hint(key.action)
                 };
-                let found = Found {
+                let found = HostCredentials {
                     key: keys::find(runtime, config, &target.provider).map_err(missing)?,
                     base_url: base_url(runtime, &target.provider),
                     headers: keys::headers(runtime, config, &target.provider).map_err(missing)?,

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use agent_provider::config::{key_is_optional, key_variables};
-use agent_provider::{Found, Message, ModelRef, ModelRequest, Signal, UserPart, resolve_endpoint};
+use agent_provider::{
+    HostCredentials, Message, ModelRef, ModelRequest, Signal, UserPart, resolve_endpoint,
+};
 use anyhow::Context as _;
 use clap::Args;
 use nix::sys::statvfs::statvfs;
@@ -279,7 +281,8 @@ fn model(app: &App, config: &Config) -> Check {
     };
     let own = config.providers.get(&asked.provider);
     let own = own.map(|settings| settings.config());
-    if let Err(error) = resolve_endpoint(&asked.provider, own.as_ref(), Found::default()) {
+    if let Err(error) = resolve_endpoint(&asked.provider, own.as_ref(), HostCredentials::default())
+    {
         let hint = "`agent config show --origin` says where the model was chosen";
         return Check::failed("model", error.to_string(), hint);
     }
@@ -347,7 +350,8 @@ fn server(config: &Config) -> Option<Check> {
     let asked = ModelRef::parse(&config.model.default.as_ref()?.value).ok()?;
     let own = config.providers.get(&asked.provider);
     let own = own.map(|settings| settings.config());
-    let endpoint = resolve_endpoint(&asked.provider, own.as_ref(), Found::default()).ok()?;
+    let endpoint =
+        resolve_endpoint(&asked.provider, own.as_ref(), HostCredentials::default()).ok()?;
     let (scheme, after) = endpoint.base_url.split_once("://")?;
     let authority = after.split(['/', '?', '#']).next().unwrap_or_default();
     let authority = authority.rsplit('@').next().unwrap_or_default();

@@ -5,7 +5,7 @@ use agent_provider::config::{key_is_optional, key_variables};
 use agent_provider::local::find_local_servers;
 use agent_provider::models::ModelFacts;
 use agent_provider::routing::RouteSource;
-use agent_provider::{Dialect, Found, ProviderConfig, Route, resolve_endpoint};
+use agent_provider::{Dialect, HostCredentials, ProviderConfig, Route, resolve_endpoint};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
@@ -238,9 +238,9 @@ fn prices(facts: &ModelFacts) -> Option<PricesShown> {
 
 fn provider(app: &App, config: &Config, name: &str) -> ProviderFound {
     let own = provider_config(config, name);
-    let found = Found {
+    let found = HostCredentials {
         base_url: base_url(app, name),
-        ..Found::default()
+        ..HostCredentials::default()
     };
     let (dialect, base_url, problem) = match resolve_endpoint(name, own.as_ref(), found) {
         Ok(endpoint) => (endpoint.dialect, endpoint.shown_url(), None),
