@@ -148,6 +148,6 @@ fn an_unknown_provider_is_a_finding() {
         .json();
     assert_eq!(
         check(&report, "model")["message"],
-        "there is no provider `nobody`"
+        "unknown provider `nobody`"
     );
 }

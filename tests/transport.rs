@@ -194,7 +194,7 @@ fn a_certificate_that_is_not_trusted_is_named_with_what_to_do() {
     let failed: Value = serde_json::from_str(failed).unwrap();
     assert_eq!(failed["payload"]["kind"], "tls");
     let hint = format!(
-        "the certificate of {base} is not trusted here: a proxy that looks into TLS needs its certificate in the system's store (or SSL_CERT_FILE)"
+        "the certificate of {base} is not trusted: if a proxy inspects TLS, add its certificate to the system's store (or SSL_CERT_FILE)"
     );
     assert!(
         failed["payload"].to_string().contains(&hint),
@@ -272,7 +272,7 @@ fn where_a_redirect_leads_is_told_without_what_may_be_secret() {
     let report = ran.json();
     let error = report["error"].as_str().unwrap();
     assert!(
-        error.contains("points to https://new.test/v1;") && error.contains("`base_url`"),
+        error.contains("redirects to https://new.test/v1;") && error.contains("`base_url`"),
         "{error}"
     );
     assert_eq!(server.requests().len(), 1, "nothing went after it");
@@ -287,7 +287,7 @@ fn a_server_that_wants_to_be_left_alone_says_for_how_long() {
     assert_eq!(ran.code(), 1, "{}{}", ran.stdout(), ran.stderr());
     let report = ran.json();
     let error = report["error"].as_str().unwrap();
-    assert!(error.contains("wait 90 minutes, as it asks"), "{error}");
+    assert!(error.contains("wait 90 minutes as requested"), "{error}");
 }
 
 #[test]

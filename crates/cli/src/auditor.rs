@@ -13,7 +13,7 @@ use agent_protocol::id::SessionId;
 use crate::app::App;
 use crate::config::{self, SettingArgs};
 use crate::failure::{Failure, OrFail as _};
-use crate::workbench::verification_patterns;
+use agent_runtime::session::verification_patterns;
 
 /// What an audit looks with.
 pub(crate) struct Auditor {

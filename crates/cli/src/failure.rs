@@ -2,6 +2,8 @@
 
 use std::io;
 
+use agent_runtime::{ErrorKind, RuntimeError};
+
 use crate::exit::Exit;
 
 /// Why a command ended without doing what it was asked for.
@@ -69,6 +71,21 @@ impl From<anyhow::Error> for Failure {
             exit: Exit::Failed,
             error,
             hints: Vec::new(),
+        }
+    }
+}
+
+impl From<RuntimeError> for Failure {
+    fn from(error: RuntimeError) -> Self {
+        let exit = match error.kind() {
+            ErrorKind::NotStarted => Exit::Usage,
+            ErrorKind::Failed => Exit::Failed,
+        };
+        let hints = error.hints().to_vec();
+        Self {
+            exit,
+            error: anyhow::Error::from_boxed(error.into_cause()),
+            hints,
         }
     }
 }

@@ -22,16 +22,11 @@ mod exit;
 mod failure;
 mod headless;
 mod host;
-mod keys;
 mod output;
-mod private;
-mod project;
-mod rerun;
 #[cfg(test)]
 mod schemas;
 mod screen;
-mod undo;
-mod workbench;
+mod session_args;
 
 use std::process::ExitCode;
 
@@ -44,7 +39,7 @@ use crate::exit::Exit;
 fn main() -> ExitCode {
     // The same binary confines commands when it is started as their helper. That has to happen
     // while there is one thread and nothing open, so before everything else.
-    agent_sandbox::dispatch_helper();
+    agent_runtime::dispatch_helper();
     // The parser would first build the description of every command.
     if std::env::args_os().skip(1).eq(["--version"]) {
         return version();

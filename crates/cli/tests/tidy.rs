@@ -12,11 +12,13 @@ const HANDED_ON: &[&str] = &["Provider", "ModelFacts"];
 /// A key that nothing outside `config/` reads would be parsed, shown and documented in vain.
 #[test]
 fn every_setting_is_read_outside_the_configuration() {
-    let config = source().join("config");
+    let runtime = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src");
+    let config = runtime.join("config");
     let sections = declared(&fs::read_to_string(config.join("sections.rs")).unwrap());
     assert!(sections.len() > 8, "{sections:?}");
     let mut files = Vec::new();
     read_sources(&source(), &mut files);
+    read_sources(&runtime, &mut files);
     files.retain(|(path, _)| !path.starts_with(&config));
     let handed_on = compact(&fs::read_to_string(config.join("providers.rs")).unwrap());
     let mut unread = Vec::new();

@@ -1,10 +1,10 @@
 //! The codes a tool call can end with. They are part of the public contract: stable strings, each
-//! with the facts a program or a model needs to go on.
+//! with the facts a program or a model needs to continue.
 
 use crate::record::words;
 
 words! {
-    /// Where a call stood when it ended.
+    /// Phase in which a call ended.
     Phase {
         Lookup = "lookup",
         Validate = "validate",
@@ -17,7 +17,7 @@ words! {
 }
 
 words! {
-    /// Whether anything in the world changed.
+    /// Answer to the question whether anything in the world changed.
     ActionHappened {
         Unknown = "unknown",
         No = "no",
@@ -26,7 +26,7 @@ words! {
 }
 
 words! {
-    /// How a call ended.
+    /// Code with which a call ended.
     Code {
         InternalError = "internal_error",
         Ok = "ok",
@@ -61,21 +61,21 @@ words! {
     }
 }
 
-/// What a code means for whoever has to go on.
+/// Facts about a code, for a program or a model that has to act on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodeFacts {
     /// The phase in which the code normally arises.
     pub phase: Phase,
-    /// Whether the world may have changed.
+    /// `No` if the world is certainly as before.
     pub action_happened: ActionHappened,
-    /// Whether the same call may succeed when tried again as it is or after the recovery step.
+    /// True if the same call may succeed when tried again as it is or after the recovery step.
     pub retryable: bool,
     /// The mechanical next step, as a fact about the code and not as advice on the task.
     pub recovery: &'static str,
 }
 
 impl Code {
-    /// Whether the call did what was asked.
+    /// True if the call did what was asked.
     #[must_use]
     pub const fn is_ok(self) -> bool {
         matches!(self, Self::Ok | Self::FileUnchanged)
@@ -134,7 +134,7 @@ impl Code {
                 Permission,
                 No,
                 false,
-                "nobody was there to approve; it needs an interactive run or a rule",
+                "approval was not possible; it needs an interactive run or a rule",
             ),
             Self::ApprovalExpired => (Permission, No, true, "ask again"),
             Self::Cancelled => (Schedule, Unknown, true, "call again if it is still wanted"),

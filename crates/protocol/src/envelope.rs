@@ -15,7 +15,7 @@ use crate::id::{
 };
 use crate::payload::Payload;
 
-/// What this version writes into every line.
+/// Version that is written into every line.
 pub const SCHEMA_VERSION: &str = "1";
 
 /// The most bytes a line may have, its newline not counted. What is larger goes into an artifact.
@@ -39,7 +39,7 @@ pub struct Event {
     pub prev: String,
 }
 
-/// What an event belongs to, as far as it belongs to anything.
+/// Thread, turn, call and the like that an event belongs to, as far as it belongs to any.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scope {
     pub thread_id: Option<ThreadId>,
@@ -128,7 +128,7 @@ pub struct EventHead<'a> {
     pub prev: Cow<'a, str>,
 }
 
-/// Why a line is not an event.
+/// Reason why a line is not an event.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     #[error("the line is not UTF-8 from byte {valid_up_to} on")]
@@ -312,7 +312,7 @@ impl Event {
     }
 }
 
-/// What is in `given` and not in `written`, which holds all that was understood of it.
+/// Adds the fields that are in `given` and not in `written`, which holds all that was understood of it.
 fn note_missing(given: &Value, written: &Value, path: &str, fields: &mut Vec<String>) {
     match (given, written) {
         (Value::Object(given), Value::Object(written)) => {

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_the_cursor_is_written_as_an_escape() {
+    fn characters_that_move_the_cursor_are_escaped() {
         check("plain é ü 漢字 – “quoted”", "\"plain é ü 漢字 – “quoted”\"");
         check(
             "a\u{1b}[2K\u{7f}\u{9b}31m",

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::Clock;
 
-/// What all id types have in common.
+/// Common interface of all id types.
 pub trait Id: Sized {
     /// Stands in front of the random part: `ses` in `ses_01k…`.
     const PREFIX: &'static str;
@@ -18,7 +18,7 @@ pub trait Id: Sized {
     fn from_checked(text: Arc<str>) -> Self;
 }
 
-/// Why some text is not an id.
+/// Reason why some text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is not an id: ids have 1 to 128 letters, digits, `_`, `-`, `.` or `:` and do not start with a dot"
@@ -116,11 +116,11 @@ ids! {
     StepId = "stp";
     /// One tool call, from intent to observation.
     ToolCallId = "call";
-    /// What the model asked for, as recorded.
+    /// A tool call as the model requested it.
     IntentId = "int";
     /// An accepted call; its presence means that execution began.
     InvocationId = "inv";
-    /// What model and user saw of a call.
+    /// An observation: the part of a result that model and user saw.
     ObservationId = "obs";
     /// One pending decision.
     ActionId = "act";
@@ -188,7 +188,7 @@ impl FromStr for ArtifactId {
     }
 }
 
-/// Why some text is not an artifact id.
+/// Reason why some text is not an artifact id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an artifact id: it has the form `sha256:` and 64 lower-case hex digits")]
 pub struct ArtifactIdError {

@@ -5,13 +5,13 @@
 //! [codes](Code) a call can end with, the [state machine](CallState) it goes through, and the
 //! [status words](status) a turn can have.
 //!
-//! What this crate deliberately cannot do: it opens no file, reads no clock, starts no thread and
-//! knows nothing of async. An [`Event`] is a value; writing one durably is the business of
-//! `agent-log`, and deciding what it says that of the crate that did the work.
+//! The crate deliberately opens no file, reads no clock, starts no thread and knows nothing of
+//! async. An [`Event`] is a value; writing one durably is the business of `agent-log`, and
+//! deciding its content that of the crate that did the work.
 //!
-//! Where to start: [`payload::Payload`] lists every event class in one place,
-//! [`Event::to_line`] and [`Event::from_line`] are the on-disk form, and
-//! [`persistence::persistence`] is the one decision about what is kept.
+//! Start at [`payload::Payload`], which lists every event class in one place; [`Event::to_line`]
+//! and [`Event::from_line`] are the on-disk form, and [`persistence::persistence`] is the one
+//! decision about what is kept.
 
 mod call;
 mod code;

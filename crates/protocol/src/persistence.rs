@@ -2,13 +2,13 @@
 
 use crate::payload::EventType;
 
-/// Whether an event reaches the disk.
+/// Durability of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
     /// Written to the log. Frequent classes (`model.delta`, `process.output`, `tool.progress`) are
     /// coalesced by their emitter before they are written.
     Durable,
-    /// Shown to whoever listens, and forgotten.
+    /// Delivered to listeners and not kept.
     Transient,
 }
 

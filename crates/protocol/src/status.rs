@@ -21,8 +21,8 @@ impl UnknownWord {
 }
 
 words! {
-    /// Where a thread, turn or task stands. `Unknown` is what a read model says when the log does
-    /// not show it; it is never written.
+    /// Status of a thread, turn or task. `Unknown` is what a read model says when the log does not
+    /// show it; it is never written.
     Status {
         Unknown = "unknown",
         Accepted = "accepted",
@@ -47,7 +47,7 @@ words! {
 }
 
 impl Status {
-    /// Whether nothing more will happen without a new request.
+    /// True if nothing more will happen without a new request.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(
@@ -63,7 +63,7 @@ impl Status {
 }
 
 words! {
-    /// How much may be done without asking. Modes are ceilings: no allow rule lifts one.
+    /// Ceiling on what is done without asking. No allow rule lifts one.
     Mode {
         /// Nothing may be written; commands only where they are proven to read.
         ReadOnly = "read-only",
@@ -79,7 +79,7 @@ words! {
 }
 
 words! {
-    /// What the facts say about whether the work was checked.
+    /// Verification status, computed from recorded facts.
     VerificationStatus {
         /// No verification was run, although files changed.
         Unverified = "unverified",

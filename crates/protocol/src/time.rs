@@ -5,8 +5,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Where the current time comes from. Only the binary implements this with the real clock; tests
-/// pass a fixed one.
+/// Source of the current time. Only the binary implements this with the real clock; tests pass a
+/// fixed one.
 pub trait Clock: Send + Sync {
     /// The producer's time now. It may go backwards; nothing in the log depends on its order.
     fn now(&self) -> Timestamp;
@@ -244,7 +244,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_written_is_read_back(millis in -60_000_000_000_000i64..200_000_000_000_000) {
+        fn a_written_time_is_read_back(millis in -60_000_000_000_000i64..200_000_000_000_000) {
             let time = Timestamp::from_unix_millis(millis);
             proptest::prop_assert_eq!(Timestamp::parse(&time.to_string()), Some(time));
         }

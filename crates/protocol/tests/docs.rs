@@ -39,7 +39,7 @@ const NOT_WRITTEN: &[(&[&str], &str)] = &[
     ),
     (
         &["subagent.status", "subagent.input", "subagent.closed"],
-        "there are no subagents; those of imported sessions begin and come back",
+        "there are no subagents; those of imported sessions are started and return",
     ),
     (&["hook."], "there are no hooks"),
     (
@@ -56,11 +56,11 @@ const NOT_WRITTEN: &[(&[&str], &str)] = &[
     ),
     (
         &["runtime.error"],
-        "what ends a turn is in its `turn.failed`, with category, code and message",
+        "an error that ends a turn is in its `turn.failed`, with category, code and message",
     ),
     (
         &["history.window.loaded"],
-        "going on with a session reads its whole log, never a part of it",
+        "resuming a session reads its whole log, never a part of it",
     ),
 ];
 
@@ -74,7 +74,7 @@ fn is_not_written(class: &str) -> bool {
 
 /// The page says of no class that it is not written although it is, and keeps quiet about none.
 #[test]
-fn what_is_not_written_is_said() {
+fn reserved_classes_are_exactly_those_without_a_writer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut source = String::new();
     for crate_ in std::fs::read_dir(root).unwrap() {
@@ -128,7 +128,7 @@ fn events_page(schema: &Value) -> String {
     let mut page = String::from(
         "# Events\n\n\
          Every line of `.agent/sessions/<session>/events.jsonl` is one event: an envelope and a payload \
-         typed by the event's class. This page and `schemas/event.schema.json` are made from the code \
+         typed by the event's class. This page and `schemas/event.schema.json` are generated from the code, \
          and a test keeps them current.\n\n\
          ## Envelope\n\n\
          `type`, `native_type?`, `event_id`, `timestamp` (RFC 3339, UTC), `sequence` (contiguous from 0), \
@@ -139,7 +139,7 @@ fn events_page(schema: &Value) -> String {
          `prev` is `sha256:` and the lower-case hex SHA-256 of the previous line without its newline; on the \
          first line, of the session id. A line has at most 65,536 bytes; what is larger is in an artifact, \
          `artifacts/<64 hex digits>`, named by `sha256:<64 hex digits>`.\n\n\
-         Names some readers may look for: `tool_execution_start` is `tool.started`, `tool_execution_end` is \
+         Other names for the same events: `tool_execution_start` is `tool.started`, `tool_execution_end` is \
          `tool.result` or `tool.failed`; `native_type` carries the names `tool.permission`, \
          `tool.invocation.started` and `tool.invocation.completed`.\n\n\
          ## Classes\n\n\
@@ -199,7 +199,7 @@ fn events_page(schema: &Value) -> String {
     }
     page.push_str(
         "\n## Reserved classes\n\n\
-         These classes are read, folded and exported when they stand in a log; this version writes none of them.\n\n\
+         These classes are read, folded and exported when a log has them; this version writes none of them.\n\n\
          | class | why |\n| --- | --- |\n",
     );
     for (names, why) in NOT_WRITTEN {
@@ -212,7 +212,7 @@ fn events_page(schema: &Value) -> String {
     }
     page.push_str(
         "\n## Codes\n\n\
-         Every call ends with one of these. `phase` is where the code normally arises.\n\n\
+         Every call ends with one of these. `phase` is the phase in which the code normally arises.\n\n\
          | code | phase | action happened | retryable | recovery |\n| --- | --- | --- | --- | --- |\n",
     );
     for code in Code::ALL {

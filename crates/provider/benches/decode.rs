@@ -1,4 +1,4 @@
-//! How fast each decoder reads, next to serde_json parsing the same payloads in the same run.
+//! Speed of each decoder, next to serde_json parsing the same payloads in the same run.
 //!
 //! `cargo bench -p agent-provider` prints a table. The body is 50 MB of events of the shapes in
 //! `fixtures/streams`, decoded in pieces of 16 KiB as a network would bring them.
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use agent_provider::quirks::GENERIC;
 use agent_provider::{
-    Decoder, Dialect, Found, HttpProvider, ModelEvent, ProviderConfig, resolve_endpoint,
+    Decoder, Dialect, HostCredentials, HttpProvider, ModelEvent, ProviderConfig, resolve_endpoint,
 };
 use agent_test_support::bench::{Table, median};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ fn decode(dialect: Dialect, body: &[u8]) -> usize {
     most
 }
 
-/// What comes first, one of many deltas, what comes last.
+/// First events, one of many deltas, last events.
 type Parts = (Vec<Value>, fn(usize) -> Value, Vec<Value>);
 
 /// A long answer as a service sends it: mostly small text deltas, some of them reasoning.
@@ -202,8 +202,7 @@ fn latency(table: &mut Table) {
     );
 }
 
-/// What building the HTTP client costs: nothing is read for plain HTTP, the system's certificates
-/// for HTTPS.
+/// Cost of building the HTTP client: nothing is read for plain HTTP, the system's certificates for HTTPS.
 fn client(table: &mut Table) {
     for url in ["http://127.0.0.1:1/v1", "https://127.0.0.1:1/v1"] {
         let config = ProviderConfig {
@@ -211,7 +210,8 @@ fn client(table: &mut Table) {
             ..ProviderConfig::default()
         };
         let time = best(3, || {
-            let endpoint = resolve_endpoint("bench", Some(&config), Found::default()).unwrap();
+            let endpoint =
+                resolve_endpoint("bench", Some(&config), HostCredentials::default()).unwrap();
             HttpProvider::new(endpoint).unwrap().prepare();
             0
         });

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use agent_provider::config::resolve_endpoint;
 use agent_provider::{
-    Dialect, Found, HttpProvider, Message, ModelError, ModelEvent, ModelRequest, Provider,
-    ProviderConfig, Response, Signal, ToolChoice, ToolResult, ToolSpec, UserPart,
+    Dialect, HostCredentials, HttpProvider, Message, ModelError, ModelEvent, ModelRequest,
+    Provider, ProviderConfig, Response, Signal, ToolChoice, ToolResult, ToolSpec, UserPart,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -42,9 +42,9 @@ fn main() -> ExitCode {
         max_attempts: option("attempts").and_then(|text| text.parse().ok()),
         ..ProviderConfig::default()
     };
-    let found = Found {
+    let found = HostCredentials {
         key: option("key").map(|key| (key.into(), None)),
-        ..Found::default()
+        ..HostCredentials::default()
     };
     let mut endpoint = match resolve_endpoint("real", Some(&config), found) {
         Ok(endpoint) => endpoint,

@@ -23,7 +23,7 @@ pub(crate) struct Calls {
 
 #[derive(Debug)]
 struct OpenCall {
-    /// What the wire calls this call: a block or item index, or the index of a delta.
+    /// Number of the call on the wire: a block or item index, or the index of a delta.
     wire_index: Option<u64>,
     id: String,
     /// The server had sent no id when the call was announced; one that comes later is not used.
@@ -43,11 +43,11 @@ impl Calls {
         *self = Self::default();
     }
 
-    /// What is wrong with the amount of calls or arguments, if the response is not to be acted on.
+    /// Problem with the amount of calls or arguments, if the response must not be acted on.
     pub(crate) fn excess(&self) -> Option<String> {
         if self.too_many {
             Some(format!(
-                "the response asks for more than {CALLS_CAP} tool calls at once; none was run"
+                "the response has more than {CALLS_CAP} tool calls; none was run"
             ))
         } else if self.bytes > ARGUMENTS_CAP {
             Some("the arguments of the tool calls are too large".to_owned())
@@ -275,7 +275,7 @@ pub(crate) fn judge(text: &str) -> Arguments {
     }
 }
 
-/// Whether `text` is one whole JSON value already.
+/// True if `text` is one whole JSON value already.
 pub(crate) fn is_whole_json(text: &str) -> bool {
     !text.is_empty() && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }

@@ -10,7 +10,7 @@ pub struct BuiltIn {
     pub name: &'static str,
     /// Its wire format.
     pub dialect: Dialect,
-    /// Where it answers.
+    /// Address of its API.
     pub base_url: &'static str,
     /// Variables that may hold its key, in order of preference; none for local servers.
     pub key_variables: &'static [&'static str],

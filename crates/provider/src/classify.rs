@@ -21,20 +21,20 @@ pub fn classify(status: Option<u16>, body: &[u8]) -> ModelError {
         .strip_prefix(b"data:")
         .map(|rest| rest.split(|byte| *byte == b'\n').next().unwrap_or(rest));
     let parsed: Option<Value> = serde_json::from_slice(event.unwrap_or(body)).ok();
-    let said = match &parsed {
-        Some(value) => Said::from_json(value),
+    let fields = match &parsed {
+        Some(value) => ErrorBody::from_json(value),
         None => match web_page(body) {
-            Some(message) => Said {
+            Some(message) => ErrorBody {
                 message,
-                ..Said::default()
+                ..ErrorBody::default()
             },
-            None => Said::from_text(body),
+            None => ErrorBody::from_text(body),
         },
     };
-    classify_said(status, said)
+    classify_fields(status, fields)
 }
 
-/// What a web page says, in words: what stands between us and the model server writes such pages.
+/// Text of a web page: proxies and gateways in front of the model server answer with such pages.
 fn web_page(body: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(&body[..body.len().min(16 * MESSAGE_CAP)]);
     let text = text.trim_start_matches('\u{feff}').trim_start();
@@ -65,36 +65,38 @@ fn web_page(body: &[u8]) -> Option<String> {
     words.push_str(rest);
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let words: String = words.chars().take(PAGE_CAP).collect();
-    Some(format!("a web page came in place of an answer: {words}"))
+    Some(format!(
+        "the server sent a web page instead of a response: {words}"
+    ))
 }
 
 /// Like [`classify`], for an error object that was already parsed out of a stream.
 pub fn classify_value(value: &Value) -> ModelError {
-    classify_said(None, Said::from_json(value))
+    classify_fields(None, ErrorBody::from_json(value))
 }
 
-/// Whether a JSON document says what went wrong, in one of the forms [`classify`] reads.
+/// True if a JSON document gives a reason, in one of the forms [`classify`] reads.
 pub(crate) fn gives_reason(value: &Value) -> bool {
-    !Said::from_json(value).message.is_empty()
+    !ErrorBody::from_json(value).message.is_empty()
 }
 
-fn classify_said(status: Option<u16>, said: Said) -> ModelError {
+fn classify_fields(status: Option<u16>, fields: ErrorBody) -> ModelError {
     // A stream that began with 200 carries the status it would have had inside the error.
-    let status = status.or(said.status);
-    let kind = kind_of(status, &said);
-    let message = if said.message.is_empty() {
+    let status = status.or(fields.status);
+    let kind = kind_of(status, &fields);
+    let message = if fields.message.is_empty() {
         status.map_or_else(
             || "the server gave no reason".to_owned(),
-            |status| format!("the server answered with status {status} and no reason"),
+            |status| format!("the server returned status {status} without a reason"),
         )
     } else {
-        said.message
+        fields.message
     };
     let mut error = ModelError::new(kind, message);
     error.http_status = status;
-    error.code = said.code.map(|code| escape_bounded(&code));
-    error.request_id = said.request_id.map(|id| escape_bounded(&id));
-    error.retry_after = said.retry_after;
+    error.code = fields.code.map(|code| escape_bounded(&code));
+    error.request_id = fields.request_id.map(|id| escape_bounded(&id));
+    error.retry_after = fields.retry_after;
     error
 }
 
@@ -177,18 +179,18 @@ const MESSAGE_WORDS: &[(&str, ErrorKind)] = &[
     ("not supported by this model", ErrorKind::Unsupported),
 ];
 
-fn kind_of(status: Option<u16>, said: &Said) -> ErrorKind {
-    let code = said
+fn kind_of(status: Option<u16>, fields: &ErrorBody) -> ErrorKind {
+    let code = fields
         .code
         .as_deref()
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let message = said.message.to_ascii_lowercase();
+    let message = fields.message.to_ascii_lowercase();
     let by_message = || find_word(MESSAGE_WORDS, &message);
     // A type such as `invalid_request_error` is put on everything, so the message goes first there.
     let by_code = || {
         find_word(CODE_WORDS, &code)
-            .or_else(|| find_word(CODE_WORDS, &said.kind.to_ascii_lowercase()))
+            .or_else(|| find_word(CODE_WORDS, &fields.kind.to_ascii_lowercase()))
     };
     match status {
         Some(401 | 403) => match by_code() {
@@ -221,7 +223,7 @@ fn kind_of(status: Option<u16>, said: &Said) -> ErrorKind {
         Some(300..=399) => ErrorKind::BadRequest,
         _ => by_code()
             .or_else(by_message)
-            .unwrap_or(if said.kind.contains("invalid_request") {
+            .unwrap_or(if fields.kind.contains("invalid_request") {
                 ErrorKind::BadRequest
             } else {
                 ErrorKind::Unknown
@@ -236,9 +238,9 @@ fn find_word(words: &[(&str, ErrorKind)], text: &str) -> Option<ErrorKind> {
         .map(|(_, kind)| *kind)
 }
 
-/// What an error body says, whatever its shape.
+/// Fields of an error body, whatever its shape.
 #[derive(Debug, Default)]
-struct Said {
+struct ErrorBody {
     message: String,
     code: Option<String>,
     kind: String,
@@ -247,7 +249,7 @@ struct Said {
     retry_after: Option<Duration>,
 }
 
-impl Said {
+impl ErrorBody {
     fn from_text(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(&body[..body.len().min(4 * MESSAGE_CAP)]);
         Self {
@@ -266,11 +268,11 @@ impl Said {
             .get("error")
             .filter(|error| !error.is_null())
             .unwrap_or(value);
-        let mut said = Self {
+        let mut fields = Self {
             request_id: string_at(value, "request_id"),
             ..Self::default()
         };
-        said.message = match error {
+        fields.message = match error {
             Value::String(text) => text.clone(),
             _ => ["message", "detail", "error_description", "error"]
                 .iter()
@@ -278,9 +280,9 @@ impl Said {
                 .unwrap_or_default(),
         };
         if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
-            said.message = format!("{}: {raw}", said.message);
+            fields.message = format!("{}: {raw}", fields.message);
         }
-        said.kind = string_at(error, "type")
+        fields.kind = string_at(error, "type")
             .or_else(|| string_at(error, "error_type"))
             .or_else(|| string_at(error, "status"))
             .unwrap_or_default();
@@ -289,27 +291,27 @@ impl Said {
             .or_else(|| value.get("code"))
             .or_else(|| error.get("status_code"));
         match code {
-            Some(Value::String(text)) => said.code = Some(text.clone()),
+            Some(Value::String(text)) => fields.code = Some(text.clone()),
             Some(Value::Number(number)) => {
-                said.status = number
+                fields.status = number
                     .as_u64()
                     .and_then(|n| u16::try_from(n).ok())
                     .filter(|n| (100..600).contains(n))
             }
             _ => {}
         }
-        if said.status.is_none() {
-            said.status = error
+        if fields.status.is_none() {
+            fields.status = error
                 .get("status_code")
                 .and_then(Value::as_u64)
                 .and_then(|n| u16::try_from(n).ok())
                 .filter(|n| (100..600).contains(n));
         }
-        if said.code.is_none() && !said.kind.is_empty() {
-            said.code = Some(said.kind.clone());
+        if fields.code.is_none() && !fields.kind.is_empty() {
+            fields.code = Some(fields.kind.clone());
         }
-        said.retry_after = retry_detail(error).or_else(|| delay_in_text(&said.message));
-        said
+        fields.retry_after = retry_detail(error).or_else(|| delay_in_text(&fields.message));
+        fields
     }
 }
 
@@ -427,7 +429,7 @@ mod tests {
         let error = check(502, page, ErrorKind::ServerError, "Bad gateway");
         assert_eq!(
             error.message,
-            "a web page came in place of an answer: 502 Bad gateway"
+            "the server sent a web page instead of a response: 502 Bad gateway"
         );
         check(503, "<html", ErrorKind::Overloaded, "a web page");
         check(500, "", ErrorKind::ServerError, "status 500");
@@ -480,9 +482,9 @@ mod tests {
         );
     }
 
-    /// How each vendor says that the conversation is too long.
+    /// Words of each vendor for a conversation that is too long.
     #[test]
-    fn a_full_window_is_told_in_every_vendors_words() {
+    fn a_full_window_is_recognised_in_every_vendors_words() {
         for message in [
             "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
             "Your input exceeds the context window of this model.",

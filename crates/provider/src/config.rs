@@ -52,7 +52,7 @@ pub struct ProviderConfig {
     pub max_retry_ms: Option<u64>,
     /// Replaces the tool choice when the last message is a tool result.
     pub tool_choice_after_tool_result: Option<ToolChoiceConfig>,
-    /// What is known about its models.
+    /// Facts about its models.
     pub models: BTreeMap<String, ModelConfig>,
 }
 
@@ -92,11 +92,11 @@ pub struct ModelConfig {
     pub cached_input_price: Option<f64>,
     /// Price of input written to a cache.
     pub cache_write_price: Option<f64>,
-    /// Whether it can call tools.
+    /// True if it can call tools.
     pub tools: Option<bool>,
-    /// Whether it can see images.
+    /// True if it can see images.
     pub images: Option<bool>,
-    /// Whether it thinks first.
+    /// True if it thinks first.
     pub reasoning: Option<bool>,
 }
 
@@ -104,7 +104,7 @@ pub struct ModelConfig {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// No such provider.
-    #[error("there is no provider `{name}`")]
+    #[error("unknown provider `{name}`")]
     UnknownProvider {
         /// The name.
         name: String,
@@ -116,7 +116,7 @@ pub enum ConfigError {
         name: String,
     },
     /// No such row in the quirks table.
-    #[error("[providers.{name}] names quirks `{quirks}`, which are not known")]
+    #[error("unknown quirks `{quirks}` in [providers.{name}]")]
     UnknownQuirks {
         /// The provider.
         name: String,
@@ -153,8 +153,8 @@ pub fn key_variables(name: &str, config: Option<&ProviderConfig>) -> Vec<String>
         .collect()
 }
 
-/// Whether requests to `name` can be sent without a key: local servers, and providers of the user's
-/// own that name no source for one.
+/// True if requests to `name` can be sent without a key: to local servers, and to providers of the
+/// user's own that name no source for one.
 pub fn key_is_optional(name: &str, config: Option<&ProviderConfig>) -> bool {
     let configured = config.is_some_and(|config| {
         config.api_key_env.is_some()
@@ -168,9 +168,9 @@ pub fn key_is_optional(name: &str, config: Option<&ProviderConfig>) -> bool {
             && BuiltIn::named(name).is_none_or(|provider| provider.key_variables.is_empty()))
 }
 
-/// What the caller found outside the configuration file.
+/// Key, base URL and headers that the caller read outside the configuration file.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct HostCredentials {
     /// The key, and the variable it came from.
     pub key: Option<(SecretString, Option<String>)>,
     /// The value of the base URL variable.
@@ -183,7 +183,7 @@ pub struct Found {
 pub fn resolve_endpoint(
     name: &str,
     config: Option<&ProviderConfig>,
-    found: Found,
+    found: HostCredentials,
 ) -> Result<Endpoint, ConfigError> {
     let built_in = BuiltIn::named(name);
     let empty = ProviderConfig::default();
@@ -253,7 +253,7 @@ pub fn resolve_endpoint(
     })
 }
 
-/// What is known about `model` of `provider`, configuration first.
+/// Facts about `model` of `provider`, configuration first.
 pub fn model_facts(provider: &str, model: &str, config: Option<&ProviderConfig>) -> ModelFacts {
     let built_in = built_in_facts(provider, model);
     let Some(own) = config.and_then(|config| config.models.get(model)) else {
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_built_in_provider_needs_nothing() {
-        let endpoint = resolve_endpoint("anthropic", None, Found::default()).unwrap();
+        let endpoint = resolve_endpoint("anthropic", None, HostCredentials::default()).unwrap();
         assert_eq!(
             (endpoint.url().as_str(), endpoint.key_variable.as_deref()),
             (
@@ -317,9 +317,9 @@ mod tests {
 
     #[test]
     fn configuration_beats_environment_beats_built_in() {
-        let from_env = || Found {
+        let from_env = || HostCredentials {
             base_url: Some("http://env/v1".to_owned()),
-            ..Found::default()
+            ..HostCredentials::default()
         };
         assert_eq!(
             resolve_endpoint("openai", None, from_env()).unwrap().url(),
@@ -337,18 +337,18 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let error = |config: &str| {
-            resolve_endpoint("mine", Some(&parse(config)), Found::default()).unwrap_err()
+            resolve_endpoint("mine", Some(&parse(config)), HostCredentials::default()).unwrap_err()
         };
         assert_eq!(error("").to_string(), "[providers.mine] needs `base_url`");
         assert_eq!(
             error("base_url = \"http://x\"\nquirks = \"odd\"").to_string(),
-            "[providers.mine] names quirks `odd`, which are not known"
+            "unknown quirks `odd` in [providers.mine]"
         );
         assert_eq!(
-            resolve_endpoint("nobody", None, Found::default())
+            resolve_endpoint("none", None, HostCredentials::default())
                 .unwrap_err()
                 .to_string(),
-            "there is no provider `nobody`"
+            "unknown provider `none`"
         );
         let unknown = toml::from_str::<ProviderConfig>("base_ulr = \"x\"")
             .unwrap_err()

@@ -1,4 +1,4 @@
-//! What we ask a model: one neutral request that every dialect can put on the wire.
+//! Request to a model, in one neutral form that every dialect can encode.
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ pub struct ModelRequest {
     pub max_output_tokens: Option<u32>,
     /// Sampling temperature; most reasoning models refuse it, so it is only sent when set.
     pub temperature: Option<f64>,
-    /// How hard the model should think, where it can.
+    /// Reasoning effort, for models that have one.
     pub reasoning_effort: Option<ReasoningEffort>,
-    /// Whether prompt caches are used. Prefixes are stable either way.
+    /// Use of prompt caches. Prefixes are stable either way.
     pub cache: CachePolicy,
     /// Texts that end the answer.
     pub stop: Vec<String>,
@@ -36,11 +36,11 @@ pub struct ModelRequest {
 /// One message of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    /// What a person (or the runtime on their behalf) said.
+    /// Message of a person, or of the runtime on their behalf.
     User(Vec<UserPart>),
-    /// What the model said, in its own order.
+    /// Message of the model, in its own order.
     Assistant(Vec<AssistantPart>),
-    /// What a tool call gave.
+    /// Result of a tool call.
     ToolResult(ToolResult),
 }
 
@@ -58,11 +58,11 @@ pub enum UserPart {
 pub struct Image {
     /// An `https:` or `data:` address.
     pub url: String,
-    /// How closely the model should look.
+    /// Resolution at which the model should see it.
     pub detail: Option<ImageDetail>,
 }
 
-/// How closely the model should look at an image.
+/// Resolution at which the model should see an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageDetail {
     /// The server decides.
@@ -109,13 +109,13 @@ pub struct ToolCall {
     pub name: String,
     /// The arguments exactly as they came, byte for byte.
     pub arguments_text: String,
-    /// What can be said about those bytes without knowing the tool.
+    /// State of those bytes, as far as it can be known without the tool.
     pub arguments: Arguments,
     /// Data the provider wants back with this call (Gemini's thought signatures).
     pub opaque: Option<Opaque>,
 }
 
-/// Whether the text of a call's arguments can be used at all.
+/// State of the text of a call's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arguments {
     /// A JSON object.
@@ -142,7 +142,7 @@ impl ToolCall {
 /// Provider data that is kept and sent back unread, to the dialect it came from only.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Opaque {
-    /// Where it came from.
+    /// Dialect it came from.
     pub dialect: Dialect,
     /// The data, in that dialect's own form.
     pub value: Value,
@@ -157,7 +157,7 @@ pub struct ToolResult {
     pub name: String,
     /// The text of the observation.
     pub text: String,
-    /// Whether the call failed, where the dialect can say so.
+    /// True if the call failed; sent where the dialect has a field for it.
     pub is_error: bool,
 }
 
@@ -166,13 +166,13 @@ pub struct ToolResult {
 pub struct ToolSpec {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Description for the model.
     pub description: String,
     /// The JSON Schema of its input.
     pub schema: Value,
 }
 
-/// Whether and which tool the model has to call.
+/// Tool that the model may or must call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolChoice {
     /// The model decides.
@@ -185,7 +185,7 @@ pub enum ToolChoice {
     Tool(String),
 }
 
-/// How hard a reasoning model should think.
+/// Reasoning effort of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReasoningEffort {
     /// As little as the model allows.
@@ -210,7 +210,7 @@ impl ReasoningEffort {
     }
 }
 
-/// Whether explicit cache marks are put into requests that know them.
+/// Use of explicit cache marks, in dialects that have them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CachePolicy {
     /// Mark the end of the instructions and of the conversation so far.

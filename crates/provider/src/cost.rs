@@ -1,4 +1,4 @@
-//! What a response costs, in whole numbers, or that it is not known.
+//! Cost of a response, in whole numbers, or unknown.
 
 use std::fmt;
 use std::iter::Sum;
@@ -13,7 +13,7 @@ pub struct Cost {
     pub picodollars: u64,
 }
 
-/// What tokens cost, in millionths of a dollar per million tokens (that is, picodollars a token).
+/// Prices of tokens, in millionths of a dollar per million tokens (that is, picodollars a token).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prices {
     /// Input that no cache knew.
@@ -28,7 +28,7 @@ pub struct Prices {
     pub flat_up_to: Option<u64>,
 }
 
-/// Where an amount comes from.
+/// Source of an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PriceSource {
     /// The provider said what it charged.
@@ -90,7 +90,7 @@ impl Sum for Cost {
     }
 }
 
-/// What `usage` costs and how we know. `None` is "unknown", which is not zero: prices or counts are
+/// Cost of `usage` and its source. `None` is "unknown", which is not zero: prices or counts are
 /// missing.
 pub fn cost(usage: &Usage, prices: Option<&Prices>) -> Option<(Cost, PriceSource)> {
     if let Some(reported) = usage.reported_cost {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_unknown() {
+    fn missing_prices_or_counts_give_an_unknown_cost() {
         check(Usage::default(), None);
         check(
             Usage {

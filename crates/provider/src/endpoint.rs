@@ -1,4 +1,4 @@
-//! Where requests go and with what right, resolved from built-in entries and configuration.
+//! Address and credentials for requests, resolved from built-in entries and configuration.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Endpoint {
     pub dialect: Dialect,
     /// The base URL, such as `https://api.openai.com/v1`.
     pub base_url: String,
-    /// What this server does differently.
+    /// Quirks of this server.
     pub quirks: &'static Quirks,
     /// The key, if there is one.
     pub key: Option<SecretString>,
@@ -29,13 +29,13 @@ pub struct Endpoint {
     pub key_variable: Option<String>,
     /// Further headers. They win over ours of the same name.
     pub headers: Vec<(String, SecretString)>,
-    /// How long to wait for what.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// When and how often to try again.
+    /// Retry policy.
     pub retry: RetryPolicy,
 }
 
-/// How long to wait for what.
+/// Timeouts of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// For a connection, TLS included.
@@ -61,7 +61,7 @@ impl Default for Timeouts {
     }
 }
 
-/// When and how often to try again.
+/// Number of attempts and the waits between them.
 #[derive(Clone)]
 pub struct RetryPolicy {
     /// All attempts together, the first included.

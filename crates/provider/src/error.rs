@@ -1,4 +1,4 @@
-//! What can go wrong with a model request, sorted into kinds a program can act on.
+//! Errors of a model request, sorted into kinds a program can act on.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether the same request may do better a little later.
+    /// True if the same request may succeed a little later.
     pub fn is_transient(self) -> bool {
         matches!(
             self,
@@ -90,11 +90,11 @@ impl ErrorKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the model request failed ({}{}): {message}", .kind.as_str(), status_text(*.http_status))]
 pub struct ModelError {
-    /// What kind of failure it is.
+    /// Kind of failure.
     pub kind: ErrorKind,
     /// The HTTP status, when there was an answer.
     pub http_status: Option<u16>,
-    /// Whether the same request may succeed later.
+    /// True if the same request may succeed later.
     pub retryable: bool,
     /// The provider's id of the request, for its support.
     pub request_id: Option<String>,
@@ -102,9 +102,9 @@ pub struct ModelError {
     pub code: Option<String>,
     /// The server's own words (bounded, control characters escaped), or ours where it had none.
     pub message: String,
-    /// How long the server asked us to wait.
+    /// Wait that the server asked for.
     pub retry_after: Option<Duration>,
-    /// What the user can do, naming the exact variable or line.
+    /// Advice for the user, naming the exact variable or line.
     pub hint: Option<String>,
 }
 
@@ -113,7 +113,7 @@ fn status_text(status: Option<u16>) -> String {
 }
 
 impl ModelError {
-    /// Whether the server does not know the model, however it puts it.
+    /// True if the server does not know the model, however it words that.
     pub fn is_unknown_model(&self) -> bool {
         let message = self.message.to_ascii_lowercase();
         let code = self.code.as_deref().unwrap_or_default();
@@ -133,7 +133,7 @@ impl ModelError {
                         || unknown.iter().any(|words| message.contains(words)))))
     }
 
-    /// Whether another model or another service could do better with the same request.
+    /// True if another model or another service could answer the same request.
     pub fn another_may_help(&self) -> bool {
         match self.kind {
             ErrorKind::Cancelled | ErrorKind::Refused => false,

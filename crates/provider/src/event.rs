@@ -1,4 +1,4 @@
-//! What a model says, in one vocabulary for all dialects.
+//! Events of a model's answer, in one vocabulary for all dialects.
 //!
 //! Every decoder keeps to this order, so that the same conversation gives the same events through
 //! any wire format: `Started`, then deltas as they come, then `ToolCallCompleted` for each call in
@@ -47,14 +47,14 @@ pub enum ModelEvent {
     },
     /// More of a call's arguments.
     ToolCallDelta {
-        /// Which call.
+        /// Index of the call.
         index: usize,
         /// Raw text of the arguments.
         text: String,
     },
     /// A tool call is whole, or as whole as it will get: see its `arguments`.
     ToolCallCompleted {
-        /// Which call.
+        /// Index of the call.
         index: usize,
         /// The call.
         call: ToolCall,
@@ -69,11 +69,11 @@ pub enum ModelEvent {
         /// The server's name of it.
         kind: String,
     },
-    /// What the response took.
+    /// Token usage of the response.
     Usage(Usage),
     /// The response ended as the protocol says it should.
     Stopped {
-        /// Why.
+        /// Reason.
         reason: StopReason,
     },
     /// The response ended in an error.
@@ -95,18 +95,18 @@ pub struct Usage {
     pub reasoning: Option<u64>,
     /// The server's own total, else input and output.
     pub total: Option<u64>,
-    /// What the server says it charged.
+    /// Cost that the server reports.
     pub reported_cost: Option<Cost>,
 }
 
 impl Usage {
-    /// Whether the server said anything at all.
+    /// True if the server reported nothing at all.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Why a response ended.
+/// Reason why a response ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopReason {
     /// The model was done.

@@ -35,7 +35,7 @@ mod calls;
 mod classify;
 mod text;
 
-pub use config::{Found, ModelConfig, ProviderConfig, resolve_endpoint};
+pub use config::{HostCredentials, ModelConfig, ProviderConfig, resolve_endpoint};
 pub use conversation::{
     Arguments, AssistantPart, CachePolicy, Image, ImageDetail, Message, ModelRequest, Opaque,
     ReasoningEffort, ToolCall, ToolChoice, ToolResult, ToolSpec, UserPart,

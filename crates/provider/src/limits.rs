@@ -1,4 +1,4 @@
-//! What response headers say about limits and waiting.
+//! Rate limits and waits from response headers.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use crate::classify::parse_delay;
 /// The state of a provider's limits as its headers tell it. Everything is optional everywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RateLimits {
-    /// How long to wait before the next request.
+    /// Wait before the next request.
     pub retry_after: Option<Duration>,
-    /// Whether the server wants a retry at all (`x-should-retry`).
+    /// True if the server wants a retry at all (`x-should-retry`).
     pub should_retry: Option<bool>,
     /// Requests left in the current window.
     pub requests_remaining: Option<u64>,
     /// Tokens left in the current window.
     pub tokens_remaining: Option<u64>,
-    /// When the emptier of the two windows is full again.
+    /// Time until the emptier of the two windows is full again.
     pub reset_after: Option<Duration>,
 }
 
@@ -71,7 +71,7 @@ impl RateLimits {
         }
     }
 
-    /// How long to wait: what the server asked for, or the reset of a window that is empty.
+    /// Wait before the next request: the one the server asked for, or the reset of an empty window.
     pub fn wait(&self) -> Option<Duration> {
         let empty = self.requests_remaining == Some(0) || self.tokens_remaining == Some(0);
         self.retry_after.or(self.reset_after.filter(|_| empty))
@@ -82,7 +82,7 @@ impl RateLimits {
 fn parse_retry_after(text: &str, date: Option<i64>) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
-        // More than can be counted is still longer than anybody waits.
+        // More than can be counted is still longer than anyone waits.
         let longest = (seconds > 0.0).then_some(Duration::MAX);
         return Duration::try_from_secs_f64(seconds).ok().or(longest);
     }

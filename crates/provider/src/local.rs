@@ -128,7 +128,7 @@ mod tests {
         let model = serve_once(b"HTTP/1.1 200 OK\r\n\r\n{\"object\":\"list\",\"data\":[{\"id\":\"a\"},{\"id\":\"b\"}]}");
         let chunked = serve_once(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n19\r\n{\"data\":[{\"id\":\"chunky\"}]}\r\n0\r\n\r\n");
         let page = serve_once(b"HTTP/1.1 200 OK\r\n\r\n<html></html>");
-        let missing = serve_once(b"HTTP/1.1 404 Not Found\r\n\r\n{\"data\":[]}");
+        let missing = serve_once(b"HTTP/1.1 404 Not HostCredentials\r\n\r\n{\"data\":[]}");
         let ports = [
             ("ollama", "u1", model),
             ("vllm", "u2", chunked),

@@ -1,24 +1,24 @@
-//! What is known about models: window, output limit, prices, abilities.
+//! Facts about models: window, output limit, prices, abilities.
 //!
 //! The table is a convenience, not a truth: providers change prices and add models, and we fetch no
 //! catalogue. Every value can be set in the configuration; what is not known stays unknown.
 
 use crate::cost::Prices;
 
-/// What is known about one model.
+/// Facts about one model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelFacts {
     /// Tokens the model can take in.
     pub context_window: Option<u64>,
     /// Tokens it can give out.
     pub max_output_tokens: Option<u64>,
-    /// What tokens cost.
+    /// Prices of its tokens.
     pub prices: Option<Prices>,
-    /// Whether it can call tools; unknown models are given the chance.
+    /// True if it can call tools; unknown models are assumed to.
     pub tools: Option<bool>,
-    /// Whether it can see images.
+    /// True if it can see images.
     pub images: Option<bool>,
-    /// Whether it thinks before it answers.
+    /// True if it thinks before it answers.
     pub reasoning: Option<bool>,
 }
 

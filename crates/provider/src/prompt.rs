@@ -13,9 +13,9 @@ pub const INVALID_PROMPT_MESSAGES: &str = "INVALID_PROMPT_MESSAGES";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{INVALID_PROMPT_MESSAGES}: {place}: {problem}")]
 pub struct InvalidPrompt {
-    /// Where, as a JSON pointer.
+    /// JSON pointer to the problem.
     pub place: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub problem: String,
 }
 
@@ -92,7 +92,7 @@ fn part_at(place: &str, part: &Value) -> Result<UserPart, InvalidPrompt> {
         other => {
             return invalid(
                 &format!("{place}/type"),
-                format!("`{other}` is not a part we know; there are `text` and `image_url`"),
+                format!("unknown part `{other}`; known are `text` and `image_url`"),
             );
         }
     };
@@ -125,10 +125,7 @@ fn image_at(place: &str, value: &Value) -> Result<Image, InvalidPrompt> {
     let url = match map.get("url").and_then(Value::as_str) {
         Some(url) if !url.trim().is_empty() => url.to_owned(),
         _ => {
-            return invalid(
-                &format!("{place}/url"),
-                "expected an address that is not empty",
-            );
+            return invalid(&format!("{place}/url"), "expected a non-empty address");
         }
     };
     let detail = match map.get("detail") {
@@ -146,7 +143,7 @@ fn image_at(place: &str, value: &Value) -> Result<Image, InvalidPrompt> {
     Ok(Image { url, detail })
 }
 
-/// What a conversation consists of, without its content.
+/// Structure of a conversation, without its content.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PromptEvidence {
     /// Messages.

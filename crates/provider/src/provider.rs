@@ -50,13 +50,13 @@ pub enum Signal {
     },
     /// The server's status and headers arrived.
     Answered {
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
         /// The HTTP status; absent where there is no HTTP.
         http_status: Option<u16>,
         /// The provider's id of the request, from the headers.
         request_id: Option<String>,
-        /// What the headers say about limits.
+        /// Limits from the headers.
         limits: RateLimits,
     },
     /// The model said something. Never `ModelEvent::Error`: that is `AttemptFailed`.
@@ -64,13 +64,13 @@ pub enum Signal {
     /// The attempt failed. What its events said is void; when `retry_in` is set, the next attempt
     /// follows after that time.
     AttemptFailed {
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
-        /// Why.
+        /// Error of the attempt.
         error: ModelError,
-        /// When it will be tried again.
+        /// Time until the next attempt, if there is one.
         retry_in: Option<Duration>,
-        /// How often is tried at the most.
+        /// Most attempts that are made.
         max_attempts: u32,
     },
 }

@@ -1,33 +1,33 @@
-//! What servers that speak Chat Completions do differently, as a table.
+//! Quirks of servers that speak Chat Completions, as a table.
 //!
 //! The other two dialects are implemented by few enough servers that they need no table.
 
-/// How one family of servers differs. [`GENERIC`] is the careful middle that most accept.
+/// Quirks of one family of servers. [`GENERIC`] is the careful middle that most accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quirks {
     /// The name used in configuration (`quirks = "ollama"`) and by built-in providers.
     pub name: &'static str,
     /// The field that limits the answer.
     pub max_tokens_field: &'static str,
-    /// Whether `stream_options.include_usage` is understood; without it many send no usage.
+    /// True if `stream_options.include_usage` is understood; without it many send no usage.
     pub stream_usage: bool,
-    /// How the wish for more or less thinking is written.
+    /// Field for the reasoning effort.
     pub effort: EffortField,
-    /// Whether thinking is sent back, and how.
+    /// Form in which thinking is sent back, if it is.
     pub replay: ReasoningReplay,
     /// The word for "some tool has to be called".
     pub required_word: &'static str,
-    /// What a tool call id may look like when it is sent back.
+    /// Allowed form of a tool call id that is sent back.
     pub call_id: CallIdRule,
-    /// What stands for the text of a message that has only tool calls.
+    /// Content of a message that has only tool calls.
     pub empty_content: EmptyContent,
     /// JSON Schema keywords the server rejects, left out at every level.
     pub drop_schema_keys: &'static [&'static str],
-    /// Whether thinking may come inside the text as `<think>…</think>`.
+    /// True if thinking may come inside the text as `<think>…</think>`.
     pub think_tags: bool,
 }
 
-/// How reasoning effort is written.
+/// Field for the reasoning effort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EffortField {
     /// Not at all.
@@ -38,7 +38,7 @@ pub enum EffortField {
     ReasoningObject,
 }
 
-/// Whether thinking is sent back with the conversation.
+/// Form in which thinking is sent back with the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReasoningReplay {
     /// The server ignores or rejects it.
@@ -53,7 +53,7 @@ pub enum ReasoningReplay {
     AsItCame,
 }
 
-/// What a tool call id may look like.
+/// Allowed form of a tool call id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallIdRule {
     /// Anything the server itself once sent.
@@ -62,7 +62,7 @@ pub enum CallIdRule {
     NineAlphanumeric,
 }
 
-/// What stands for missing text.
+/// Content that stands for missing text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EmptyContent {
     /// `"content": null`.
@@ -194,6 +194,6 @@ mod tests {
             );
             assert_eq!(Quirks::named(quirks.name), Some(quirks));
         }
-        assert_eq!(Quirks::named("nobody"), None);
+        assert_eq!(Quirks::named("unheard"), None);
     }
 }

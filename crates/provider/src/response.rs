@@ -4,16 +4,16 @@ use crate::conversation::{Arguments, AssistantPart, Message, Opaque, ToolCall};
 use crate::error::ModelError;
 use crate::event::{ModelEvent, StopReason, Usage};
 
-/// What a model said in one response.
+/// Complete answer of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Response {
     /// Text, thinking and calls in the order they began.
     pub parts: Vec<AssistantPart>,
     /// The words of a refusal.
     pub refusal: Option<String>,
-    /// What it took.
+    /// Token usage.
     pub usage: Usage,
-    /// Why it ended.
+    /// Reason why it ended.
     pub stop: StopReason,
     /// The id in the body.
     pub response_id: Option<String>,
@@ -21,7 +21,7 @@ pub struct Response {
     pub request_id: Option<String>,
     /// The model that answered, as the server names it.
     pub model: Option<String>,
-    /// How many attempts it took.
+    /// Number of attempts.
     pub attempts: u32,
 }
 
@@ -74,7 +74,7 @@ impl Response {
         })
     }
 
-    /// Whether the length limit cut the answer inside a call: nothing of it may be run.
+    /// True if the length limit cut the answer inside a call: nothing of it may be run.
     pub fn has_cut_call(&self) -> bool {
         self.tool_calls()
             .any(|call| call.arguments == Arguments::Cut)
@@ -90,7 +90,7 @@ impl Response {
 #[derive(Debug, Default)]
 pub struct ResponseBuilder {
     parts: Vec<AssistantPart>,
-    /// Where in `parts` each call stands.
+    /// Index in `parts` of each call.
     calls: Vec<usize>,
     refusal: Option<String>,
     usage: Usage,

@@ -1,4 +1,4 @@
-//! Which model answers: the one asked for, or the first of the fallbacks that can.
+//! Choice of the model that answers: the requested one, or the first fallback that can.
 //!
 //! Everything here is a value. The caller logs the facts and sends the request.
 
@@ -46,7 +46,7 @@ impl fmt::Display for ModelRef {
     }
 }
 
-/// What the task needs of a model.
+/// Requirements of a task for a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
     /// It has to call tools.
@@ -67,25 +67,25 @@ impl Needs {
     }
 }
 
-/// What the caller knows about a candidate.
+/// Status of a candidate, as far as the caller knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Standing {
-    /// Whether its provider exists.
+pub struct CandidateStatus {
+    /// True if its provider does not exist.
     pub unknown_provider: bool,
-    /// What is wrong with its key, when one is needed and missing.
+    /// Problem with its key, when one is needed and missing.
     pub missing_key: Option<MissingKey>,
     /// For how long its provider still refuses requests.
     pub limited_for: Option<Duration>,
-    /// What is known about the model.
+    /// Facts about the model.
     pub facts: ModelFacts,
 }
 
 /// A key that is needed and cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingKey {
-    /// Why not.
+    /// Reason for the exclusion.
     pub reason: String,
-    /// What the user can do about it.
+    /// Action for the user.
     pub action: String,
 }
 
@@ -99,7 +99,7 @@ impl MissingKey {
     }
 }
 
-/// Why a candidate is out.
+/// Reason why a candidate is excluded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exclusion {
     /// There is no such provider.
@@ -141,15 +141,15 @@ impl fmt::Display for Exclusion {
 /// A model that might answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which one.
+    /// Model and provider.
     pub target: ModelRef,
-    /// What is known about it.
+    /// Facts about it.
     pub facts: ModelFacts,
-    /// Why it cannot, if it cannot.
+    /// Reason why it is excluded, if it is.
     pub excluded: Option<Exclusion>,
 }
 
-/// Where the wish for a model came from.
+/// Source of the requested model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteSource {
     /// A flag.
@@ -160,7 +160,7 @@ pub enum RouteSource {
     Config,
     /// A local server that was found.
     LocalServer,
-    /// Nobody asked; the first provider with a key.
+    /// No model was requested: the first provider with a key.
     Default,
 }
 
@@ -180,11 +180,11 @@ impl RouteSource {
 /// A decision and how it came about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// What was asked for.
+    /// Requested model.
     pub requested: ModelRef,
-    /// Who asked.
+    /// Source of the request.
     pub source: RouteSource,
-    /// What the task needs.
+    /// Requirements of the task.
     pub needs: Needs,
     /// The requested model and its fallbacks, in order.
     pub candidates: Vec<Candidate>,
@@ -203,13 +203,13 @@ pub struct FallbackApplied {
 }
 
 impl Route {
-    /// Decides between `requested` and `fallbacks`; `standing` tells what the caller knows of each.
+    /// Decides between `requested` and `fallbacks`; `status` tells what the caller knows of each.
     pub fn decide(
         requested: ModelRef,
         fallbacks: &[ModelRef],
         source: RouteSource,
         needs: Needs,
-        standing: impl Fn(&ModelRef) -> Standing,
+        status: impl Fn(&ModelRef) -> CandidateStatus,
     ) -> Self {
         let mut targets = vec![requested.clone()];
         for fallback in fallbacks {
@@ -220,11 +220,11 @@ impl Route {
         let candidates: Vec<Candidate> = targets
             .into_iter()
             .map(|target| {
-                let standing = standing(&target);
-                let excluded = exclusion(&standing, needs);
+                let status = status(&target);
+                let excluded = exclusion(&status, needs);
                 Candidate {
                     target,
-                    facts: standing.facts,
+                    facts: status.facts,
                     excluded,
                 }
             })
@@ -254,7 +254,7 @@ impl Route {
             .count()
     }
 
-    /// How many candidates can serve; the excluded ones are not counted.
+    /// Number of candidates that can serve; excluded ones are not counted.
     pub fn usable_count(&self) -> usize {
         let usable = self.candidates.iter();
         usable
@@ -262,12 +262,12 @@ impl Route {
             .count()
     }
 
-    /// Whether there is no choice: all but one are excluded, or there is but one.
+    /// True if there is no choice: all but one are excluded, or there is but one.
     pub fn is_single_candidate(&self) -> bool {
         self.usable_count() == 1
     }
 
-    /// Why the selected model was selected: `requested` or `fallback`.
+    /// Reason for the selection: `requested` or `fallback`.
     pub fn reason(&self) -> &'static str {
         match self.selected {
             Some(0) => "requested",
@@ -306,7 +306,7 @@ impl Route {
         }
     }
 
-    /// What the user has to do when nothing can answer.
+    /// Action for the user when no model can answer.
     pub fn required_action(&self) -> String {
         let reasons: Vec<String> = self
             .candidates
@@ -362,23 +362,23 @@ impl Route {
     }
 }
 
-fn exclusion(standing: &Standing, needs: Needs) -> Option<Exclusion> {
-    if standing.unknown_provider {
+fn exclusion(status: &CandidateStatus, needs: Needs) -> Option<Exclusion> {
+    if status.unknown_provider {
         return Some(Exclusion::UnknownProvider);
     }
-    if let Some(key) = &standing.missing_key {
+    if let Some(key) = &status.missing_key {
         return Some(Exclusion::MissingKey(key.clone()));
     }
-    if let Some(left) = standing.limited_for {
+    if let Some(left) = status.limited_for {
         return Some(Exclusion::Limited(left));
     }
-    if needs.tools && standing.facts.tools == Some(false) {
+    if needs.tools && status.facts.tools == Some(false) {
         return Some(Exclusion::NoTools);
     }
-    if needs.images && standing.facts.images == Some(false) {
+    if needs.images && status.facts.images == Some(false) {
         return Some(Exclusion::NoImages);
     }
-    match (standing.facts.context_window, needs.input_tokens) {
+    match (status.facts.context_window, needs.input_tokens) {
         (Some(window), Some(needed)) if needed > window => Some(Exclusion::WindowTooSmall(window)),
         _ => None,
     }
@@ -392,18 +392,18 @@ mod tests {
         ModelRef::parse(text).unwrap()
     }
 
-    fn standing(target: &ModelRef) -> Standing {
-        let mut standing = Standing::default();
+    fn status(target: &ModelRef) -> CandidateStatus {
+        let mut status = CandidateStatus::default();
         match target.provider.as_str() {
-            "nokey" => standing.missing_key = Some(MissingKey::variable("NO_KEY")),
-            "nobody" => standing.unknown_provider = true,
-            "busy" => standing.limited_for = Some(Duration::from_secs(9)),
-            "dumb" => standing.facts.tools = Some(false),
-            "small" => standing.facts.context_window = Some(100),
-            "large" => standing.facts.context_window = Some(1_000),
+            "nokey" => status.missing_key = Some(MissingKey::variable("NO_KEY")),
+            "unheard" => status.unknown_provider = true,
+            "busy" => status.limited_for = Some(Duration::from_secs(9)),
+            "dumb" => status.facts.tools = Some(false),
+            "small" => status.facts.context_window = Some(100),
+            "large" => status.facts.context_window = Some(1_000),
             _ => {}
         }
-        standing
+        status
     }
 
     fn decide(requested: &str, fallbacks: &[&str]) -> Route {
@@ -418,7 +418,7 @@ mod tests {
             &fallbacks,
             RouteSource::Config,
             needs,
-            standing,
+            status,
         )
     }
 
@@ -434,7 +434,7 @@ mod tests {
     fn the_first_that_can_is_selected_and_the_others_say_why_not() {
         let route = decide(
             "nokey/a",
-            &["nobody/b", "busy/c", "dumb/d", "ok/e", "ok/f", "ok/e"],
+            &["unheard/b", "busy/c", "dumb/d", "ok/e", "ok/f", "ok/e"],
         );
         let reasons: Vec<Option<String>> = route
             .candidates

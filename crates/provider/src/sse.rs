@@ -20,7 +20,7 @@ pub struct SseEvent<'a> {
 
 /// One event was larger than [`EVENT_CAP`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an event of the stream is larger than {EVENT_CAP} bytes")]
+#[error("a stream event is larger than {EVENT_CAP} bytes")]
 pub struct EventTooLarge;
 
 /// Splits a byte stream into events.
@@ -163,7 +163,7 @@ impl SseDecoder {
     }
 }
 
-/// What follows a blank line at the start of `bytes`, when it is certainly one.
+/// Rest of `bytes` after a blank line at its start, when it certainly is one.
 fn blank_line(bytes: &[u8]) -> Option<&[u8]> {
     match bytes {
         [b'\n', rest @ ..] => Some(rest),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_do_wrong_is_read_as_meant() {
+    fn common_mistakes_of_servers_are_read_as_meant() {
         check("\u{feff}data: a\n\n", &[("", "a")]);
         check("\n data: a\n\n", &[("", "a")]);
         check("data: a", &[("", "a")]);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     proptest! {
-        /// Where the network happens to cut the stream must not change what was said.
+        /// The cuts that the network makes in a stream must not change its content.
         #[test]
         fn a_cut_changes_nothing(
             stream in vec(select(b"\n\n\r: dataev\xF0\x9F\xEF\xBB\xBF".to_vec()), 0..64),

@@ -256,7 +256,7 @@ where
     T: DeserializeOwned,
 {
     let value = Value::deserialize(deserializer)?;
-    // Lists pass for structs of the same length, which nobody means.
+    // Lists pass for structs of the same length, which is never meant.
     if value.is_array() {
         return Ok(None);
     }

@@ -23,7 +23,7 @@ use crate::limits::RateLimits;
 use crate::provider::{Provider, Signal};
 use crate::response::{Response, ResponseBuilder};
 
-/// How many times the idle timeout a server may keep the connection alive without a word.
+/// Number of idle timeouts for which a server may keep the connection alive without data.
 const MOST_SILENCE: u32 = 4;
 
 /// The most bytes of an error answer that are read.
@@ -37,11 +37,11 @@ pub enum EndpointError {
     Url {
         /// The provider.
         provider: String,
-        /// What was configured.
+        /// Configured URL.
         url: String,
     },
     /// A header cannot be sent.
-    #[error("the header `{header}` of [providers.{provider}] cannot be sent")]
+    #[error("the header `{header}` of [providers.{provider}] has characters that cannot be sent")]
     Header {
         /// The provider.
         provider: String,
@@ -184,7 +184,7 @@ impl HttpProvider {
         let response = match timeout(self.endpoint.timeouts.first_byte, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(connection_error(&error)),
-            Err(_) => return Err(slow("no answer", self.endpoint.timeouts.first_byte)),
+            Err(_) => return Err(slow("no response", self.endpoint.timeouts.first_byte)),
         };
         let status = response.status().as_u16();
         let header = |name: &str| {
@@ -220,7 +220,7 @@ impl HttpProvider {
                     retryable: false,
                     ..ModelError::new(
                         ErrorKind::Malformed,
-                        format!("the answer is encoded as `{encoding}`, which was not asked for"),
+                        format!("the response is encoded as `{encoding}`, which was not requested"),
                     )
                 })
             } else if is_answer {
@@ -260,24 +260,24 @@ impl HttpProvider {
             if decoder.is_done() {
                 break None;
             }
-            let patience = if decoder.is_stopping() {
+            let limit = if decoder.is_stopping() {
                 idle.min(self.endpoint.timeouts.last_words)
             } else {
                 idle
             };
-            match timeout(patience, body.next()).await {
+            match timeout(limit, body.next()).await {
                 Ok(Some(Ok(bytes))) => {
                     decoder.feed(&bytes, &mut events);
                     if !events.is_empty() {
                         spoke = Instant::now();
                     } else if spoke.elapsed() > idle.saturating_mul(MOST_SILENCE) {
-                        break Some(slow("nothing but signs of life", spoke.elapsed()));
+                        break Some(slow("nothing but keep-alives", spoke.elapsed()));
                     }
                     pass_on(&mut events, &mut builder, observe);
                 }
                 Ok(Some(Err(error))) => break Some(interrupted(&error)),
                 Ok(None) => break None,
-                Err(_) => break Some(slow("nothing more of the response", patience)),
+                Err(_) => break Some(slow("no more of the response", limit)),
             }
         };
         if decoder.is_done() {
@@ -313,7 +313,7 @@ impl HttpProvider {
         if let Some(location) = location.filter(|_| (300..400).contains(&status)) {
             // What follows the path is the server's own affair and may let its finder in.
             let target = without_secrets(&location);
-            error.message = escape_bounded(&format!("the server points to {target}"));
+            error.message = escape_bounded(&format!("the server redirects to {target}"));
         }
         error
     }
@@ -451,14 +451,17 @@ fn cancelled() -> ModelError {
 }
 
 fn slow(what: &str, limit: Duration) -> ModelError {
-    ModelError::new(ErrorKind::Timeout, format!("{what} came within {limit:?}"))
+    ModelError::new(
+        ErrorKind::Timeout,
+        format!("{what} arrived within {limit:?}"),
+    )
 }
 
 fn interrupted(error: &reqwest::Error) -> ModelError {
     ModelError::new(
         ErrorKind::StreamInterrupted,
         format!(
-            "the connection broke in the middle of the response: {}",
+            "the connection dropped in the middle of the response: {}",
             chain(error)
         ),
     )
@@ -486,7 +489,7 @@ fn connection_error(error: &reqwest::Error) -> ModelError {
     }
 }
 
-/// Whether TLS is among the causes. I/O errors hide what they wrap from `source`.
+/// True if TLS is among the causes. I/O errors hide what they wrap from `source`.
 fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     let wrapped = error
         .downcast_ref::<std::io::Error>()

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use agent_provider::catalog::BUILT_IN;
-use agent_provider::{Found, ModelRef, ProviderConfig, resolve_endpoint};
+use agent_provider::{HostCredentials, ModelRef, ProviderConfig, resolve_endpoint};
 use serde::Deserialize;
 
 /// The part of a configuration file this page is about.
@@ -70,7 +70,7 @@ fn every_block_is_valid_and_complete() {
         for text in parsed.model.into_iter().flat_map(Models::all) {
             let model = ModelRef::parse(&text).unwrap();
             let config = parsed.providers.get(&model.provider);
-            resolve_endpoint(&model.provider, config, Found::default())
+            resolve_endpoint(&model.provider, config, HostCredentials::default())
                 .unwrap_or_else(|error| panic!("{block}\n{error}"));
             named.push(model.provider);
         }

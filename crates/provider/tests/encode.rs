@@ -320,7 +320,7 @@ fn thinking_goes_back_the_way_it_came() {
     assert!(sent_back("reasoning").get("reasoning").is_none());
 }
 
-/// Calls that a server named alike are told apart when they are sent back, with their results.
+/// Calls with the same id get different ones when they are sent back, with their results.
 #[test]
 fn ids_are_unique_on_the_wire() {
     let call = |path: &str| {

@@ -95,7 +95,7 @@ fn every_recorded_error_is_classified() {
     summary::compare("recorded-errors.txt", &text);
 }
 
-/// Where the network cuts a stream must not change what was said.
+/// The cuts that the network makes in a stream must not change its content.
 #[test]
 fn cutting_a_recorded_stream_changes_nothing() {
     let Some(folder) = recordings() else { return };

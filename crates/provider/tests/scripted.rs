@@ -31,12 +31,12 @@ fn provider() -> ScriptedProvider {
 fn turns_are_played_in_order() {
     let provider = provider();
     let mut request = request("please fix it");
-    let told = exchange(&provider, &request);
+    let exchanged = exchange(&provider, &request);
     assert!(matches!(
-        told.signals.first(),
+        exchanged.signals.first(),
         Some(Signal::AttemptStarted { attempt: 1, .. })
     ));
-    let response = told.outcome.unwrap();
+    let response = exchanged.outcome.unwrap();
     assert_eq!(
         (
             response.text().as_str(),
@@ -79,10 +79,10 @@ fn turns_are_played_in_order() {
     let over = exchange(&provider, &request).outcome.unwrap_err();
     assert_eq!(
         over.message,
-        "the transcript has 4 turns and was asked for turn 5"
+        "the transcript has 4 turns, but turn 5 was requested"
     );
 
-    // A second process that resumes this conversation goes on with the second turn.
+    // A second process that resumes this conversation continues with the second turn.
     request.messages.truncate(3);
     assert_eq!(
         exchange(&self::provider(), &request)
@@ -125,8 +125,8 @@ fn a_pause_can_be_cancelled() {
     let slow = Transcript::parse(r#"{"text": "never said", "delay_ms": 3600000}"#).unwrap();
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let told = exchange_with(&ScriptedProvider::new("demo", slow), &request("x"), &cancel);
-    assert_eq!(told.outcome.unwrap_err().kind, ErrorKind::Cancelled);
+    let exchanged = exchange_with(&ScriptedProvider::new("demo", slow), &request("x"), &cancel);
+    assert_eq!(exchanged.outcome.unwrap_err().kind, ErrorKind::Cancelled);
 }
 
 #[test]

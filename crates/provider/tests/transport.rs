@@ -38,11 +38,11 @@ fn the_same_conversation_gives_the_same_events_in_every_dialect() {
             .turn(Turn::call("read", json!("{\"path\": ")).using(60, 4))
             .turn(Turn::text("cut he").stopping("max_tokens").using(60, 4))
     };
-    let tell = |wire: Wire| {
+    let events = |wire: Wire| {
         let server = ModelServer::start(script());
         let provider = provider(&server, wire);
         let mut request = request("hello");
-        let mut told = Vec::new();
+        let mut exchanged = Vec::new();
         for _ in 0..4 {
             let turn = exchange(&provider, &request);
             let response = turn.outcome.as_ref().unwrap();
@@ -60,7 +60,7 @@ fn the_same_conversation_gives_the_same_events_in_every_dialect() {
             }
             for event in turn.events() {
                 match event {
-                    ModelEvent::Started { model, .. } => told.push(ModelEvent::Started {
+                    ModelEvent::Started { model, .. } => exchanged.push(ModelEvent::Started {
                         response_id: None,
                         model: model.clone(),
                     }),
@@ -73,23 +73,23 @@ fn the_same_conversation_gives_the_same_events_in_every_dialect() {
                             reasoning: None,
                             ..usage.clone()
                         };
-                        told.push(ModelEvent::Usage(usage));
+                        exchanged.push(ModelEvent::Usage(usage));
                     }
-                    other => told.push(other.clone()),
+                    other => exchanged.push(other.clone()),
                 }
             }
         }
-        told
+        exchanged
     };
-    let chat = tell(Wire::Chat);
+    let chat = events(Wire::Chat);
     assert_eq!(
         chat.iter()
             .filter(|event| matches!(event, ModelEvent::Stopped { .. }))
             .count(),
         4
     );
-    assert_eq!(tell(Wire::Responses), chat);
-    assert_eq!(tell(Wire::Anthropic), chat);
+    assert_eq!(events(Wire::Responses), chat);
+    assert_eq!(events(Wire::Anthropic), chat);
 }
 
 /// Faults that must not be noticed at all.
@@ -111,8 +111,12 @@ fn harmless_oddities_change_nothing() {
             Fault::Gzip,
         ] {
             let server = ModelServer::start(Script::new().turn(answer().fault(fault.clone())));
-            let told = exchange(&provider(&server, wire), &request("x"));
-            assert_eq!(told.outcome.unwrap(), expected, "{fault:?} in {wire:?}");
+            let exchanged = exchange(&provider(&server, wire), &request("x"));
+            assert_eq!(
+                exchanged.outcome.unwrap(),
+                expected,
+                "{fault:?} in {wire:?}"
+            );
         }
     }
 }
@@ -144,14 +148,14 @@ fn every_fault_is_named_and_tried_again() {
                     .turn(answer().fault(fault.clone()))
                     .turn(answer()),
             );
-            let told = exchange(&provider(&server, wire), &request("x"));
+            let exchanged = exchange(&provider(&server, wire), &request("x"));
             assert_eq!(
-                told.failures(),
+                exchanged.failures(),
                 [(*kind, true)],
                 "{fault:?} in {wire:?}: {:?}",
-                told.outcome
+                exchanged.outcome
             );
-            let response = told.outcome.unwrap();
+            let response = exchanged.outcome.unwrap();
             assert_eq!(
                 (response.text().as_str(), response.attempts),
                 ("Grüße, 世界 🦀", 2),
@@ -166,20 +170,20 @@ fn every_fault_is_named_and_tried_again() {
     }
 }
 
-/// What every answer is compressed with is asked for; anything else could only be guessed at.
+/// Every supported encoding is offered to the server; any other could only be guessed.
 #[test]
 fn an_encoding_that_was_not_asked_for_is_named() {
     for wire in Wire::ALL {
         let foreign = answer().fault(Fault::ForeignEncoding);
         let server = ModelServer::start(Script::new().turn(foreign).turn(answer()));
-        let told = exchange(&provider(&server, wire), &request("x"));
-        assert_eq!(told.failures(), [("malformed", false)], "{wire:?}");
-        let message = told.outcome.unwrap_err().message;
+        let exchanged = exchange(&provider(&server, wire), &request("x"));
+        assert_eq!(exchanged.failures(), [("malformed", false)], "{wire:?}");
+        let message = exchanged.outcome.unwrap_err().message;
         assert!(message.contains("`br`"), "{message}");
     }
 }
 
-/// A server that has said everything and leaves the connection open does not make anybody wait.
+/// A server that keeps the connection open after its response does not keep the client waiting.
 #[test]
 fn an_answer_is_whole_when_the_reason_to_stop_has_come() {
     for wire in [Wire::Chat, Wire::Anthropic] {
@@ -188,9 +192,9 @@ fn an_answer_is_whole_when_the_reason_to_stop_has_come() {
         let mut endpoint = endpoint(wire, server.base_url(wire));
         endpoint.timeouts.idle = Duration::from_secs(600);
         let begin = Instant::now();
-        let told = exchange(&HttpProvider::new(endpoint).unwrap(), &request("x"));
-        assert_eq!(told.failures(), [], "{wire:?}");
-        assert_eq!(told.outcome.unwrap().text(), "Grüße, 世界 🦀");
+        let exchanged = exchange(&HttpProvider::new(endpoint).unwrap(), &request("x"));
+        assert_eq!(exchanged.failures(), [], "{wire:?}");
+        assert_eq!(exchanged.outcome.unwrap().text(), "Grüße, 世界 🦀");
         assert!(begin.elapsed() < Duration::from_secs(60), "{wire:?}");
     }
 }
@@ -220,10 +224,14 @@ fn every_status_is_classified_and_retried_or_not() {
                     .turn(Turn::error(status, "because"))
                     .turn(answer()),
             );
-            let told = exchange(&provider(&server, wire), &request("x"));
-            assert_eq!(told.failures(), [(kind, again)], "{status} in {wire:?}");
-            assert_eq!(told.outcome.is_ok(), again, "{status} in {wire:?}");
-            if let Err(error) = told.outcome {
+            let exchanged = exchange(&provider(&server, wire), &request("x"));
+            assert_eq!(
+                exchanged.failures(),
+                [(kind, again)],
+                "{status} in {wire:?}"
+            );
+            assert_eq!(exchanged.outcome.is_ok(), again, "{status} in {wire:?}");
+            if let Err(error) = exchanged.outcome {
                 assert_eq!(
                     (error.http_status, error.message.as_str()),
                     (Some(status), "because")
@@ -236,16 +244,16 @@ fn every_status_is_classified_and_retried_or_not() {
 #[test]
 fn attempts_are_counted_and_end() {
     let server = ModelServer::start(Script::new().turns(9, &Turn::error(500, "down")));
-    let told = exchange(&provider(&server, Wire::Chat), &request("x"));
+    let exchanged = exchange(&provider(&server, Wire::Chat), &request("x"));
     assert_eq!(
-        told.failures(),
+        exchanged.failures(),
         [
             ("server_error", true),
             ("server_error", true),
             ("server_error", false)
         ]
     );
-    assert_eq!((told.attempts(), server.requests().len()), (3, 3));
+    assert_eq!((exchanged.attempts(), server.requests().len()), (3, 3));
 }
 
 #[test]
@@ -253,8 +261,8 @@ fn the_server_says_when_and_whether_to_come_back() {
     let limited = Turn::error(429, "slow down").header("retry-after-ms", "60");
     let server = ModelServer::start(Script::new().turn(limited).turn(answer()));
     let begin = Instant::now();
-    let told = exchange(&provider(&server, Wire::Chat), &request("x"));
-    assert!(told.outcome.is_ok());
+    let exchanged = exchange(&provider(&server, Wire::Chat), &request("x"));
+    assert!(exchanged.outcome.is_ok());
     assert!(begin.elapsed() >= Duration::from_millis(60));
 
     let too_long = Turn::error(429, "come back tomorrow").header("retry-after", "86400");
@@ -267,17 +275,17 @@ fn the_server_says_when_and_whether_to_come_back() {
     // More seconds than can be counted are not no seconds.
     let endless = Turn::error(429, "never").header("retry-after", "99999999999999999999999999");
     let server = ModelServer::start(Script::new().turn(endless).turn(answer()));
-    let told = exchange(&provider(&server, Wire::Chat), &request("x"));
-    assert_eq!(told.failures(), [("rate_limit", false)]);
+    let exchanged = exchange(&provider(&server, Wire::Chat), &request("x"));
+    assert_eq!(exchanged.failures(), [("rate_limit", false)]);
 
     // A date is compared with our own clock where the server does not tell its own.
     let dated = Turn::error(429, "later").header("retry-after", "Thu, 01 Jan 1970 00:01:40 GMT");
     let server = ModelServer::start(Script::new().turn(dated).turn(answer()));
     let mut endpoint = endpoint(Wire::Chat, server.base_url(Wire::Chat));
     endpoint.retry.now = Some(std::sync::Arc::new(|| 10));
-    let told = exchange(&HttpProvider::new(endpoint).unwrap(), &request("x"));
+    let exchanged = exchange(&HttpProvider::new(endpoint).unwrap(), &request("x"));
     assert_eq!(
-        told.outcome.unwrap_err().retry_after,
+        exchanged.outcome.unwrap_err().retry_after,
         Some(Duration::from_secs(90))
     );
 
@@ -296,9 +304,9 @@ fn a_web_page_is_not_asked_for_twice() {
             .turn(answer().fault(Fault::WebPage))
             .turn(answer()),
     );
-    let told = exchange(&provider(&server, Wire::Chat), &request("x"));
-    assert_eq!(told.failures(), [("malformed", false)]);
-    let hint = told.outcome.unwrap_err().hint.unwrap();
+    let exchanged = exchange(&provider(&server, Wire::Chat), &request("x"));
+    assert_eq!(exchanged.failures(), [("malformed", false)]);
+    let hint = exchanged.outcome.unwrap_err().hint.unwrap();
     assert!(
         hint.contains("base_url") && hint.contains("[providers.test]"),
         "{hint}"
@@ -308,14 +316,14 @@ fn a_web_page_is_not_asked_for_twice() {
 #[test]
 fn the_body_is_announced_before_it_is_sent_and_as_it_is_sent() {
     let server = ModelServer::start(Script::new().turn(answer()));
-    let told = exchange(&provider(&server, Wire::Chat), &request("x"));
+    let exchanged = exchange(&provider(&server, Wire::Chat), &request("x"));
     let Some(Signal::AttemptStarted {
         attempt: 1,
         body,
         body_sha256,
-    }) = told.signals.first()
+    }) = exchanged.signals.first()
     else {
-        panic!("{:?}", told.signals.first())
+        panic!("{:?}", exchanged.signals.first())
     };
     assert_eq!(server.requests()[0].body, body.to_vec());
     assert_eq!(body_sha256.len(), 64);
@@ -324,12 +332,15 @@ fn the_body_is_announced_before_it_is_sent_and_as_it_is_sent() {
         http_status: Some(200),
         request_id: Some(id),
         ..
-    }) = told.signals.get(1)
+    }) = exchanged.signals.get(1)
     else {
-        panic!("{:?}", told.signals.get(1))
+        panic!("{:?}", exchanged.signals.get(1))
     };
     assert_eq!(id, "req_0");
-    assert_eq!(told.outcome.unwrap().request_id.as_deref(), Some("req_0"));
+    assert_eq!(
+        exchanged.outcome.unwrap().request_id.as_deref(),
+        Some("req_0")
+    );
 }
 
 /// The id support asks for is the one in the headers; without one, the one in the body will do.
@@ -345,7 +356,7 @@ fn a_response_without_an_id_in_its_headers_keeps_that_of_its_body() {
     }
 }
 
-/// Something that answers, but not as a model server does, is told from nothing that answers.
+/// A server that is no model server is distinguished from no server at all.
 #[test]
 fn a_peer_that_does_not_speak_http_is_named() {
     for fault in [Fault::NotHttp, Fault::CloseAtOnce] {
@@ -354,7 +365,7 @@ fn a_peer_that_does_not_speak_http_is_named() {
             .outcome
             .unwrap_err();
         let hint = error.hint.unwrap();
-        assert!(hint.contains("something answers at"), "{hint}");
+        assert!(hint.contains("is not a model server"), "{hint}");
     }
 }
 
@@ -367,14 +378,14 @@ fn cancelling_closes_the_connection_at_once() {
         endpoint.timeouts.idle = Duration::from_secs(60);
         let provider = HttpProvider::new(endpoint).unwrap();
         let cancel = CancellationToken::new();
-        let told = std::thread::scope(|scope| {
+        let exchanged = std::thread::scope(|scope| {
             let exchange = scope.spawn(|| exchange_with(&provider, &request("x"), &cancel));
             server.wait_for_requests(1);
             cancel.cancel();
             exchange.join().unwrap()
         });
         assert_eq!(
-            told.outcome.unwrap_err().kind,
+            exchanged.outcome.unwrap_err().kind,
             ErrorKind::Cancelled,
             "{wire:?}"
         );
@@ -391,13 +402,13 @@ fn cancelling_ends_a_pause_between_attempts() {
     endpoint.retry.longest_wait = Duration::from_secs(60);
     let provider = HttpProvider::new(endpoint).unwrap();
     let cancel = CancellationToken::new();
-    let told = std::thread::scope(|scope| {
+    let exchanged = std::thread::scope(|scope| {
         let exchange = scope.spawn(|| exchange_with(&provider, &request("x"), &cancel));
         server.wait_for_requests(1);
         cancel.cancel();
         exchange.join().unwrap()
     });
-    assert_eq!(told.outcome.unwrap_err().kind, ErrorKind::Cancelled);
+    assert_eq!(exchanged.outcome.unwrap_err().kind, ErrorKind::Cancelled);
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -408,7 +419,7 @@ fn keys_go_where_the_dialect_wants_them_and_nowhere_else() {
             Turn::error(401, &format!("the key {KEY} is wrong")).header("x-request-id", KEY);
         let server = ModelServer::start(Script::new().turn(refusing));
         let provider = provider(&server, wire);
-        let told = exchange(&provider, &request("x"));
+        let exchanged = exchange(&provider, &request("x"));
         let sent = server.requests().remove(0);
         let (name, value) = match wire {
             Wire::Anthropic => ("x-api-key", KEY.to_owned()),
@@ -416,7 +427,7 @@ fn keys_go_where_the_dialect_wants_them_and_nowhere_else() {
         };
         assert_eq!(sent.header(name), Some(value.as_str()));
         assert!(!String::from_utf8(sent.body).unwrap().contains(KEY));
-        let error = told.outcome.as_ref().unwrap_err();
+        let error = exchanged.outcome.as_ref().unwrap_err();
         assert_eq!(error.message, "the key [key] is wrong");
         assert!(error.hint.as_deref().unwrap().contains("TEST_API_KEY"));
         for shown in [
@@ -426,7 +437,7 @@ fn keys_go_where_the_dialect_wants_them_and_nowhere_else() {
         ] {
             assert!(!shown.contains(KEY), "{shown}");
         }
-        let failed = told
+        let failed = exchanged
             .signals
             .iter()
             .filter(|signal| matches!(signal, Signal::AttemptFailed { .. }));
@@ -464,8 +475,8 @@ fn a_key_in_a_configured_header_is_not_repeated() {
     let server = ModelServer::start(Script::new().turn(refusing));
     let mut endpoint = endpoint(Wire::Chat, server.base_url(Wire::Chat));
     endpoint.headers = vec![("Authorization".to_owned(), "Bearer abcdefgh-secret".into())];
-    let told = exchange(&HttpProvider::new(endpoint).unwrap(), &request("x"));
-    let error = told.outcome.unwrap_err();
+    let exchanged = exchange(&HttpProvider::new(endpoint).unwrap(), &request("x"));
+    let error = exchanged.outcome.unwrap_err();
     assert_eq!(error.message, "the key [key] is wrong");
 }
 
@@ -550,7 +561,7 @@ fn addresses_and_headers_are_checked_before_anything_is_sent() {
     assert!(HttpProvider::new(broken).is_err());
 }
 
-/// A peer that does not secure the connection as it should is told apart from one that is away.
+/// A TLS failure is distinguished from an unreachable server.
 #[test]
 fn a_connection_that_cannot_be_secured_is_named() {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -565,8 +576,13 @@ fn a_connection_that_cannot_be_secured_is_named() {
     });
     let mut endpoint = endpoint(Wire::Chat, url);
     endpoint.retry.max_attempts = 3;
-    let told = exchange(&HttpProvider::new(endpoint).unwrap(), &request("x"));
-    assert_eq!(told.failures(), [("tls", false)], "{:?}", told.outcome);
-    let hint = told.outcome.unwrap_err().hint.unwrap();
+    let exchanged = exchange(&HttpProvider::new(endpoint).unwrap(), &request("x"));
+    assert_eq!(
+        exchanged.failures(),
+        [("tls", false)],
+        "{:?}",
+        exchanged.outcome
+    );
+    let hint = exchanged.outcome.unwrap_err().hint.unwrap();
     assert!(hint.contains("SSL_CERT_FILE"), "{hint}");
 }

@@ -237,11 +237,14 @@ impl<'a> ProjectAuditor<'a> {
             Err(ResolveError::NotFound { .. } | ResolveError::Empty { .. }) => {
                 match self.deleted(asked)? {
                     Some(report) => Ok(report),
-                    None => Err(self.app.session(asked).err().unwrap_or_else(|| {
-                        Failure::usage(format!(
-                            "session `{asked}` appeared while it was looked for"
-                        ))
-                    })),
+                    None => Err(self.app.session(asked).err().map_or_else(
+                        || {
+                            Failure::usage(format!(
+                                "session `{asked}` appeared while it was looked for"
+                            ))
+                        },
+                        Failure::from,
+                    )),
                 }
             }
             Err(error) => Err(error).or_usage(),

@@ -31,7 +31,8 @@ use crate::commands::run::OnAskChoice;
 use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::workbench::{self, SessionArgs, Wanted, Workbench};
+use crate::session_args::SessionArgs;
+use agent_runtime::session::{self, OpenOptions, Workbench};
 
 /// A longer line of standard input is refused; the calls behind it are made.
 const LINE_LIMIT: u64 = 64 << 20;
@@ -136,12 +137,11 @@ impl Tally {
 pub(crate) fn run(arguments: &CallArgs, app: &App) -> Result<Exit, Failure> {
     let config = config::load(&app.host, &app.project, &arguments.settings)?;
     app.note_ignored_settings(&config);
-    let wanted = Wanted {
-        program: "agent call",
-        arguments: &arguments.session,
+    let wanted = OpenOptions {
         on_ask: arguments.on_ask.into(),
+        ..arguments.session.options("agent call")
     };
-    let bench = workbench::open(app, &config, &wanted)?;
+    let bench = session::open(app, &config, &wanted)?;
     let closer = bench.closer();
     let cancel = Cancel::new();
     let signals = watch_signals(&cancel).or_fail()?;

@@ -24,8 +24,9 @@ use crate::failure::{Failure, OrFail as _};
 use crate::headless::{self, OutputForm, Task};
 use crate::output::visible_text;
 use crate::screen::{self, Visit};
-use crate::workbench::models::{self, Chosen};
-use crate::workbench::{self, SessionArgs, Wanted};
+use crate::session_args::SessionArgs;
+use agent_runtime::models::{self, Chosen};
+use agent_runtime::session::{self, OpenOptions};
 
 /// The project, as it is in the repository.
 const FILES: &[(&str, &str)] = &[
@@ -86,12 +87,11 @@ pub(crate) fn run(arguments: &DemoArgs, app: &App) -> Result<Exit, Failure> {
         rules: Some(rules),
         ..SessionArgs::default()
     };
-    let wanted = Wanted {
-        program: "agent demo",
-        arguments: &session,
+    let wanted = OpenOptions {
         on_ask: OnAsk::Deny,
+        ..session.options("agent demo")
     };
-    let bench = workbench::open(&app, &config, &wanted)?;
+    let bench = session::open(&app, &config, &wanted)?;
     bench
         .writer
         .subscribe(|appended| match told(&appended.event) {
@@ -137,7 +137,7 @@ fn own_place(mut app: App, directory: &Path) -> App {
         app.host.directories.state.display(),
         home.display()
     ));
-    app.host.directories.state = home.join("state");
+    app.runtime.host.directories.state = home.join("state");
     app
 }
 

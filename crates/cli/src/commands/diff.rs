@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Table, Tone, visible, visible_text};
-use crate::undo::{Chosen, Extent, FileDiff, SessionDiff, Shown};
+use agent_runtime::undo::{Chosen, Extent, FileDiff, SessionDiff, Shown};
 use agent_text::counted;
 
 /// Show what a session changed in the project's files

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use agent_provider::config::{key_is_optional, key_variables};
-use agent_provider::{Found, Message, ModelRef, ModelRequest, Signal, UserPart, resolve_endpoint};
+use agent_provider::{
+    HostCredentials, Message, ModelRef, ModelRequest, Signal, UserPart, resolve_endpoint,
+};
 use anyhow::Context as _;
 use clap::Args;
 use nix::sys::statvfs::statvfs;
@@ -21,9 +23,9 @@ use crate::config::trust::Trust;
 use crate::config::{self, Config, FileState, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::keys;
 use crate::output::{Tone, visible};
-use crate::workbench::models;
+use agent_runtime::keys;
+use agent_runtime::models;
 use agent_text::counted;
 
 /// How long a server on this machine may take to accept a connection.
@@ -279,7 +281,8 @@ fn model(app: &App, config: &Config) -> Check {
     };
     let own = config.providers.get(&asked.provider);
     let own = own.map(|settings| settings.config());
-    if let Err(error) = resolve_endpoint(&asked.provider, own.as_ref(), Found::default()) {
+    if let Err(error) = resolve_endpoint(&asked.provider, own.as_ref(), HostCredentials::default())
+    {
         let hint = "`agent config show --origin` says where the model was chosen";
         return Check::failed("model", error.to_string(), hint);
     }
@@ -347,7 +350,8 @@ fn server(config: &Config) -> Option<Check> {
     let asked = ModelRef::parse(&config.model.default.as_ref()?.value).ok()?;
     let own = config.providers.get(&asked.provider);
     let own = own.map(|settings| settings.config());
-    let endpoint = resolve_endpoint(&asked.provider, own.as_ref(), Found::default()).ok()?;
+    let endpoint =
+        resolve_endpoint(&asked.provider, own.as_ref(), HostCredentials::default()).ok()?;
     let (scheme, after) = endpoint.base_url.split_once("://")?;
     let authority = after.split(['/', '?', '#']).next().unwrap_or_default();
     let authority = authority.rsplit('@').next().unwrap_or_default();
@@ -388,7 +392,8 @@ fn server(config: &Config) -> Option<Check> {
 /// Asks the model for a word. One attempt: a finding now is worth more than a success later.
 fn online(app: &App, config: &Config) -> Check {
     const NAME: &str = "online";
-    let chosen = models::choose(app, config).and_then(|chosen| {
+    let chosen = models::choose(app, config).map_err(Failure::from);
+    let chosen = chosen.and_then(|chosen| {
         let first = chosen.models.into_iter().next();
         first.ok_or_else(|| Failure::usage("no model can be used"))
     });

@@ -11,7 +11,6 @@ use crate::app::App;
 use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::workbench;
 
 /// Branch off from a past session at any of its events
 ///
@@ -62,7 +61,7 @@ pub(crate) fn branch(
     let title = parent.glance().ok().and_then(|glance| glance.title);
     let created = agent_protocol::payload::conversation::SessionCreated {
         title,
-        ..workbench::created(app, config.permissions.mode.value)
+        ..agent_runtime::session::created(app, config.permissions.mode.value)
     };
     let rim = app.rim_with(config, "agent fork")?;
     agent_log::fork::fork(parent, at, &app.sessions(), created, rim)

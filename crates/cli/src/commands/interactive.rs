@@ -9,7 +9,7 @@ use crate::config::SettingArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::screen::{self, Visit};
-use crate::workbench::SessionArgs;
+use crate::session_args::SessionArgs;
 
 /// What `agent` without a command takes.
 #[derive(Args, Debug, Default)]

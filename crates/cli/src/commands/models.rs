@@ -5,7 +5,7 @@ use agent_provider::config::{key_is_optional, key_variables};
 use agent_provider::local::find_local_servers;
 use agent_provider::models::ModelFacts;
 use agent_provider::routing::RouteSource;
-use agent_provider::{Dialect, Found, ProviderConfig, Route, resolve_endpoint};
+use agent_provider::{Dialect, HostCredentials, ProviderConfig, Route, resolve_endpoint};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
@@ -15,9 +15,9 @@ use crate::app::App;
 use crate::config::{self, Config, Place, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::keys;
 use crate::output::{Table, Tone, visible};
-use crate::workbench::models::{LOCAL_PATIENCE, base_url, provider_config, route};
+use agent_runtime::keys;
+use agent_runtime::models::{LOCAL_PATIENCE, base_url, provider_config, route};
 
 /// Show the model providers, which keys are set, and the model that would be used
 ///
@@ -152,7 +152,11 @@ pub(crate) fn run(arguments: &ModelsArgs, app: &App) -> Result<Exit, Failure> {
 fn report(app: &App, config: &Config) -> ModelsOutput {
     let (chosen, problem, hints) = match route(app, config) {
         Ok(route) => (chosen(app, config, &route), None, Vec::new()),
-        Err(failure) => (None, Some(format!("{:#}", failure.error)), failure.hints),
+        Err(error) => (
+            None,
+            Some(agent_runtime::chain(&error)),
+            error.hints().to_vec(),
+        ),
     };
     let own = config.providers.keys().map(String::as_str);
     let built_in = BUILT_IN
@@ -234,9 +238,9 @@ fn prices(facts: &ModelFacts) -> Option<PricesShown> {
 
 fn provider(app: &App, config: &Config, name: &str) -> ProviderFound {
     let own = provider_config(config, name);
-    let found = Found {
+    let found = HostCredentials {
         base_url: base_url(app, name),
-        ..Found::default()
+        ..HostCredentials::default()
     };
     let (dialect, base_url, problem) = match resolve_endpoint(name, own.as_ref(), found) {
         Ok(endpoint) => (endpoint.dialect, endpoint.shown_url(), None),

@@ -17,7 +17,7 @@ use crate::config::{self, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::{Tone, visible, visible_text};
-use crate::rerun::{CallComparison, Recorded, RecordedCall, compare, copy_start, play};
+use agent_runtime::rerun::{CallComparison, Recorded, RecordedCall, compare, copy_start, play};
 use agent_text::{clip, counted};
 
 /// The most columns an input gets.
@@ -159,7 +159,8 @@ pub(crate) fn run(arguments: &RerunArgs, app: &App) -> Result<Exit, Failure> {
         OnAskThen::Deny => ActionDecision::Deny,
         OnAskThen::Allow => ActionDecision::AllowOnce,
     };
-    let now = play(&inside, &config, &recorded, rules.as_deref(), on_ask)?;
+    let small = app.small_model(&config);
+    let now = play(&inside, &config, &recorded, rules.as_deref(), on_ask, small)?;
     let calls = compare(&recorded, &now, app.project.root(), &copy.root);
     let same = !calls.iter().any(CallComparison::differs);
     let doing = "cannot print the comparison";

@@ -12,7 +12,9 @@ use crate::config::{self, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::headless::{self, OutputForm, Task};
-use crate::workbench::{self, SessionArgs, Wanted, models};
+use crate::session_args::SessionArgs;
+use agent_runtime::models;
+use agent_runtime::session::{self, OpenOptions};
 
 /// The most bytes taken from standard input.
 const INPUT_LIMIT: u64 = 8 << 20;
@@ -88,13 +90,12 @@ pub(crate) fn run(arguments: &RunArgs, app: &App) -> Result<Exit, Failure> {
     }
     let config = config::load(&app.host, &app.project, &arguments.settings)?;
     app.note_ignored_settings(&config);
-    let wanted = Wanted {
-        program: "agent run",
-        arguments: &arguments.session,
+    let wanted = OpenOptions {
         on_ask: arguments.on_ask.into(),
+        ..arguments.session.options("agent run")
     };
     let chosen = models::choose_for(app, &config, &wanted)?;
-    let bench = workbench::open(app, &config, &wanted)?;
+    let bench = session::open(app, &config, &wanted)?;
     let task = Task {
         prompt,
         form: arguments.output,

@@ -13,7 +13,6 @@ use crate::config::{self, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Table, Tone};
-use crate::workbench;
 
 /// Show the tools a model can use here, and what is known about each
 ///
@@ -41,7 +40,7 @@ pub(crate) fn run(arguments: &ToolsArgs, app: &App) -> Result<Exit, Failure> {
     let config = config::load(&app.host, &app.project, &arguments.settings)?;
     app.note_ignored_settings(&config);
     let mode = config.permissions.mode.value;
-    let tools = workbench::catalogue(app, &config)?;
+    let tools = agent_runtime::catalogue::catalogue(app, &config)?;
     let doing = "cannot print the catalogue";
     if arguments.json {
         let printed = ToolsOutput {

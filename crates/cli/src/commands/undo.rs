@@ -11,7 +11,7 @@ use agent_protocol::payload::conversation::{RefusedFile, SessionChanges, Session
 use agent_protocol::status::Status;
 use agent_protocol::{Refs, Scope};
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::{Tone, visible};
-use crate::undo::{Chosen, Entry, Extent, OnConflict, Outcome, Plan, Verdict, carry_out};
+use agent_runtime::undo::{Chosen, Entry, Extent, OnConflict, Outcome, Plan, Verdict, carry_out};
 use agent_text::counted;
 
 /// Take back what a session did to the project's files
@@ -59,7 +59,7 @@ pub(crate) struct UndoArgs {
     files: Vec<String>,
     /// What to do with a file that somebody else changed since; without it, ask or keep
     #[arg(long, value_name = "WHAT")]
-    on_conflict: Option<OnConflict>,
+    on_conflict: Option<ConflictChoice>,
     /// Only say what would be done
     #[arg(long)]
     dry_run: bool,
@@ -69,6 +69,27 @@ pub(crate) struct UndoArgs {
     /// Print one JSON object (docs/schemas/undo.schema.json)
     #[arg(long)]
     json: bool,
+}
+
+/// What to do where somebody else changed a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ConflictChoice {
+    /// Leave it as it is
+    Keep,
+    /// Put back what it was; the log keeps what is overwritten
+    Restore,
+    /// Put back what it was, and keep what is there beside it as `.orig`
+    Orig,
+}
+
+impl UndoArgs {
+    fn on_conflict(&self) -> Option<OnConflict> {
+        self.on_conflict.map(|choice| match choice {
+            ConflictChoice::Keep => OnConflict::Keep,
+            ConflictChoice::Restore => OnConflict::Restore,
+            ConflictChoice::Orig => OnConflict::Orig,
+        })
+    }
 }
 
 /// What `agent undo --json` prints.
@@ -171,7 +192,7 @@ pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
         }
     }
     let conflicts = plan.count(|verdict| matches!(verdict, Verdict::Conflict(_)));
-    if conflicts > 0 && arguments.on_conflict.is_none() && !is_asked {
+    if conflicts > 0 && arguments.on_conflict().is_none() && !is_asked {
         app.output.hint(
             "what somebody else changed is kept; `--on-conflict restore` puts it back, `--on-conflict orig` keeps a copy beside it",
         );
@@ -181,7 +202,7 @@ pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
     }
     let mut answers = Vec::new();
     if is_asked {
-        match ask(&plan, arguments.on_conflict, app)? {
+        match ask(&plan, arguments.on_conflict(), app)? {
             Some(given) => answers = given,
             None => {
                 app.output.note("nothing was changed");
@@ -258,7 +279,7 @@ fn under_the_lease(
         ))
         .hint("look at the plan again"));
     }
-    let default = arguments.on_conflict.unwrap_or_default();
+    let default = arguments.on_conflict().unwrap_or_default();
     let decide = |entry: &Entry| {
         let answer = answers.iter().find(|(name, _)| *name == entry.name);
         answer.map_or(default, |(_, answer)| *answer)
@@ -306,7 +327,7 @@ fn exit_of(plan: &Plan, outcome: &Outcome, arguments: &UndoArgs) -> Exit {
         entry.is_some_and(|entry| matches!(entry.verdict, Verdict::Conflict(_)))
     };
     let (kept, failed): (Vec<_>, Vec<_>) = outcome.refused.iter().partition(|one| is_conflict(one));
-    let kept_on_request = arguments.on_conflict == Some(OnConflict::Keep);
+    let kept_on_request = arguments.on_conflict() == Some(OnConflict::Keep);
     if !failed.is_empty() || !plan.gaps.is_empty() {
         Exit::Failed
     } else if !kept.is_empty() && !kept_on_request {

@@ -15,7 +15,7 @@ use agent_engine::{Engine, Interrupt, Model, TurnEnd};
 use agent_protocol::Payload;
 use agent_protocol::command::SubmitTurn;
 use agent_protocol::id::ProcessId;
-use agent_protocol::payload::conversation::{Budget, TurnSource, Verification};
+use agent_protocol::payload::conversation::{TurnSource, Verification};
 use agent_protocol::payload::{SideEffect, Usage};
 use clap::ValueEnum;
 
@@ -23,7 +23,7 @@ use crate::app::App;
 use crate::config::Config;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::workbench::Workbench;
+use agent_runtime::session::Workbench;
 use agent_text::counted;
 
 pub(crate) use report::RunReport;
@@ -137,7 +137,13 @@ async fn turns(
     let control = Arc::clone(&bench.control);
     let open_turn = bench.open_turn.clone();
     let mut engine = bench
-        .engine(app, config, task.models.clone(), Arc::new(NobodyWatches))
+        .engine(
+            app,
+            config,
+            task.models.clone(),
+            app.small_model(config),
+            Arc::new(NobodyWatches),
+        )
         .with_routing(task.facts.clone());
     let mut end = None;
     let interrupt = Interrupt::new();
@@ -152,7 +158,7 @@ async fn turns(
             control.enqueue(submit, TurnSource::Cli).or_fail()?;
         }
         let ended = engine
-            .continue_turn(turn_id, budget(config), &interrupt)
+            .continue_turn(turn_id, config.turn_budget(), &interrupt)
             .await
             .or_fail()?;
         let stop = !matches!(ended, TurnEnd::Completed(_));
@@ -167,7 +173,7 @@ async fn turns(
         if let (true, Some(turn_id)) = (control.queue().is_empty(), answer.turn_id) {
             end = Some(
                 engine
-                    .run_turn(turn_id, budget(config), &interrupt)
+                    .run_turn(turn_id, config.turn_budget(), &interrupt)
                     .await
                     .or_fail()?,
             );
@@ -181,7 +187,7 @@ async fn turns(
         };
         end = Some(
             engine
-                .run_turn(turn_id, budget(config), &interrupt)
+                .run_turn(turn_id, config.turn_budget(), &interrupt)
                 .await
                 .or_fail()?,
         );
@@ -220,20 +226,6 @@ fn taken(engine: &Engine, end: Option<TurnEnd>) -> Ended {
         cost: turn.cost.total(),
         sandbox_missing: turn.sandbox_missing,
         open_actions: open_actions.map(ToString::to_string).collect(),
-    }
-}
-
-/// The ceilings of a turn, from the settings.
-pub(crate) fn budget(config: &Config) -> Budget {
-    let limits = &config.limits;
-    Budget {
-        max_steps: limits.max_steps.as_ref().map(|set| u64::from(set.value)),
-        max_tokens: limits.max_tokens.as_ref().map(|set| set.value),
-        max_cost: limits.max_cost.as_ref().map(|set| set.value),
-        timeout_ms: limits
-            .turn_timeout
-            .as_ref()
-            .and_then(|set| u64::try_from(set.value.duration().as_millis()).ok()),
     }
 }
 

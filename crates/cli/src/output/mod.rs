@@ -13,7 +13,8 @@ use serde::Serialize;
 use crate::arguments::ColorChoice;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::host::{self, Environment};
+use crate::host;
+use agent_runtime::Environment;
 
 pub(crate) use table::Table;
 pub(crate) use text::{visible, visible_text};

@@ -22,12 +22,13 @@ use agent_tui::{HostMessage, HostRequest, Input, Output};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::host::Host;
-use super::save_rule::RuleFiles;
 use super::session::Work;
 use crate::app::App;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::workbench::{Workbench, models};
+use agent_runtime::models;
+use agent_runtime::rule_file::RuleFiles;
+use agent_runtime::session::Workbench;
 
 /// An image larger than this is not sent to a model.
 const LARGEST_IMAGE: u64 = 20 << 20;
@@ -245,7 +246,11 @@ impl Courier {
                 .authority
                 .session_edits()
                 .map_err(|problem| problem.message)?,
-            _ => vec![self.rules.save(rule, scope)?],
+            _ => vec![
+                self.rules
+                    .save(rule, scope)
+                    .map_err(|error| error.to_string())?,
+            ],
         };
         let changed = PolicyChanged {
             scope,
@@ -268,7 +273,7 @@ impl Courier {
         let chosen = match models::choose_named(&self.app, &self.config, name) {
             Ok(chosen) => chosen,
             Err(failure) => {
-                self.say(HostMessage::Problem(format!("{:#}", failure.error)));
+                self.say(HostMessage::Problem(agent_runtime::chain(&failure)));
                 return Ok(ControlAnswer::default());
             }
         };

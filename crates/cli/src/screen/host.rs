@@ -16,9 +16,10 @@ use crate::commands;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::local_second;
-use crate::private;
-use crate::undo::{Chosen, Extent, SessionDiff};
-use crate::workbench::{Workbench, models};
+use agent_runtime::models;
+use agent_runtime::private;
+use agent_runtime::session::Workbench;
+use agent_runtime::undo::{Chosen, Extent, SessionDiff};
 
 /// The most bytes of an artifact that are shown.
 const ARTIFACT_LIMIT: u64 = 8 << 20;

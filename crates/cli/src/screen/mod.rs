@@ -6,7 +6,6 @@ mod editor;
 mod host;
 mod past;
 mod replay;
-mod save_rule;
 mod session;
 mod start;
 
@@ -19,8 +18,8 @@ use crate::app::App;
 use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::workbench::SessionArgs;
-use crate::workbench::models::{self, Chosen};
+use crate::session_args::SessionArgs;
+use agent_runtime::models::{self, Chosen};
 
 pub(crate) use replay::replay;
 pub(crate) use session::settings;
@@ -136,7 +135,7 @@ async fn journey(app: &App, visit: Visit) -> Result<Left, Failure> {
             models: visit
                 .models
                 .clone()
-                .unwrap_or_else(|| Arc::new(models::choose)),
+                .unwrap_or_else(|| Arc::new(|app, config| Ok(models::choose(app, config)?))),
         };
         let closed = session::run(opening).await?;
         let here = closed.session_id.to_string();

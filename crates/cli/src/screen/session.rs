@@ -25,10 +25,10 @@ use super::{ChooseModels, editor, host, past};
 use crate::app::App;
 use crate::config::{Config, Theme};
 use crate::failure::{Failure, OrFail as _};
-use crate::headless;
-use crate::undo::{self, Extent, OnConflict, Plan};
-use crate::workbench::models::Chosen;
-use crate::workbench::{self, SessionArgs, Wanted, Workbench};
+use crate::session_args::SessionArgs;
+use agent_runtime::models::Chosen;
+use agent_runtime::session::{self, OpenOptions, Workbench};
+use agent_runtime::undo::{self, Extent, OnConflict, Plan};
 
 /// What a session is opened with.
 pub(super) struct Opening {
@@ -125,12 +125,11 @@ async fn open(opening: &Opening) -> Result<(Workbench, Chosen), Failure> {
     let choose = Arc::clone(&opening.models);
     let opened = tokio::task::spawn_blocking(move || {
         let chosen = choose(&app, &config)?;
-        let wanted = Wanted {
-            program,
-            arguments: &session,
+        let wanted = OpenOptions {
             on_ask: OnAsk::Interactive,
+            ..session.options(program)
         };
-        Ok((workbench::open(&app, &config, &wanted)?, chosen))
+        Ok((session::open(&app, &config, &wanted)?, chosen))
     });
     opened.await.or_fail()?
 }
@@ -185,7 +184,7 @@ async fn work(
     let (authority, writer) = (Arc::clone(&bench.authority), bench.writer.clone());
     let live = Arc::new(ToScreen(inputs.clone()));
     let engine = bench
-        .engine(app, config, chosen.models, live)
+        .engine(app, config, chosen.models, app.small_model(config), live)
         .with_routing(chosen.facts);
     // From here on the questions of an earlier run take answers, so keys may come.
     let carried = tokio::spawn(courier.carry(sent));
@@ -267,7 +266,7 @@ impl Worker {
     }
 
     async fn turn(&mut self, turn_id: TurnId) -> Result<(), EngineError> {
-        let budget = headless::budget(&self.config);
+        let budget = self.config.turn_budget();
         let interrupt = Interrupt::new();
         let ended = self.engine.run_turn(turn_id, budget, &interrupt).await?;
         self.settle(&ended);
@@ -276,7 +275,7 @@ impl Worker {
 
     /// Goes on with a turn that was left open.
     async fn go_on(&mut self, turn_id: TurnId) -> Result<(), EngineError> {
-        let budget = headless::budget(&self.config);
+        let budget = self.config.turn_budget();
         let interrupt = Interrupt::new();
         let going_on = self.engine.continue_turn(turn_id, budget, &interrupt);
         let ended = going_on.await?;
@@ -402,7 +401,7 @@ pub(crate) fn settings(app: &App, config: &Config) -> Settings {
         mode: config.permissions.mode.value,
         model: model.map(|set| set.value.clone()).unwrap_or_default(),
         cwd: app.short_or_root(app.project.root()),
-        branch: workbench::branch(app.project.root()),
+        branch: agent_runtime::branch(app.project.root()),
         history: host::history(app),
         notify: config.ui.notify.value,
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -18,7 +18,7 @@ use crate::config::trust::{self, Proposal, TrustStore};
 use crate::config::{Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::workbench::models::{self, LOCAL_PATIENCE};
+use agent_runtime::models::{self, LOCAL_PATIENCE};
 
 /// How to go on.
 pub(super) enum Begin {
@@ -62,7 +62,7 @@ pub(super) async fn begin(
         while let Err(failure) = models::route(app, &config) {
             // A model that was asked for and cannot be used is an error, not a first run.
             if config.model.default.is_some() {
-                return Err(failure);
+                return Err(failure.into());
             }
             match ask(app, &config, Start::FirstRun(look_around(app))).await? {
                 Said::Exit(agent_tui::Exit::Demo) => return Ok(Begin::Demo),

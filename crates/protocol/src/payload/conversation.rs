@@ -18,7 +18,7 @@ record! {
         config_hash?: String,
         /// Of an imported session: the directory that its paths are relative to.
         recorded_in?: String,
-        /// Where a forked session branched off.
+        /// Event at which a forked session branched off.
         parent?: SessionParent,
     }
 }
@@ -40,7 +40,7 @@ record! {
 }
 
 record! {
-    /// What changed; fields that did not are missing.
+    /// Changed fields; others are missing.
     SessionChanges {
         title?: String,
         mode?: Mode,
@@ -50,7 +50,7 @@ record! {
 }
 
 words! {
-    /// What a thread is for.
+    /// Role of a thread.
     ThreadRole {
         Main = "main",
         Subagent = "subagent",
@@ -75,7 +75,7 @@ record! {
 }
 
 words! {
-    /// Where an input came from.
+    /// Source of an input.
     TurnSource {
         Cli = "cli",
         Tui = "tui",
@@ -98,7 +98,7 @@ record! {
 }
 
 words! {
-    /// What a part of an input is.
+    /// Kind of a part of an input.
     InputPartKind {
         Text = "text",
         Image = "image",
@@ -138,7 +138,7 @@ record! {
 }
 
 words! {
-    /// How a turn that ran to its end went.
+    /// Outcome of a turn that ran to its end.
     TurnOutcome {
         /// Something that was needed was refused or is missing.
         Degraded = "degraded",
@@ -150,7 +150,7 @@ record! {
     /// The turn ran to its end, computed from facts that are on disk.
     TurnCompleted {
         outcome: TurnOutcome,
-        /// Why the model stopped, e.g. `end_turn`.
+        /// Stop reason of the model, e.g. `end_turn`.
         stop_reason: String,
         final_text?: String,
         final_text_ref?: ArtifactId,
@@ -167,20 +167,20 @@ record! {
 }
 
 record! {
-    /// What the log shows about verification of the turn's work.
+    /// Verification of the turn's work, as far as the log shows it.
     Verification {
         status: VerificationStatus,
         evidence_ids*: EvidenceId,
         /// The command that decided, e.g. the one that failed.
         command?: String,
         exit_code?: i32,
-        /// Why it could not be judged.
+        /// Reason why it could not be judged.
         reason?: String,
     }
 }
 
 words! {
-    /// What the log shows of a claim.
+    /// Verdict of the log on a claim.
     ClaimVerdict {
         /// No command that could show it was run.
         NotRun = "not_run",
@@ -212,7 +212,7 @@ record! {
     TurnFailed {
         /// `failed`, `cancelled` or `timed_out`.
         status: Status,
-        /// Which part failed, e.g. `model`, `runtime`, `limit`, `user`.
+        /// Part that failed, e.g. `model`, `runtime`, `limit`, `user`.
         category: String,
         code: String,
         message: String,
@@ -225,7 +225,7 @@ record! {
 }
 
 record! {
-    /// What is being done or waited for, in words for people.
+    /// Current activity or wait, in words for people.
     RunStatus {
         phase: Status,
         title: String,
@@ -246,7 +246,7 @@ record! {
 }
 
 words! {
-    /// What happened to the queue.
+    /// Operation on the queue.
     QueueOperation {
         Added = "added",
         Removed = "removed",
@@ -257,7 +257,7 @@ words! {
 }
 
 words! {
-    /// What happens to input that arrives while a turn runs.
+    /// Treatment of input that arrives while a turn runs.
     QueuePolicy {
         /// It waits for the turn's end.
         Queue = "queue",
@@ -324,7 +324,7 @@ record! {
 }
 
 words! {
-    /// Whether a history could be rebuilt whole.
+    /// Completeness of a rebuilt history.
     HistoryStatus {
         Degraded = "degraded",
         Complete = "complete",
@@ -354,7 +354,7 @@ record! {
 }
 
 record! {
-    /// Files are about to be taken back.
+    /// An undo of file changes begins.
     HistoryRollbackStarted {
         target_sequence: u64,
         reason: String,
@@ -363,7 +363,7 @@ record! {
 }
 
 record! {
-    /// Files were taken back.
+    /// An undo of file changes ended.
     HistoryRollbackCompleted {
         target_sequence: u64,
         removed_turns*: TurnId,
@@ -373,7 +373,7 @@ record! {
 }
 
 record! {
-    /// A file that was not taken back, and why.
+    /// A file that was not undone, and the reason.
     RefusedFile {
         path: String,
         reason: String,
@@ -397,11 +397,11 @@ record! {
 }
 
 words! {
-    /// What an artifact holds.
+    /// Content of an artifact.
     ArtifactKind {
         Other = "other",
         CommandOutput = "command_output",
-        /// Which ranges of a command output were stderr.
+        /// Ranges of a command output that were stderr.
         OutputIndex = "output_index",
         Diff = "diff",
         Before = "before",
@@ -419,7 +419,7 @@ words! {
 }
 
 words! {
-    /// What an evidence record is about.
+    /// Subject of an evidence record.
     EvidenceKind {
         Verification = "verification",
         Replay = "replay",
@@ -430,7 +430,7 @@ words! {
 }
 
 words! {
-    /// What an evidence record says.
+    /// Verdict of an evidence record.
     EvidenceStatus {
         Unverified = "unverified",
         Passed = "passed",
@@ -455,13 +455,13 @@ record! {
         /// The words of the check without wrappers, redirects and options that only change what is
         /// printed: a failed check is answered by the same one.
         check?: Vec<String>,
-        /// Why it could not be judged.
+        /// Reason why it could not be judged.
         reason?: String,
         /// The tests its output names as failed. Text of the command: untrusted.
         failures?: Vec<TestFailure>,
-        /// How many more the output names.
+        /// Number of further failures that the output names.
         failures_left_out?: u64,
-        /// Whether it ran after the last change to project files.
+        /// True if it ran after the last change to project files.
         covers_edits?: bool,
         artifacts*: ArtifactRef,
     }

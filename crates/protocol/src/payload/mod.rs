@@ -23,7 +23,7 @@ use tool::*;
 use work::*;
 
 words! {
-    /// What happened to a file.
+    /// Kind of change to a file.
     SideEffectKind {
         Modified = "modified",
         Created = "created",
@@ -33,8 +33,8 @@ words! {
 }
 
 record! {
-    /// A change to a project file, found by the runtime and not told by the model. The content of a
-    /// symbolic link is where it points to; a directory has none.
+    /// A change to a project file, found by the runtime and not reported by the model. The content of a
+    /// symbolic link is its target; a directory has none.
     SideEffect {
         kind: SideEffectKind,
         /// Relative to the project root.
@@ -48,9 +48,9 @@ record! {
         bytes_after?: u64,
         mode_before?: u32,
         mode_after?: u32,
-        /// What kind of thing it is when it is not a regular file: `symlink` or `directory`.
+        /// Type of a path that is not a regular file: `symlink` or `directory`.
         file_type?: String,
-        /// Why there is no before-image, e.g. `too_large`.
+        /// Reason why there is no before-image, e.g. `too_large`.
         no_image?: String,
         /// The project's ignore rules name it: no part of the work that verification is about.
         ignored?: bool,
@@ -86,11 +86,11 @@ pub struct UnknownPayload {
     pub type_name: String,
     /// The payload's JSON text.
     pub json: String,
-    /// What was not understood.
+    /// Part that was not understood.
     pub reason: UnknownReason,
 }
 
-/// What a reader did not understand about a payload.
+/// Part of a payload that a reader did not understand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnknownReason {
     /// The event class is not in the vocabulary.
@@ -101,7 +101,7 @@ pub enum UnknownReason {
 
 macro_rules! vocabulary {
     ($($variant:ident = $name:literal $(native $native:literal)?;)*) => {
-        /// What an event says, typed by its class.
+        /// Payload of an event, typed by its class.
         #[derive(Clone, Debug, PartialEq)]
         #[expect(clippy::large_enum_variant, reason = "payloads are built once, written, and dropped")]
         pub enum Payload {

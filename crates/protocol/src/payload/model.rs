@@ -1,4 +1,4 @@
-//! What was sent to a model, what it said, what it cost, and what it was shown.
+//! Model requests and answers: what was sent, what came back, what it cost, and what was in context.
 
 use crate::id::{
     ActionId, ArtifactId, ContextId, EvidenceId, ModelRequestId, ProcessId, ToolCallId, TurnId,
@@ -7,7 +7,7 @@ use crate::payload::Usage;
 use crate::record::{record, words};
 
 words! {
-    /// What an answer is for that is no part of the conversation.
+    /// Purpose of a request whose answer is no part of the conversation.
     RequestPurpose {
         /// The summary that compaction puts in place of older history.
         Summary = "summary",
@@ -57,7 +57,7 @@ record! {
 }
 
 record! {
-    /// How the model was asked.
+    /// Options of a model request.
     ModelOptions {
         max_output_tokens?: u64,
         temperature?: f64,
@@ -91,13 +91,13 @@ record! {
         provider?: String,
         latency_ms: u64,
         first_token_ms?: u64,
-        /// What has to be sent back with the next request, e.g. signed reasoning.
+        /// Data that has to be sent back with the next request, e.g. signed reasoning.
         continuation_ref?: ArtifactId,
     }
 }
 
 words! {
-    /// Why a model request failed.
+    /// Kind of failure of a model request.
     ModelFailureKind {
         Unknown = "unknown",
         Auth = "auth",
@@ -133,17 +133,17 @@ record! {
         retry_in_ms?: u64,
         /// Text that had arrived before the failure.
         partial_text?: String,
-        /// Who was asked.
+        /// Provider that the request went to.
         provider?: String,
-        /// How often is tried at the most.
+        /// Most attempts that are made.
         max_attempts?: u64,
-        /// What an answer took that is of no use, such as one that was cut inside a call.
+        /// Usage of an answer that cannot be used, such as one that was cut inside a call.
         usage?: Usage,
     }
 }
 
 impl ModelFailed {
-    /// What went wrong and when it is tried again, in one line; nothing when it is not.
+    /// Failure and time of the next attempt, in one line; nothing when there is none.
     #[must_use]
     pub fn retry_in_words(&self) -> Option<String> {
         let wait = self.retry_in_ms?;
@@ -191,7 +191,7 @@ record! {
 }
 
 words! {
-    /// How much of a source is in the model input.
+    /// Part of a source that is in the model input.
     ContextMode {
         Reference = "reference",
         Summary = "summary",
@@ -201,23 +201,23 @@ words! {
 }
 
 words! {
-    /// How far content may be believed.
+    /// Trust in content.
     Trust {
         /// Output of a tool: data, never an instruction.
         ToolOutputUntrusted = "tool_output_untrusted",
         /// Instructions found in the project.
         ProjectInstructions = "project_instructions",
-        /// What the model said before.
+        /// Earlier output of the model.
         Model = "model",
-        /// What the user said.
+        /// Input of the user.
         User = "user",
-        /// What this program says.
+        /// Text of this program.
         System = "system",
     }
 }
 
 record! {
-    /// What the next model input holds, decided before it is sent.
+    /// Content of the next model input, decided before it is sent.
     ContextResolved {
         context_id: ContextId,
         model_request_no: u64,
@@ -299,7 +299,7 @@ record! {
 }
 
 words! {
-    /// Why history is compacted.
+    /// Reason why history is compacted.
     CompactionTrigger {
         Threshold = "threshold",
         User = "user",
@@ -331,18 +331,18 @@ record! {
         continuation_ref?: String,
         tokens_before: u64,
         tokens_after: u64,
-        /// Whether the prose came from the model or the fact sheet stands alone.
+        /// True if the prose came from the model; otherwise the fact sheet stands alone.
         summarised_by_model: bool,
         /// Bytes at the end of the summary that a model wrote; the rest is the fact sheet.
         prose_bytes?: u64,
         outcome?: CompactionOutcome,
-        /// Why there is no prose, when the outcome is `degraded`.
+        /// Reason why there is no prose, when the outcome is `degraded`.
         error?: String,
     }
 }
 
 words! {
-    /// How a compaction went that took place.
+    /// Outcome of a compaction that took place.
     CompactionOutcome {
         /// Without a summary: the fact sheet stands alone.
         Degraded = "degraded",
@@ -351,7 +351,7 @@ words! {
 }
 
 record! {
-    /// What compaction never drops.
+    /// Content that compaction never drops.
     Preserved {
         action_ids*: ActionId,
         incidents*: String,
@@ -386,7 +386,7 @@ record! {
 }
 
 record! {
-    /// What a task needs from a model.
+    /// Requirements of a task for a model.
     TaskProfileResolved {
         kind: String,
         required_capabilities*: String,
@@ -429,7 +429,7 @@ record! {
         requested: ModelChoice,
         selected: ModelChoice,
         reason: String,
-        /// Which setting decided: `flag`, `environment`, `config`, `detected`, `default`.
+        /// Setting that decided: `flag`, `environment`, `config`, `detected`, `default`.
         source: String,
         /// Of those that can serve.
         candidate_count: u64,
@@ -466,7 +466,7 @@ record! {
 }
 
 record! {
-    /// What a request is expected to cost at most.
+    /// Upper estimate of the cost of a request.
     CostEstimated {
         model_request_id: ModelRequestId,
         amount?: f64,
@@ -476,7 +476,7 @@ record! {
 }
 
 record! {
-    /// What a request cost; a missing amount means unknown, not free.
+    /// Cost of a request; a missing amount means unknown, not free.
     CostRecorded {
         model_request_id: ModelRequestId,
         usage: Usage,
@@ -498,7 +498,7 @@ record! {
 }
 
 words! {
-    /// What is limited.
+    /// Limited quantity.
     LimitKind {
         Policy = "policy",
         Steps = "steps",

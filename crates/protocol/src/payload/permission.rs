@@ -8,7 +8,7 @@ use crate::record::{record, words};
 use crate::status::Mode;
 
 words! {
-    /// What the gate says.
+    /// Decision of the gate.
     Effect {
         Ask = "ask",
         Allow = "allow",
@@ -17,7 +17,7 @@ words! {
 }
 
 words! {
-    /// What kind of action a call is.
+    /// Class of action that a call is.
     ActionClass {
         Dangerous = "dangerous",
         Execute = "execute",
@@ -28,7 +28,7 @@ words! {
 }
 
 words! {
-    /// What decided.
+    /// Source of a decision.
     DecisionSource {
         Default = "default",
         Mode = "mode",
@@ -49,7 +49,7 @@ words! {
 }
 
 words! {
-    /// Where a rule or setting comes from, strongest first.
+    /// Layer that a rule or setting comes from, strongest first.
     Layer {
         BuiltIn = "built_in",
         User = "user",
@@ -63,7 +63,7 @@ words! {
 }
 
 record! {
-    /// Where a rule stands.
+    /// File and line of a rule.
     RuleOrigin {
         layer: Layer,
         file?: String,
@@ -83,7 +83,7 @@ record! {
 }
 
 record! {
-    /// What the shell parser found.
+    /// Result of the shell parser.
     CommandParse {
         ok: bool,
         /// Each simple command's words, after unwrapping.
@@ -100,7 +100,7 @@ record! {
         words*: String,
         /// The programs it was unwrapped from, e.g. `timeout`.
         wrappers*: String,
-        /// Whether a word is only known when the command runs.
+        /// True if a word is only known when the command runs.
         dynamic: bool,
     }
 }
@@ -118,7 +118,7 @@ record! {
         parse?: CommandParse,
         mode: Mode,
         suggested_rule?: String,
-        /// What the decision holds for: tool, input, paths, baselines and sandbox, hashed.
+        /// Hash of everything the decision holds for: tool, input, paths, baselines and sandbox.
         binding?: String,
         /// The facts the gate decided from, for back-testing a rule set.
         resources*: Resource,
@@ -126,7 +126,7 @@ record! {
 }
 
 words! {
-    /// What a call does to a resource.
+    /// Access of a call to a resource.
     Access {
         Write = "write",
         Read = "read",
@@ -158,7 +158,7 @@ record! {
 pub const SESSION_EDITS: [&str; 2] = ["edit(**)", "write(**)"];
 
 words! {
-    /// How long an answer holds.
+    /// Lifetime of an answer.
     GrantScope {
         Once = "once",
         Session = "session",
@@ -181,7 +181,7 @@ record! {
 }
 
 words! {
-    /// What kind of answer is needed.
+    /// Kind of answer that is needed.
     ActionType {
         ToolPermission = "tool_permission",
         Question = "question",
@@ -202,7 +202,7 @@ words! {
 }
 
 record! {
-    /// Work is paused until somebody answers.
+    /// Work is paused until a question is answered.
     ActionRequired {
         action_type: ActionType,
         title: String,
@@ -233,7 +233,7 @@ impl ActionRequired {
 }
 
 words! {
-    /// Who answered.
+    /// Source of an answer.
     DecidedBy {
         Policy = "policy",
         User = "user",
@@ -243,7 +243,7 @@ words! {
 }
 
 record! {
-    /// Somebody answered; work goes on or ends.
+    /// A question was answered; work resumes or ends.
     ActionResolved {
         decision: ActionDecision,
         decided_by: DecidedBy,
@@ -255,7 +255,7 @@ record! {
 }
 
 record! {
-    /// What came with an answer.
+    /// Content that came with an answer.
     ActionAnswer {
         note?: String,
         edited_input?: Value,
@@ -275,7 +275,7 @@ record! {
 }
 
 record! {
-    /// What changed in the policy; fields that did not are missing.
+    /// Changed fields of the policy; others are missing.
     PolicyChanges {
         mode?: Mode,
         rules_added*: String,
@@ -296,7 +296,7 @@ record! {
 }
 
 words! {
-    /// What a hook decided.
+    /// Decision of a hook.
     HookDecision {
         Block = "block",
         Continue = "continue",
@@ -317,7 +317,7 @@ record! {
 }
 
 words! {
-    /// What a hook's failure means.
+    /// Consequence of a hook's failure.
     FailMode {
         Closed = "closed",
         Open = "open",

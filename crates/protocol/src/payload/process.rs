@@ -6,8 +6,8 @@ use crate::payload::SideEffect;
 use crate::record::{record, words};
 
 words! {
-    /// How much of the boundary holds. `unavailable` is no boundary at all, `reason` says why;
-    /// `off` stands in logs of earlier versions only, where it was switched off.
+    /// Strength of the sandbox. `unavailable` is no sandbox at all, `reason` says why; `off` stands
+    /// in logs of earlier versions only, where it was switched off.
     SandboxStatus {
         Unavailable = "unavailable",
         Partial = "partial",
@@ -20,7 +20,7 @@ record! {
     /// The boundary around a command, as enforced, before the command starts.
     SandboxApplied {
         profile_id: String,
-        /// What enforces it, e.g. `namespaces+landlock+seccomp`, `bubblewrap`, `none`.
+        /// Mechanism that enforces it, e.g. `namespaces+landlock+seccomp`, `bubblewrap`, `none`.
         mechanism: String,
         abi?: u32,
         status: SandboxStatus,
@@ -62,7 +62,7 @@ record! {
 }
 
 words! {
-    /// What was refused.
+    /// Kind of a refused action.
     ViolationKind {
         Other = "other",
         Read = "read",
@@ -76,7 +76,7 @@ words! {
 }
 
 words! {
-    /// How it was noticed. Absence of violations is never claimed.
+    /// Method of detection. Absence of violations is never claimed.
     Detection {
         Unknown = "unknown",
         Errno = "errno",
@@ -123,7 +123,7 @@ record! {
 }
 
 words! {
-    /// Which stream.
+    /// Output stream.
     StreamName {
         Stdout = "stdout",
         Stderr = "stderr",
@@ -175,21 +175,22 @@ record! {
         pipe_status?: Vec<i32>,
         /// Both streams interleaved, the raw bytes as they came.
         output_ref?: ArtifactId,
-        /// Which ranges of the output were stderr.
+        /// Ranges of the output that were stderr.
         output_index_ref?: ArtifactId,
         stdout_bytes: u64,
         stderr_bytes: u64,
         cwd_after?: String,
         sandbox: SandboxSummary,
-        /// What a background command changed while it ran; that of others is in `tool.result`.
+        /// Changes that a background command made while it ran; those of others are in
+        /// `tool.result`.
         side_effects*: SideEffect,
-        /// What is not in that list, and why.
+        /// Changes that are not in that list, and the reason.
         note?: String,
     }
 }
 
 record! {
-    /// What the boundary noticed during the run.
+    /// Violations noticed during the run.
     SandboxSummary {
         violations: u64,
         quarantined*: String,
@@ -197,7 +198,7 @@ record! {
 }
 
 words! {
-    /// Why a command did not start or could not be followed.
+    /// Reason why a command did not start or could not be followed.
     ProcessFailureCategory {
         Io = "io",
         Spawn = "spawn",
@@ -220,7 +221,7 @@ record! {
 }
 
 words! {
-    /// Who ended a command.
+    /// Cause of a command's end.
     TerminatedBy {
         /// A limit that was set for it.
         Policy = "policy",
@@ -228,9 +229,9 @@ words! {
         User = "user",
         /// A call of the model; `causation_id` is the start of that call.
         Model = "model",
-        /// The program, which ended or was told to end by a signal.
+        /// The program, which ended or got a signal to end.
         Runtime = "runtime",
-        /// Somebody outside; in logs of earlier versions also the end of the program.
+        /// Something outside; in logs of earlier versions also the end of the program.
         Shutdown = "shutdown",
         Parent = "parent",
     }
@@ -246,9 +247,10 @@ record! {
         output_ref?: ArtifactId,
         output_index_ref?: ArtifactId,
         duration_ms?: u64,
-        /// What a background command changed while it ran; that of others is in `tool.failed`.
+        /// Changes that a background command made while it ran; those of others are in
+        /// `tool.failed`.
         side_effects*: SideEffect,
-        /// What is not in that list, and why.
+        /// Changes that are not in that list, and the reason.
         note?: String,
     }
 }

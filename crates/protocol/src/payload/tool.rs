@@ -21,7 +21,7 @@ record! {
 }
 
 words! {
-    /// Where a tool's code lives.
+    /// Home of a tool's code.
     RuntimeOwner {
         Local = "local",
         McpServer = "mcp_server",
@@ -46,7 +46,7 @@ words! {
 }
 
 words! {
-    /// What a tool can touch.
+    /// Resource that a tool can touch.
     Capability {
         Custom = "custom",
         Read = "read",
@@ -83,8 +83,8 @@ words! {
 }
 
 words! {
-    /// What new input does to a running call. All tools of this program block: an input that steers
-    /// joins the turn after the call, and only an interrupt ends a call early.
+    /// Effect of new input on a running call. All tools of this program block: an input that steers joins the turn
+    /// after the call, and only an interrupt ends a call early.
     InterruptBehavior {
         /// The call finishes first.
         Block = "block",
@@ -118,7 +118,7 @@ record! {
 }
 
 record! {
-    /// How a catalogue differs from the one before.
+    /// Difference of a catalogue to the one before.
     CatalogDiff {
         added*: String,
         removed*: String,
@@ -140,7 +140,7 @@ record! {
         raw_input_ref?: ArtifactId,
         /// SHA-256 of the argument text exactly as it came.
         raw_input_sha256: String,
-        /// What the model gave as its reason; shown, never used to decide.
+        /// Reason that the model gave; shown, never used to decide.
         reason?: String,
         provider_call_id?: String,
         model_request_id?: ModelRequestId,
@@ -149,7 +149,7 @@ record! {
 }
 
 words! {
-    /// Which check spoke.
+    /// Check that failed or passed.
     ValidationLayer {
         Lookup = "lookup",
         Visibility = "visibility",
@@ -159,7 +159,7 @@ words! {
 }
 
 record! {
-    /// Whether the intent can be carried out at all.
+    /// Validation of an intent.
     ToolValidation {
         intent_id: IntentId,
         ok: bool,
@@ -196,7 +196,7 @@ record! {
         invocation_id: InvocationId,
         intent_id: IntentId,
         tool_name: String,
-        /// Which code runs it, by class (`fs`, `process`, `external`), e.g. `process:bash@1+workspace`.
+        /// Code that runs it, by class (`fs`, `process`, `external`), e.g. `process:bash@1+workspace`.
         executor: String,
         args_ref?: ArtifactId,
         args_sha256: String,
@@ -213,7 +213,7 @@ record! {
 }
 
 record! {
-    /// What kind of call this is.
+    /// Properties of a call.
     CallFlags {
         is_read_only: bool,
         is_destructive: bool,
@@ -223,7 +223,7 @@ record! {
 }
 
 record! {
-    /// How the call was scheduled.
+    /// Schedule of the call.
     ExecutionPlanFacts {
         concurrency: Concurrency,
         lock_key?: String,
@@ -231,13 +231,13 @@ record! {
         background: bool,
         cancellable: bool,
         streams_progress: bool,
-        /// Whether the same call again would do no harm, however this one ends: it only reads.
+        /// True if the same call again would do no harm, however this one ends: it only reads.
         retryable?: bool,
     }
 }
 
 words! {
-    /// Whether a call waits or runs.
+    /// State of a call that has not ended.
     ProgressStatus {
         Queued = "queued",
         Running = "running",
@@ -260,7 +260,7 @@ record! {
 }
 
 words! {
-    /// How the executor came back.
+    /// Exit of the executor.
     ToolExit {
         Error = "error",
         Ok = "ok",
@@ -342,7 +342,7 @@ record! {
 }
 
 record! {
-    /// How long it took and how much came out.
+    /// Duration of a call and size of its output.
     ToolMetrics {
         started_at: crate::Timestamp,
         ended_at: crate::Timestamp,
@@ -357,7 +357,7 @@ record! {
         invocation_id?: InvocationId,
         exit?: ToolExit,
         phase: Phase,
-        /// Which kind of thing failed, e.g. `validation`, `permission`, `process`, `io`.
+        /// Category of the failure, e.g. `validation`, `permission`, `process`, `io`.
         category: String,
         code: Code,
         message: String,
@@ -370,7 +370,7 @@ record! {
 }
 
 words! {
-    /// What the text of a content block is.
+    /// Format of the text of a content block.
     ContentFormat {
         Text = "text",
         Json = "json",
@@ -385,7 +385,7 @@ record! {
     ContentBlock {
         trust: Trust,
         format: ContentFormat,
-        /// What it is, e.g. `file src/a.rs`, `stderr`.
+        /// Source of the text, e.g. `file src/a.rs`, `stderr`.
         source?: String,
         /// The content; of a long one the beginning and the end, with a mark between them.
         text?: String,
@@ -397,7 +397,7 @@ record! {
 }
 
 record! {
-    /// How to see what was left out.
+    /// Way to read what was left out.
     ReadMore {
         tool: String,
         input_hint: Value,
@@ -405,7 +405,7 @@ record! {
 }
 
 record! {
-    /// What model and user see of a call.
+    /// Part of a result that model and user see.
     ToolObservation {
         observation_id: ObservationId,
         intent_id: IntentId,
@@ -448,7 +448,7 @@ record! {
 }
 
 record! {
-    /// Who let the call through or stopped it.
+    /// Permission under which the call ran or was stopped.
     PermissionFacts {
         decision: String,
         source: String,
@@ -468,7 +468,7 @@ record! {
 }
 
 words! {
-    /// Which part of a long output was kept.
+    /// Part of a long output that was kept.
     TruncationStrategy {
         Head = "head",
         HeadTail = "head_tail",
@@ -487,7 +487,7 @@ record! {
 }
 
 words! {
-    /// What was masked.
+    /// Place of a masked value.
     RedactionTarget {
         Artifact = "artifact",
         ModelText = "model_text",

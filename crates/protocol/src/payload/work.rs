@@ -22,27 +22,27 @@ record! {
     }
 }
 record! {
-    /// Somebody took it.
+    /// A task was assigned.
     TaskAccepted { assignee: String, }
 }
 record! {
-    /// It waits its turn.
+    /// A task is queued.
     TaskQueued { reason: String, position: u64, }
 }
 record! {
-    /// Work on it begins.
+    /// Work on a task begins.
     TaskStarted { run_id: RunId, thread_id: ThreadId, }
 }
 record! {
-    /// Its description changed.
+    /// The description of a task changed.
     TaskUpdated { changed: TaskChanges, }
 }
 record! {
-    /// What changed; fields that did not are missing.
+    /// Changed fields; others are missing.
     TaskChanges { title?: String, objective?: String, owner?: String, acceptance*: String, }
 }
 record! {
-    /// It advanced.
+    /// A task advanced.
     TaskProgress { phase: String, counters*: Counter, summary: String, output_refs*: ArtifactId, }
 }
 record! {
@@ -50,7 +50,7 @@ record! {
     Counter { name: String, value: u64, }
 }
 words! {
-    /// What a task waits for.
+    /// Condition that a task waits for.
     WaitingFor {
         Input = "input",
         Permission = "permission",
@@ -59,47 +59,47 @@ words! {
     }
 }
 record! {
-    /// It waits.
+    /// A task waits.
     TaskWaiting { waiting_for: WaitingFor, action_id?: ActionId, }
 }
 record! {
-    /// It cannot go on.
+    /// A task is blocked.
     TaskBlocked { blocker: String, required_action_id?: ActionId, }
 }
 record! {
-    /// It was paused.
+    /// A task was paused.
     TaskPaused { reason: String, by: String, }
 }
 record! {
-    /// It goes on.
+    /// A task was resumed.
     TaskResumed { reason: String, by: String, }
 }
 record! {
-    /// It is tried again.
+    /// A task is tried again.
     TaskRetrying { reason: String, previous_run_id: RunId, next_run_id: RunId, }
 }
 record! {
-    /// Somebody wants it to stop.
+    /// Cancellation of a task was requested.
     TaskCancelRequested { reason: String, by: String, propagate: bool, }
 }
 record! {
-    /// It was stopped.
+    /// A task was cancelled.
     TaskCancelled { reason: String, children*: TaskId, }
 }
 record! {
-    /// Its time ran out.
+    /// A task ran out of time.
     TaskTimedOut { limit_ms: u64, elapsed_ms: u64, }
 }
 record! {
-    /// It failed.
+    /// A task failed.
     TaskFailed { category: String, code: String, message: String, evidence_ids*: EvidenceId, }
 }
 record! {
-    /// Nobody can prove that its worker is alive.
+    /// The worker of a task cannot be proven alive.
     TaskLost { last_seen_sequence: u64, reason: String, }
 }
 record! {
-    /// It is done.
+    /// A task is done.
     TaskCompleted {
         acceptance_results*: AcceptanceResult,
         artifact_ids*: ArtifactId,
@@ -108,15 +108,15 @@ record! {
     }
 }
 record! {
-    /// Whether one acceptance criterion holds.
+    /// Result of one acceptance criterion.
     AcceptanceResult { criterion: String, ok: bool, evidence_id?: EvidenceId, }
 }
 record! {
-    /// It is out of sight.
+    /// A task was archived.
     TaskArchived { reason: String, }
 }
 record! {
-    /// Part of it was handed on.
+    /// Part of a task was delegated.
     TaskDelegated {
         child_task_id?: TaskId,
         subagent_id?: SubagentId,
@@ -151,7 +151,7 @@ record! {
     }
 }
 record! {
-    /// A child context was made.
+    /// A subagent was started.
     SubagentSpawned {
         parent_thread_id: ThreadId,
         child_thread_id: ThreadId,
@@ -165,15 +165,15 @@ record! {
     }
 }
 record! {
-    /// Its status changed.
+    /// The status of a subagent changed.
     SubagentStatus { status: Status, detail?: String, }
 }
 record! {
-    /// It was told something.
+    /// A subagent received input.
     SubagentInput { input_ref: String, by: String, }
 }
 record! {
-    /// It came back with a result.
+    /// A subagent returned a result.
     SubagentCompleted {
         result_ref: String,
         findings_count: u64,
@@ -182,11 +182,11 @@ record! {
     }
 }
 record! {
-    /// It failed.
+    /// A subagent failed.
     SubagentFailed { category: String, code: String, message: String, }
 }
 record! {
-    /// It is gone.
+    /// A subagent was closed.
     SubagentClosed { reason: String, }
 }
 record! {
@@ -199,15 +199,15 @@ record! {
     }
 }
 record! {
-    /// A peer is gone.
+    /// A peer disconnected.
     ChannelDisconnected { channel_id: ChannelId, reason: String, }
 }
 record! {
-    /// A peer is back.
+    /// A peer reconnected.
     ChannelResumed { channel_id: ChannelId, from_sequence: u64, }
 }
 record! {
-    /// A peer said something.
+    /// A peer sent a message.
     ChannelMessage { channel_id: ChannelId, kind: String, reference?: String, }
 }
 record! {
@@ -219,7 +219,7 @@ record! {
     ChannelPermissionReturned { channel_id: ChannelId, action_id: ActionId, decision: String, }
 }
 words! {
-    /// What a job is.
+    /// Kind of a job.
     JobKind {
         BackgroundCommand = "background_command",
         Batch = "batch",

@@ -89,7 +89,7 @@ pub struct Decoder {
     sse: SseDecoder,
     payloads: Payloads,
     form: Form,
-    /// How the body began, for saying what it is when it is no event stream.
+    /// Beginning of the body, to describe it when it is no event stream.
     head: Vec<u8>,
 }
 
@@ -103,7 +103,7 @@ enum Payloads {
     Anthropic(anthropic::AnthropicDecoder),
 }
 
-/// What the body turned out to be.
+/// Form of the body.
 #[derive(Debug)]
 enum Form {
     /// Only blanks so far.
@@ -188,7 +188,7 @@ impl Decoder {
             Form::Document(document) => {
                 if document.trim_ascii_start().starts_with(b"<") {
                     // The same page would come again.
-                    let page = "the server answered with a web page, not with a model response";
+                    let page = "the server sent a web page instead of a model response";
                     self.payloads.fail(final_error(page), events);
                 } else {
                     self.payloads.take(
@@ -225,13 +225,13 @@ impl Decoder {
         self.payloads.end(events);
     }
 
-    /// Whether `Stopped` or `Error` has been said; nothing comes after it.
+    /// True once `Stopped` or `Error` was emitted; nothing comes after it.
     pub fn is_done(&mut self) -> bool {
         self.payloads.reply().is_done()
     }
 
-    /// Whether the server has said why it stopped. What still comes is what the response took, and
-    /// not every server closes the connection after it.
+    /// True if the server has given its stop reason. Only usage can follow, and not every server
+    /// closes the connection after it.
     pub fn is_stopping(&self) -> bool {
         match &self.payloads {
             Payloads::Chat(decoder) => decoder.is_stopping(),
@@ -246,7 +246,7 @@ fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, 0xEF | 0xBB | 0xBF)
 }
 
-/// Whether a body begins as an event stream does, with a field or a comment, as far as it came.
+/// True if a body begins as an event stream does, with a field or a comment, as far as it came.
 fn looks_like_events(head: &[u8]) -> bool {
     let blanks = head.iter().take_while(|byte| is_blank(**byte)).count();
     let head = &head[blanks..];
@@ -265,7 +265,7 @@ fn not_a_response(document: &[u8]) -> ModelError {
     if gave_reason {
         return said;
     }
-    let what = "the server answered with JSON that is no model response";
+    let what = "the server sent JSON that is not a model response";
     final_error(what)
 }
 
@@ -273,7 +273,7 @@ fn not_events(head: &[u8]) -> ModelError {
     let shown = String::from_utf8_lossy(head);
     let shown: String = shown.chars().take(80).collect();
     final_error(&format!(
-        "the server answered with something that is no model response: {shown}"
+        "the server sent something other than a model response: {shown}"
     ))
 }
 
@@ -312,7 +312,7 @@ impl Payloads {
             } else {
                 ModelError::new(
                     ErrorKind::Malformed,
-                    format!("the server sent an event that is not valid: {error}"),
+                    format!("the server sent an invalid event: {error}"),
                 )
             };
             self.fail(error, events);

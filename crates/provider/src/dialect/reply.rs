@@ -84,7 +84,7 @@ impl Reply {
         }
     }
 
-    /// Whether there is text and it can be held; more than can be ends the response.
+    /// True if there is text and it fits; text beyond the limit ends the response.
     fn has_room_for(&mut self, text: &str, events: &mut Vec<ModelEvent>) -> bool {
         self.said = self.said.saturating_add(text.len());
         if self.said > SAID_CAP {
@@ -218,7 +218,7 @@ impl Reply {
     }
 }
 
-/// How the two OpenAI dialects break down their token counts, under names of their own.
+/// Breakdown of token counts in the two OpenAI dialects, under names of their own.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct TokenDetails {

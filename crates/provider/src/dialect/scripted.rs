@@ -37,7 +37,7 @@ pub struct Transcript {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Turn {
-    /// What the request has to look like; anything else is an error.
+    /// Expectations of the request; any other request is an error.
     pub expect: Expect,
     /// Thinking.
     pub reasoning: String,
@@ -47,9 +47,9 @@ pub struct Turn {
     pub tool_calls: Vec<ScriptedCall>,
     /// Words of a refusal.
     pub refusal: String,
-    /// Why it stops; left out, it follows from the calls.
+    /// Stop reason; without one it follows from the calls.
     pub stop: Option<String>,
-    /// What it says it took.
+    /// Token usage that it reports.
     pub usage: Option<ScriptedUsage>,
     /// An error instead of an answer.
     pub error: Option<ScriptedError>,
@@ -59,7 +59,7 @@ pub struct Turn {
     pub delay_ms: u64,
 }
 
-/// What a turn expects of the request it answers.
+/// Expectations of a turn about the request it answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expect {
@@ -118,7 +118,7 @@ pub struct ScriptedError {
 pub struct TranscriptError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Syntax error.
     pub source: serde_json::Error,
 }
 
@@ -178,7 +178,7 @@ impl ScriptedProvider {
         *next = Some(index + 1);
         let turn = self.transcript.turns.get(index).ok_or_else(|| {
             let message = format!(
-                "the transcript has {} turns and was asked for turn {}",
+                "the transcript has {} turns, but turn {} was requested",
                 self.transcript.turns.len(),
                 index + 1
             );

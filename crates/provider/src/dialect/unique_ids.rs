@@ -96,20 +96,20 @@ mod tests {
             messages: messages.into_iter().map(Arc::new).collect(),
             ..ModelRequest::default()
         };
-        let mut told = Vec::new();
+        let mut ids = Vec::new();
         for message in &with_unique_ids(&request).messages {
             match &**message {
-                Message::Assistant(parts) => told.extend(parts.iter().map(|part| match part {
+                Message::Assistant(parts) => ids.extend(parts.iter().map(|part| match part {
                     AssistantPart::ToolCall(call) => format!("call {}", call.provider_call_id),
                     _ => String::new(),
                 })),
                 Message::ToolResult(result) => {
-                    told.push(format!("result {}", result.provider_call_id));
+                    ids.push(format!("result {}", result.provider_call_id));
                 }
                 Message::User(_) => {}
             }
         }
-        assert_eq!(told.join(", "), expected);
+        assert_eq!(ids.join(", "), expected);
     }
 
     #[test]

@@ -68,14 +68,14 @@ pub(crate) fn request(text: &str) -> ModelRequest {
     }
 }
 
-/// What an exchange gave and every signal on the way.
+/// Result of an exchange and every signal on the way.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Exchange {
     pub(crate) outcome: Result<Response, ModelError>,
     pub(crate) signals: Vec<Signal>,
 }
 
-impl Told {
+impl Exchange {
     pub(crate) fn failures(&self) -> Vec<(&'static str, bool)> {
         self.signals
             .iter()
@@ -106,7 +106,7 @@ impl Told {
     }
 }
 
-pub(crate) fn exchange(provider: &dyn Provider, request: &ModelRequest) -> Told {
+pub(crate) fn exchange(provider: &dyn Provider, request: &ModelRequest) -> Exchange {
     exchange_with(provider, request, &CancellationToken::new())
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn exchange_with(
     provider: &dyn Provider,
     request: &ModelRequest,
     cancel: &CancellationToken,
-) -> Told {
+) -> Exchange {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -123,7 +123,7 @@ pub(crate) fn exchange_with(
     let outcome = runtime.block_on(provider.exchange(request, cancel, &mut |signal| {
         signals.lock().unwrap().push(signal)
     }));
-    Told {
+    Exchange {
         outcome,
         signals: signals.into_inner().unwrap(),
     }

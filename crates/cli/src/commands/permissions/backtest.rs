@@ -19,7 +19,7 @@ use crate::config::{self, SandboxMode, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Output, Tone, visible};
-use crate::workbench::{self, Judge};
+use agent_runtime::OfflineGate;
 use agent_text::counted;
 
 /// Reasons that are told; the rest is rare.
@@ -133,14 +133,14 @@ pub(crate) fn run(arguments: &TestArgs, app: &App) -> Result<Exit, Failure> {
     };
     let config = config::load(&app.host, &app.project, &settings)?;
     app.note_ignored_settings(&config);
-    let rules = workbench::rules(app, &config, arguments.rules.as_deref())?;
+    let rules = agent_runtime::rules(app, &config, arguments.rules.as_deref())?;
     // Whether this machine could enforce it now says nothing about then.
     let sandbox = match config.sandbox.mode.value {
         SandboxMode::Off => SandboxLevel::Off,
         SandboxMode::Required => SandboxLevel::Full,
     };
     let mode = config.permissions.mode.value;
-    let judge = Judge::with_sandbox(app, &config, rules, sandbox);
+    let judge = OfflineGate::with_sandbox(app, &config, rules, sandbox);
     let report = backtest(&past.calls, &judge.gate, &judge.setting(mode), &NamesOnly);
 
     let by_id: HashMap<&str, &RecordedCall> = past
@@ -148,7 +148,7 @@ pub(crate) fn run(arguments: &TestArgs, app: &App) -> Result<Exit, Failure> {
         .iter()
         .map(|call| (call.tool_call_id.as_str(), call))
         .collect();
-    let judged = Judgement::of(&report.judged);
+    let judged = OfflineGatement::of(&report.judged);
     let refused: HashSet<&str> = past
         .calls
         .iter()
@@ -206,11 +206,11 @@ pub(crate) fn run(arguments: &TestArgs, app: &App) -> Result<Exit, Failure> {
 }
 
 /// The calls as they would be decided, each once.
-struct Judgement<'a> {
+struct OfflineGatement<'a> {
     calls: Vec<&'a Judged>,
 }
 
-impl<'a> Judgement<'a> {
+impl<'a> OfflineGatement<'a> {
     /// A call that names several files is what the strictest of its decisions is.
     fn of(judged: &'a [Judged]) -> Self {
         let weight = |decision: Effect| match decision {

@@ -23,7 +23,7 @@ use crate::config::{self, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::{Output, Tone, visible};
-use crate::workbench::{self, Judge};
+use agent_runtime::OfflineGate;
 
 /// A line of standard input longer than this is cut off, and then refused as no JSON.
 const LINE_LIMIT: u64 = 64 << 20;
@@ -155,7 +155,7 @@ pub(crate) fn run(arguments: &ExplainArgs, app: &App) -> Result<Exit, Failure> {
 
 struct Explainer<'a> {
     app: &'a App,
-    judge: Judge,
+    judge: OfflineGate,
     mode: Mode,
     /// The mode that each asked-for mode comes out as: managed settings may bound it.
     modes: HashMap<Mode, Mode>,
@@ -165,10 +165,10 @@ impl<'a> Explainer<'a> {
     fn new(arguments: &ExplainArgs, app: &'a App) -> Result<Self, Failure> {
         let config = config::load(&app.host, &app.project, &in_mode(arguments.mode))?;
         app.note_ignored_settings(&config);
-        let rules = workbench::rules(app, &config, arguments.rules.as_deref())?;
+        let rules = agent_runtime::rules(app, &config, arguments.rules.as_deref())?;
         Ok(Self {
             app,
-            judge: Judge::new(app, &config, rules)?,
+            judge: OfflineGate::new(app, &config, rules)?,
             mode: config.permissions.mode.value,
             modes: HashMap::new(),
         })

@@ -16,7 +16,6 @@ use crate::config::{self, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Table, Tone, visible};
-use crate::workbench;
 
 /// Show the permission rules in force, each with its file and line
 ///
@@ -51,10 +50,11 @@ struct ListedRule {
 
 pub(crate) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
     let config = config::load(&app.host, &app.project, &SettingArgs::default())?;
-    let mut rules: Vec<ListedRule> = workbench::rules(app, &config, arguments.rules.as_deref())?
-        .into_iter()
-        .map(ListedRule::of)
-        .collect();
+    let mut rules: Vec<ListedRule> =
+        agent_runtime::rules(app, &config, arguments.rules.as_deref())?
+            .into_iter()
+            .map(ListedRule::of)
+            .collect();
     rules.sort_by_key(|rule| match rule.effect {
         Effect::Deny => 0,
         Effect::Ask => 1,

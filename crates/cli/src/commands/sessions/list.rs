@@ -92,7 +92,7 @@ impl SessionEntry {
     fn of(session: &SessionDirectory) -> Self {
         let (glance, problem) = match session.glance() {
             Ok(glance) => (glance, None),
-            Err(error) => (Default::default(), Some(chain(&error))),
+            Err(error) => (Default::default(), Some(agent_runtime::chain(&error))),
         };
         Self {
             session_id: session.id().clone(),
@@ -139,16 +139,4 @@ impl SessionEntry {
             visible(&title),
         ]
     }
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
 }

@@ -188,7 +188,7 @@ impl AnthropicDecoder {
         Ok(())
     }
 
-    /// Whether the reason to stop was given, so that little can still come.
+    /// True if the stop reason was given, so that little can still come.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.is_some()
     }

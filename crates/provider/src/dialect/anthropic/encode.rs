@@ -12,7 +12,7 @@ use crate::dialect::Dialect;
 use crate::dialect::openai_chat::{plain, sent_arguments, tool_name};
 use crate::dialect::write::{List, Object, body};
 
-/// What is asked for when the caller sets no limit; the protocol wants one.
+/// Output limit when the caller sets none; the protocol requires one.
 const DEFAULT_MAX_TOKENS: u32 = 8_192;
 
 /// The body of `request`, messages last.
@@ -107,7 +107,7 @@ fn mark(block: &mut Object<'_>, is_marked: bool) {
     }
 }
 
-/// Where the second user message from the end is, or the only one.
+/// Index of the second user message from the end, or of the only one.
 fn first_marked(messages: &[(&str, Vec<Block<'_>>)]) -> Option<usize> {
     let user = |(position, (role, _)): (usize, &(&str, Vec<Block<'_>>))| {
         (*role == USER).then_some(position)

@@ -25,13 +25,13 @@ use crate::text::{JsonText, Number, Text, lenient, list};
 pub struct ChatDecoder {
     pub(crate) reply: Reply,
     think: ThinkTags,
-    /// Which of several answers is read: the first that came. One was asked for.
+    /// Index of the choice that is read: the first that came. One was requested.
     choice: Option<u64>,
     matching: Matching,
     /// Thinking came in `reasoning_content`, and the server wants it back there.
     reasoning_content: bool,
     keeps_field: bool,
-    /// What the server gave as its reason to stop; the response goes on until `[DONE]` or its end.
+    /// Stop reason that the server gave; the response continues until `[DONE]` or its end.
     finish: Option<StopReason>,
     /// `reasoning_details`, merged, for servers that want them back.
     details: Vec<Value>,
@@ -89,7 +89,7 @@ struct Delta<'a> {
     refusal: Text<'a>,
     #[serde(borrow, default, deserialize_with = "list")]
     tool_calls: Vec<DeltaCall<'a>>,
-    /// What `tool_calls` was called when there could be one only.
+    /// Older form of `tool_calls`, for a single call.
     #[serde(borrow, default)]
     function_call: Option<DeltaFunction<'a>>,
 }
@@ -244,7 +244,7 @@ impl ChatDecoder {
         }
     }
 
-    /// Whether the server has said why it stopped, so that little can still come.
+    /// True if the stop reason was given, so that little can still come.
     pub(crate) fn is_stopping(&self) -> bool {
         self.finish.is_some()
     }
@@ -447,7 +447,7 @@ impl ChatDecoder {
     }
 }
 
-/// Whether `item` goes on with the detail `last`: same block, more of the same text.
+/// True if `item` continues the detail `last`: same block, more of the same text.
 fn continues(last: &Value, item: &Value) -> bool {
     let same = |key: &str| last.get(key) == item.get(key);
     same("type")

@@ -1,4 +1,4 @@
-//! Which tool call a delta belongs to.
+//! Assignment of deltas to tool calls.
 //!
 //! By the book a delta has an index, and the first one of a call an id and a name as well. Servers
 //! leave out any of the three, repeat them with every delta, number every call 0, or send a call
@@ -60,7 +60,7 @@ impl Matching {
     }
 }
 
-/// Whether `piece` begins another call although it could pass for more of the one at `at`.
+/// True if `piece` begins another call although it could pass for more of the one at `at`.
 fn begins_another(calls: &Calls, at: usize, piece: CallPiece<'_>) -> bool {
     let CallPiece {
         index,

@@ -35,7 +35,7 @@ impl ThinkTags {
         }
     }
 
-    /// Whether everything from here on is answer.
+    /// True if everything from here on is the answer.
     pub(super) fn is_past(&self) -> bool {
         self.state == State::After && self.pending.is_empty()
     }

@@ -1,0 +1,63 @@
+//! Settings as the command line gives them; what they are and how layers meet is in the runtime.
+
+use agent_protocol::status::Mode;
+use agent_runtime::{Host, Project};
+use clap::Args;
+
+use crate::failure::Failure;
+
+pub(crate) use agent_runtime::config::*;
+
+/// The flags that override settings, for every command that uses them.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct SettingArgs {
+    /// The model to use, as `provider/name` [env: AGENT_MODEL]
+    #[arg(long, value_name = "PROVIDER/MODEL")]
+    pub(crate) model: Option<String>,
+    /// How much may be done without asking: read-only, ask, accept-edits, auto, full
+    /// [env: AGENT_MODE]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) mode: Option<Mode>,
+    /// End a turn after this many model requests
+    #[arg(long, value_name = "N")]
+    pub(crate) max_steps: Option<u32>,
+    /// End a session before it costs more than this, in US dollars
+    #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
+    pub(crate) max_cost: Option<f64>,
+    /// End a turn after this time: `90s`, `5m`
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<Span>,
+    /// A flag of the commands that open the screen, and of no other.
+    #[arg(skip)]
+    pub(crate) plain: bool,
+}
+
+impl SettingArgs {
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            model: self.model.clone(),
+            mode: self.mode,
+            max_steps: self.max_steps,
+            max_cost: self.max_cost,
+            timeout: self.timeout.clone(),
+            plain: self.plain,
+        }
+    }
+}
+
+/// Reads all layers of settings, flags included.
+pub(crate) fn load(
+    host: &Host,
+    project: &Project,
+    arguments: &SettingArgs,
+) -> Result<Config, Failure> {
+    let overrides = arguments.overrides();
+    Ok(agent_runtime::config::load(host, project, &overrides)?)
+}
+
+/// An amount of money: `nan` and `inf` are numbers, and no limits.
+fn amount(text: &str) -> Result<f64, String> {
+    let parsed = text.parse::<f64>().ok();
+    let usable = parsed.filter(|amount| amount.is_finite() && *amount >= 0.0);
+    usable.ok_or_else(|| format!("`{text}` is not an amount such as `0.50` or `5`"))
+}

@@ -1,0 +1,33 @@
+//! The flags of every command that works in a session.
+
+use std::path::PathBuf;
+
+use agent_runtime::session::OpenOptions;
+use clap::Args;
+
+/// Which session to work in, and how; the flags of every command that does.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct SessionArgs {
+    /// Go on with this session: an id, a unique beginning of one, or `last`
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// Use the permission rules in this file too
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) rules: Option<PathBuf>,
+    /// Run one tool call after the other
+    #[arg(long)]
+    pub(crate) serial: bool,
+}
+
+impl SessionArgs {
+    /// The session these flags name, to be opened by a process that calls itself `program`.
+    pub(crate) fn options(&self, program: &str) -> OpenOptions {
+        OpenOptions {
+            program: program.to_owned(),
+            session: self.session.clone(),
+            rules: self.rules.clone(),
+            serial: self.serial,
+            ..OpenOptions::default()
+        }
+    }
+}
