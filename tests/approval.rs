@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use agent_log::{Rim, SessionStore};
+use agent_log::{SessionEnv, SessionStore};
 use agent_protocol::Code;
 use agent_protocol::payload::permission::{
     ActionDecision, ActionResolved, DecidedBy, DecisionSource, GrantScope,
@@ -241,11 +241,11 @@ fn an_approval_that_is_too_old_is_asked_for_again() {
     let session = SessionStore::of_project(&project.root())
         .resolve("last")
         .unwrap();
-    let rim = Rim {
+    let env = SessionEnv {
         clock: Arc::new(LongAgo),
-        ..crate::sample::rim(&project, 77)
+        ..crate::sample::session_env(&project, 77)
     };
-    let writer = session.open_writer(rim).unwrap().writer;
+    let writer = session.open_writer(env).unwrap().writer;
     let scope = (log(&project).into_iter())
         .find(|event| matches!(event.payload, Payload::ActionRequired(_)))
         .unwrap()

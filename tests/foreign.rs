@@ -1,7 +1,7 @@
 //! Sessions that came with a repository: what their log says was answered was not answered by the
 //! person who goes on with them.
 
-use agent_log::{AnchorStore, Rim, SessionStore};
+use agent_log::{AnchorStore, SessionEnv, SessionStore};
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
 use agent_protocol::{Event, Payload, Refs, Scope};
 use agent_test_support::model_server::{ModelServer, Wire};
@@ -144,13 +144,13 @@ fn a_rule_for_the_session_of_another_account_allows_no_edit() {
         project.write("a.txt", "one\n");
         let (session, _) = ask_for(&project, None, "true");
         let anchors = AnchorStore::new(&project.home().join("state"));
-        let rim = Rim {
+        let env = SessionEnv {
             anchors: is_own.then_some(anchors),
-            ..crate::sample::rim(&project, 78)
+            ..crate::sample::session_env(&project, 78)
         };
         let directory = SessionStore::of_project(&project.root());
         let directory = directory.resolve(&session).unwrap();
-        let writer = directory.open_writer(rim).unwrap().writer;
+        let writer = directory.open_writer(env).unwrap().writer;
         let changed = PolicyChanged {
             scope: GrantScope::Session,
             changed: PolicyChanges {

@@ -32,7 +32,7 @@ fn long_session(project: &TestProject, bytes: u64) -> SessionId {
     lengthen(&log, bytes, 4_000);
     let directory = agent_log::SessionDirectory::at(log.parent().unwrap()).unwrap();
     let writer = directory
-        .open_writer(sample::rim(project, 2))
+        .open_writer(sample::session_env(project, 2))
         .unwrap()
         .writer;
     sample::turn(&writer);
@@ -47,7 +47,8 @@ fn lengthen(log: &Path, bytes: u64, words: usize) {
     let mut event = Event::from_line(&last).unwrap();
     let mut file = OpenOptions::new().append(true).open(log).unwrap();
     let mut added = 0;
-    let mint = agent_protocol::id::IdMint::new(sample::rim(&TestProject::new(), 9).clock, 9);
+    let mint =
+        agent_protocol::id::IdMint::new(sample::session_env(&TestProject::new(), 9).clock, 9);
     event.scope = Scope::default();
     while added < bytes {
         let output = ProcessOutput {
@@ -116,7 +117,7 @@ fn with_evidence(log: u64, artifact: u64) -> TestProject {
     let directory = project.root().join(format!(".agent/sessions/{id}"));
     let session = agent_log::SessionDirectory::at(&directory).unwrap();
     let writer = session
-        .open_writer(sample::rim(&project, 3))
+        .open_writer(sample::session_env(&project, 3))
         .unwrap()
         .writer;
     // Bytes that do not become fewer by being packed.

@@ -340,7 +340,9 @@ fn inputs_that_waited_when_the_process_ended_run_in_order() {
     // Two inputs that came while a turn ran, and a process that ended before it got to them.
     let store = SessionStore::of_project(&project.root());
     let session = store.resolve("last").unwrap();
-    let opened = session.open_writer(sample::rim(&project, 9)).unwrap();
+    let opened = session
+        .open_writer(sample::session_env(&project, 9))
+        .unwrap();
     let thread = log(&project)[1].scope.thread_id.clone();
     let mut order = Vec::new();
     for text in ["two", "three"] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use agent_log::{AnchorStore, Holder, Redactor, Rim, SessionStore, SessionWriter};
+use agent_log::{AnchorStore, Holder, Redactor, SessionEnv, SessionStore, SessionWriter};
 use agent_protocol::id::{IdMint, IntentId, InvocationId, SessionId};
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::conversation::{
@@ -28,10 +28,10 @@ impl Clock for SteppingClock {
 }
 
 /// What a session of `project` is written with; `seed` tells sessions apart.
-pub(crate) fn rim(project: &TestProject, seed: u64) -> Rim {
+pub(crate) fn session_env(project: &TestProject, seed: u64) -> SessionEnv {
     let start = 1_794_799_680_000 + i64::try_from(seed).unwrap() * 3_600_000;
     let clock: Arc<dyn Clock> = Arc::new(SteppingClock(AtomicI64::new(start)));
-    Rim {
+    SessionEnv {
         mint: Arc::new(IdMint::new(Arc::clone(&clock), seed)),
         clock,
         runtime_id: "rt_test".parse().unwrap(),
@@ -54,7 +54,7 @@ pub(crate) fn begin(project: &TestProject, seed: u64, title: &str) -> SessionWri
         ..SessionCreated::default()
     };
     let store = SessionStore::of_project(&project.root());
-    store.create(created, rim(project, seed)).unwrap()
+    store.create(created, session_env(project, seed)).unwrap()
 }
 
 /// A whole session: one turn that read one file, and the end.

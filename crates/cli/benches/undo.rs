@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use agent_log::{Holder, Redactor, Rim, SessionStore};
+use agent_log::{Holder, Redactor, SessionEnv, SessionStore};
 use agent_protocol::id::{ArtifactId, IdMint};
 use agent_protocol::payload::conversation::{ArtifactKind, SessionCreated};
 use agent_protocol::payload::tool::{ToolIntent, ToolResult, ToolStarted};
@@ -50,7 +50,7 @@ fn write_all(project: &TestProject, version: &str) {
 /// A session in which each file was edited by a call of its own, or all by a few commands.
 fn record(project: &TestProject, by_command: bool) {
     let clock: Arc<dyn Clock> = Arc::new(Ticking(AtomicI64::new(1_794_799_680_000)));
-    let rim = Rim {
+    let env = SessionEnv {
         mint: Arc::new(IdMint::new(Arc::clone(&clock), 1)),
         clock,
         runtime_id: "rt_bench".parse().unwrap(),
@@ -59,7 +59,7 @@ fn record(project: &TestProject, by_command: bool) {
         holder: Holder::default(),
     };
     let store = SessionStore::of_project(&project.root());
-    let writer = store.create(SessionCreated::default(), rim).unwrap();
+    let writer = store.create(SessionCreated::default(), env).unwrap();
     let turn_id = Some(writer.mint());
     let effect = |number: usize| {
         let (before, after) = (content(number, "old"), content(number, "new"));

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::path::Path;
 
 use agent_engine::Model;
-use agent_log::{Rim, SessionDirectory};
+use agent_log::{SessionDirectory, SessionEnv};
 use agent_runtime::{Runtime, models};
 use anyhow::Context as _;
 
@@ -57,9 +57,9 @@ impl App {
     }
 
     /// What the session crate needs to write, for a command that calls itself `program`.
-    pub(crate) fn rim(&self, program: &str) -> Result<Rim, Failure> {
+    pub(crate) fn session_env(&self, program: &str) -> Result<SessionEnv, Failure> {
         let config = config::load(&self.host, &self.project, &SettingArgs::default())?;
-        Ok(self.rim_with(&config, program)?)
+        Ok(self.session_env_with(&config, program)?)
     }
 
     /// The same machine, working in another project.

@@ -28,8 +28,8 @@ use crate::exchange::{Answer, Exchange, ExchangeError};
 use crate::held::{missing, omitted};
 use crate::interrupt::{Interrupt, aside};
 use crate::journal::read_artifact;
-use crate::limits::{Expected, Limits, Patience};
-use crate::live::Live;
+use crate::limits::{Expected, Limits, LoopLimits};
+use crate::live::StreamSink;
 use crate::model::Model;
 use crate::prompt::Preamble;
 use crate::state::{SessionState, ThreadState};
@@ -57,7 +57,7 @@ pub struct Parts {
     /// The fold of the whole session.
     pub session: SessionState,
     pub control: Arc<Control>,
-    pub live: Arc<dyn Live>,
+    pub live: Arc<dyn StreamSink>,
     pub thread_id: ThreadId,
     pub settings: Settings,
 }
@@ -69,7 +69,7 @@ pub struct Settings {
     pub keep_inputs: bool,
     /// The sandbox in words, for the receipt.
     pub sandbox: String,
-    pub patience: Patience,
+    pub loop_limits: LoopLimits,
     /// The share of the window after which history is compacted.
     pub compact_at: f64,
 }
@@ -265,8 +265,8 @@ impl Engine {
         Ok(compacted)
     }
 
-    pub(crate) fn patience(&self) -> Patience {
-        self.parts.settings.patience
+    pub(crate) fn loop_limits(&self) -> LoopLimits {
+        self.parts.settings.loop_limits
     }
 
     pub(crate) fn model(&self) -> Model {

@@ -8,14 +8,14 @@ use agent_protocol::payload::model::LimitKind;
 
 /// When a turn counts as having lost its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct LoopLimits {
     /// Identical calls with identical outcomes, in a row: nothing changed between them.
     pub repeats: u32,
     /// Calls in a row that did not succeed.
     pub failures: u32,
 }
 
-impl Default for Patience {
+impl Default for LoopLimits {
     fn default() -> Self {
         Self {
             repeats: 5,
@@ -148,7 +148,7 @@ impl Stop {
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     budget: Budget,
-    patience: Patience,
+    loop_limits: LoopLimits,
     steps: u64,
     tokens: u64,
     spent: f64,
@@ -174,10 +174,10 @@ pub struct CallFacts<'a> {
 
 impl Limits {
     #[must_use]
-    pub fn new(budget: Budget, patience: Patience) -> Self {
+    pub fn new(budget: Budget, loop_limits: LoopLimits) -> Self {
         Self {
             budget,
-            patience,
+            loop_limits,
             ..Self::default()
         }
     }
@@ -287,7 +287,7 @@ impl Limits {
     /// When the turn goes in circles.
     pub fn after_call(&mut self, call: &CallFacts<'_>) -> Result<(), Stop> {
         self.failures = if call.ok { 0 } else { self.failures + 1 };
-        if self.failures >= self.patience.failures {
+        if self.failures >= self.loop_limits.failures {
             return Err(Stop::Failures {
                 times: self.failures,
             });
@@ -301,7 +301,7 @@ impl Limits {
         }
         let times = self.repeated.entry(hash).or_default();
         *times += 1;
-        if *times >= self.patience.repeats {
+        if *times >= self.loop_limits.repeats {
             return Err(Stop::Repetition {
                 tool: call.tool.to_owned(),
                 times: *times,
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     fn limited(budget: Budget) -> Limits {
-        Limits::new(budget, Patience::default())
+        Limits::new(budget, LoopLimits::default())
     }
 
     /// A request of 1,000 tokens at a dollar a million, with an answer at two.

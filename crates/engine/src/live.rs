@@ -13,14 +13,14 @@ pub enum LiveText<'a> {
 }
 
 /// Somebody who watches.
-pub trait Live: Send + Sync {
+pub trait StreamSink: Send + Sync {
     /// Called on the engine's thread; it must not block.
     fn show(&self, text: LiveText<'_>);
 }
 
 /// Nobody watches.
-pub struct NobodyWatches;
+pub struct NullSink;
 
-impl Live for NobodyWatches {
+impl StreamSink for NullSink {
     fn show(&self, _: LiveText<'_>) {}
 }

@@ -156,7 +156,7 @@ impl Engine {
         let tokens = turn.usage.total.unwrap_or(0);
         // Money is a matter of the session, the rest of the turn.
         let spent = self.session().cost.known();
-        Limits::new(budget, self.patience()).going_on(turn.requests, tokens, spent)
+        Limits::new(budget, self.loop_limits()).going_on(turn.requests, tokens, spent)
     }
 
     /// Runs a call the user made themselves, as a turn of its own that asks no model. The gate
@@ -172,7 +172,7 @@ impl Engine {
     ) -> Result<TurnEnd, EngineError> {
         let turn_id: TurnId = self.mint();
         self.begin(&turn_id, interrupt);
-        let limits = Limits::new(Budget::default(), self.patience());
+        let limits = Limits::new(Budget::default(), self.loop_limits());
         let end = self.own_call(text, intent, interrupt).await;
         let finished = end.and_then(|end| self.finish(end, &limits, interrupt));
         self.ended();

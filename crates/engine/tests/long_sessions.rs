@@ -14,14 +14,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use agent_engine::context::RequestSettings;
-use agent_engine::limits::Patience;
-use agent_engine::live::NobodyWatches;
+use agent_engine::limits::LoopLimits;
+use agent_engine::live::NullSink;
 use agent_engine::prompt::Preamble;
 use agent_engine::{
     AuthorityPlace, Control, Desk, Engine, Interrupt, Model, OnAsk, Parts, Queued, Rebuilder,
     SessionAuthority, SessionJournal, SessionState, Settings, ThreadState,
 };
-use agent_log::{Holder, Listener, Redactor, Rim, SessionStore};
+use agent_log::{Holder, Listener, Redactor, SessionEnv, SessionStore};
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::command::SubmitTurn;
 use agent_protocol::id::{ArtifactId, IdMint, ThreadId, TurnId};
@@ -338,7 +338,7 @@ impl Session {
         self.runs += 1;
         let clock: Arc<dyn Clock> = Arc::new(Now);
         let mint = Arc::new(IdMint::new(Arc::clone(&clock), self.runs));
-        let rim = Rim {
+        let env = SessionEnv {
             clock: Arc::clone(&clock),
             mint: Arc::clone(&mint),
             runtime_id: format!("rt_{}", self.runs).parse().unwrap(),
@@ -349,7 +349,7 @@ impl Session {
         let mut thread = ThreadState::default();
         let mut session = SessionState::default();
         let writer = if self.runs == 1 {
-            self.store().create(SessionCreated::default(), rim).unwrap()
+            self.store().create(SessionCreated::default(), env).unwrap()
         } else {
             let directory = self.store().resolve("last").unwrap();
             let artifacts = directory.artifacts().unwrap();
@@ -360,7 +360,7 @@ impl Session {
                     thread.apply(event, &|id| artifacts.read(id, 64 << 20).ok());
                 },
             };
-            let opened = directory.open_writer_telling(rim, listener);
+            let opened = directory.open_writer_telling(env, listener);
             opened.unwrap().writer
         };
         self.player.expected().artifacts = writer.directory().join("artifacts");
@@ -427,12 +427,12 @@ impl Session {
             thread,
             session,
             control,
-            live: Arc::new(NobodyWatches),
+            live: Arc::new(NullSink),
             thread_id,
             settings: Settings {
                 keep_inputs: true,
                 sandbox: "full".to_owned(),
-                patience: Patience {
+                loop_limits: LoopLimits {
                     repeats: 1_000,
                     failures: 1_000,
                 },

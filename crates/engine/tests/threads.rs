@@ -12,7 +12,7 @@ use agent_engine::verification::failures::Failures;
 use agent_engine::{Rebuilder, SessionState, ThreadState};
 use agent_protocol::id::{ArtifactId, IdMint, ThreadId};
 
-use agent_log::{Appended, Holder, Redactor, Rim, SessionStore, SessionWriter};
+use agent_log::{Appended, Holder, Redactor, SessionEnv, SessionStore, SessionWriter};
 use agent_protocol::payload::conversation::{
     ArtifactKind, HistoryRollbackCompleted, SessionCreated, ThreadRole, ThreadStarted, TurnFailed,
     TurnStarted, TurnSubmitted,
@@ -111,7 +111,7 @@ impl Log {
         let directory = tempfile::tempdir().unwrap();
         let store = SessionStore::of_project(directory.path());
         let clock: Arc<dyn Clock> = Arc::new(Now);
-        let rim = Rim {
+        let env = SessionEnv {
             mint: Arc::new(IdMint::new(Arc::clone(&clock), 7)),
             clock,
             runtime_id: "rt_test".parse().unwrap(),
@@ -119,7 +119,7 @@ impl Log {
             anchors: None,
             holder: Holder::default(),
         };
-        let writer = store.create(SessionCreated::default(), rim).unwrap();
+        let writer = store.create(SessionCreated::default(), env).unwrap();
         let threads = [
             (MAIN, ThreadState::default()),
             (

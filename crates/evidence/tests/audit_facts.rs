@@ -30,7 +30,10 @@ fn audited(tell: impl FnOnce(&mut Teller<'_>), end: TurnCompleted) -> AuditRepor
     // A writer that masks nothing: what it writes is what an audit has to find.
     let writer = project
         .store()
-        .create(support::created(), project.rim_with(Redactor::off()))
+        .create(
+            support::created(),
+            project.session_env_with(Redactor::off()),
+        )
         .unwrap();
     let mut teller = Teller::new(&writer);
     teller.tell(ThreadStarted::default());

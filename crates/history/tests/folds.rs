@@ -261,7 +261,7 @@ fn the_queue_survives_and_keeps_its_order() {
     let queued = teller.queue_input("second");
     drop(writer);
     let session = project.store().resolve("last").unwrap();
-    let opened = session.open_writer(project.rim()).unwrap();
+    let opened = session.open_writer(project.session_env()).unwrap();
     // The turn that ran is lost; the one that waited still waits.
     assert_eq!(opened.repairs.closing_events, 1);
     let models = fold(&events_of(&project));

@@ -13,7 +13,7 @@ use agent_protocol::{Event, Payload};
 
 use crate::artifact::{ArtifactError, ArtifactStore};
 use crate::line::Lines;
-use crate::open::{OpenError, Rim};
+use crate::open::{OpenError, SessionEnv};
 use crate::place::PlaceError;
 use crate::reader::{Chain, Damage, Head, ReadError};
 use crate::store::{SessionDirectory, SessionStore};
@@ -80,7 +80,7 @@ pub fn fork(
     at: Option<u64>,
     store: &SessionStore,
     created: SessionCreated,
-    rim: Rim,
+    env: SessionEnv,
 ) -> Result<SessionWriter, ForkError> {
     let prefix = Prefix::read(parent, at)?;
     let created = SessionCreated {
@@ -90,7 +90,7 @@ pub fn fork(
         }),
         ..created
     };
-    let writer = store.create(created, rim)?;
+    let writer = store.create(created, env)?;
     let shared = parent.artifacts()?;
     // What the parent inherited itself comes along, too: its history names it.
     let mut earlier = Vec::new();

@@ -6,7 +6,7 @@
 //!
 //! This crate deliberately cannot do some things: it runs nothing, asks nobody, opens no
 //! connection, and finds neither the clock nor the environment nor the home directory by itself; all
-//! of that is handed in as a [`Rim`]. It does not know what a tool or a model is beyond the events
+//! of that is handed in as a [`SessionEnv`]. It does not know what a tool or a model is beyond the events
 //! about them, and it does not say what events amount to: that is `agent-history`.
 //!
 //! Where to start: [`SessionStore`] finds and makes sessions, [`SessionWriter`] appends,
@@ -48,7 +48,7 @@ pub use inventory::{ArtifactBrief, ArtifactInventory, ArtifactState};
 pub use lease::{Holder, LeaseError};
 pub use line::{Line, Lines, Text, quick_type};
 pub use model_input::{Kept, ModelInputError, ModelInputs, read_after, read_model_input};
-pub use open::{Listener, OpenError, Opened, Repairs, Rim};
+pub use open::{Listener, OpenError, Opened, Repairs, SessionEnv};
 pub use place::{Place, PlaceError};
 pub use prune::{Expiring, PruneError, PrunePlan, PrunePolicy, plan_prune, prune};
 pub use reader::{
@@ -59,7 +59,7 @@ pub use redact::{
     Unresolved, placeholders,
 };
 pub use store::{
-    AGENT_DIRECTORY, Glance, MASKED_COPIES, ResolveError, SessionDirectory, SessionSize,
+    AGENT_DIRECTORY, MASKED_COPIES, ResolveError, SessionDirectory, SessionPreview, SessionSize,
     SessionStore, StoreError, project_root,
 };
 pub use subscribe::Appended;

@@ -30,7 +30,7 @@ const STAGED_LOG: &str = "events.jsonl.new";
 
 /// What a library may not find by itself, handed in by the binary or a test.
 #[derive(Clone)]
-pub struct Rim {
+pub struct SessionEnv {
     pub clock: Arc<dyn Clock>,
     pub mint: Arc<IdMint>,
     pub runtime_id: RuntimeId,
@@ -144,9 +144,9 @@ pub(crate) fn create(
     place: Place,
     session_id: SessionId,
     created: SessionCreated,
-    rim: Rim,
+    env: SessionEnv,
 ) -> Result<SessionWriter, OpenError> {
-    let made = begin(&place, &session_id, created, rim)?;
+    let made = begin(&place, &session_id, created, env)?;
     made.directories_are_new([place, sessions]);
     Ok(made)
 }
@@ -155,9 +155,9 @@ fn begin(
     place: &Place,
     session_id: &SessionId,
     created: SessionCreated,
-    rim: Rim,
+    env: SessionEnv,
 ) -> Result<SessionWriter, OpenError> {
-    let (lease, _) = take_lease(place, session_id, &rim)?;
+    let (lease, _) = take_lease(place, session_id, &env)?;
     let artifacts = ArtifactStore::new(place.child_or_create(ARTIFACTS)?);
     let file = place.create_new(STAGED_LOG)?;
     lock_log(place, &file)?;
@@ -168,7 +168,7 @@ fn begin(
     let writer = assemble(
         place,
         session_id.clone(),
-        rim,
+        env,
         lease,
         artifacts,
         file,
@@ -205,14 +205,14 @@ pub(crate) fn abandon(place: &Place) -> Result<(), PlaceError> {
 pub(crate) fn open(
     place: &Place,
     session_id: SessionId,
-    rim: Rim,
+    env: SessionEnv,
     mut listener: Listener<'_>,
 ) -> Result<Opened, OpenError> {
-    let (lease, stale_holder) = take_lease(place, &session_id, &rim)?;
+    let (lease, stale_holder) = take_lease(place, &session_id, &env)?;
     let artifacts = ArtifactStore::new(place.child_or_create(ARTIFACTS)?);
     let file = place.append(LOG)?;
     lock_log(place, &file)?;
-    let anchor = match &rim.anchors {
+    let anchor = match &env.anchors {
         None => None,
         Some(anchors) => anchors
             .read(&session_id)
@@ -242,7 +242,7 @@ pub(crate) fn open(
     let writer = assemble(
         place,
         session_id.clone(),
-        rim,
+        env,
         lease,
         artifacts,
         file,
@@ -420,11 +420,11 @@ fn check(
 fn take_lease(
     place: &Place,
     session_id: &SessionId,
-    rim: &Rim,
+    env: &SessionEnv,
 ) -> Result<(Lease, Option<Holder>), LeaseError> {
     let holder = Holder {
-        since: Some(rim.clock.now()),
-        ..rim.holder.clone()
+        since: Some(env.clock.now()),
+        ..env.holder.clone()
     };
     Lease::take(place, session_id.as_str(), &holder)
 }
@@ -454,7 +454,7 @@ struct Begun {
 fn assemble(
     place: &Place,
     session_id: SessionId,
-    rim: Rim,
+    env: SessionEnv,
     lease: Lease,
     artifacts: ArtifactStore,
     file: File,
@@ -462,11 +462,11 @@ fn assemble(
 ) -> SessionWriter {
     SessionWriter::new(Parts {
         session_id,
-        runtime_id: rim.runtime_id,
-        clock: rim.clock,
-        mint: rim.mint,
-        redactor: rim.redactor,
-        anchors: rim.anchors,
+        runtime_id: env.runtime_id,
+        clock: env.clock,
+        mint: env.mint,
+        redactor: env.redactor,
+        anchors: env.anchors,
         artifacts,
         directory: place.path().to_owned(),
         path: place.path().join(LOG),

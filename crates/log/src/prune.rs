@@ -10,7 +10,7 @@ use crate::artifact::ArtifactError;
 use crate::error::AppendError;
 use crate::fork::{self, ForkError};
 use crate::inventory::{ArtifactInventory, ArtifactState};
-use crate::open::{OpenError, Rim};
+use crate::open::{OpenError, SessionEnv};
 use crate::place::PlaceError;
 use crate::reader::ReadError;
 use crate::store::SessionDirectory;
@@ -128,12 +128,16 @@ pub fn plan_prune(
 ///
 /// # Errors
 /// When the session is being written, is damaged, or the removals could not be recorded.
-pub fn prune(session: &SessionDirectory, plan: &PrunePlan, rim: Rim) -> Result<u64, PruneError> {
+pub fn prune(
+    session: &SessionDirectory,
+    plan: &PrunePlan,
+    env: SessionEnv,
+) -> Result<u64, PruneError> {
     if plan.expiring.is_empty() {
         return Ok(0);
     }
     let opened = session
-        .open_writer(rim)
+        .open_writer(env)
         .map_err(|source| PruneError::Open {
             session_id: session.id().clone(),
             source,

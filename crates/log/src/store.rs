@@ -11,7 +11,7 @@ use crate::LOG;
 use crate::artifact::{ARTIFACTS, ArtifactError, ArtifactStore};
 use crate::index::LogIndex;
 use crate::lease::{Holder, Lease};
-use crate::open::{self, Listener, OpenError, Opened, Rim};
+use crate::open::{self, Listener, OpenError, Opened, SessionEnv};
 use crate::place::{Place, PlaceError};
 use crate::reader::{ChainReport, LogReader, ReadError, verify_chain};
 use crate::writer::SessionWriter;
@@ -112,9 +112,13 @@ impl SessionStore {
     ///
     /// # Errors
     /// When the directories or the log could not be made or written.
-    pub fn create(&self, created: SessionCreated, rim: Rim) -> Result<SessionWriter, OpenError> {
+    pub fn create(
+        &self,
+        created: SessionCreated,
+        env: SessionEnv,
+    ) -> Result<SessionWriter, OpenError> {
         let sessions = self.prepare()?;
-        let session_id: SessionId = rim.mint.mint();
+        let session_id: SessionId = env.mint.mint();
         let place = sessions.create_child(session_id.as_str())?;
         let handles = sessions
             .try_clone()
@@ -122,7 +126,7 @@ impl SessionStore {
         let begun = handles
             .map_err(OpenError::from)
             .and_then(|(sessions, place)| {
-                open::create(sessions, place, session_id.clone(), created, rim)
+                open::create(sessions, place, session_id.clone(), created, env)
             });
         begun.inspect_err(|_| {
             // A directory without a log would only be in the way. What cannot be removed stays.
@@ -257,7 +261,7 @@ pub struct SessionDirectory {
 
 /// The first and last thing known of a session, without reading all of it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Glance {
+pub struct SessionPreview {
     pub created_at: Option<Timestamp>,
     pub last_event_at: Option<Timestamp>,
     pub title: Option<String>,
@@ -331,12 +335,12 @@ impl SessionDirectory {
     ///
     /// # Errors
     /// When somebody else writes it, or its log is damaged.
-    pub fn open_writer(&self, rim: Rim) -> Result<Opened, OpenError> {
+    pub fn open_writer(&self, env: SessionEnv) -> Result<Opened, OpenError> {
         let nobody = Listener {
             wants: &|_| false,
             tell: &mut |_| {},
         };
-        self.open_writer_telling(rim, nobody)
+        self.open_writer_telling(env, nobody)
     }
 
     /// Opens the session for writing, and tells the log meanwhile: it has to be read anyway.
@@ -345,10 +349,10 @@ impl SessionDirectory {
     /// As [`SessionDirectory::open_writer`].
     pub fn open_writer_telling(
         &self,
-        rim: Rim,
+        env: SessionEnv,
         listener: Listener<'_>,
     ) -> Result<Opened, OpenError> {
-        open::open(&self.place()?, self.id.clone(), rim, listener)
+        open::open(&self.place()?, self.id.clone(), env, listener)
     }
 
     /// Reads the log event by event. Changes nothing.
@@ -411,7 +415,7 @@ impl SessionDirectory {
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub fn glance(&self) -> Result<Glance, StoreError> {
+    pub fn preview(&self) -> Result<SessionPreview, StoreError> {
         use std::io::{Seek as _, SeekFrom};
         const LOOK: u64 = 2 * (agent_protocol::MAX_LINE_BYTES as u64 + 1);
         let mut file = self.place()?.read(LOG)?;
@@ -420,7 +424,7 @@ impl SessionDirectory {
             path: self.log_path(),
             source,
         };
-        let mut glance = Glance::default();
+        let mut preview = SessionPreview::default();
         let mut beginning = Vec::new();
         (&file)
             .take(LOOK)
@@ -428,13 +432,13 @@ impl SessionDirectory {
             .map_err(io_error)?;
         let mut events = events_in(&beginning);
         if let Some(first) = events.next() {
-            glance.created_at = Some(first.timestamp);
+            preview.created_at = Some(first.timestamp);
             if let Payload::SessionCreated(created) = first.payload {
-                glance.title.clone_from(&created.title);
-                glance.created = Some(created);
+                preview.title.clone_from(&created.title);
+                preview.created = Some(created);
             }
         }
-        glance.first_input = events.find_map(|event| match event.payload {
+        preview.first_input = events.find_map(|event| match event.payload {
             Payload::TurnSubmitted(submitted) => submitted.text.map(|text| brief(&text, 200)),
             _ => None,
         });
@@ -444,16 +448,16 @@ impl SessionDirectory {
         let mut end = Vec::new();
         (&file).take(LOOK).read_to_end(&mut end).map_err(io_error)?;
         for event in events_in(&end) {
-            glance.last_event_at = Some(event.timestamp);
-            glance.last_sequence = Some(event.sequence);
-            glance.last_type = Some(event.payload.type_name().to_owned());
+            preview.last_event_at = Some(event.timestamp);
+            preview.last_sequence = Some(event.sequence);
+            preview.last_type = Some(event.payload.type_name().to_owned());
             if let Payload::SessionUpdated(updated) = event.payload
                 && updated.changed.title.is_some()
             {
-                glance.title = updated.changed.title;
+                preview.title = updated.changed.title;
             }
         }
-        Ok(glance)
+        Ok(preview)
     }
 
     /// How much the session takes on disk.

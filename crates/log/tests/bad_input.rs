@@ -182,7 +182,7 @@ fn a_torn_tail_is_cut_and_recorded() {
     torn.extend_from_slice(br#"{"type":"runtime.warning","event_id":"ev_"#);
     fs::write(session.log_path(), &torn).unwrap();
 
-    let opened = session.open_writer(project.rim()).unwrap();
+    let opened = session.open_writer(project.session_env()).unwrap();
     assert_eq!(opened.repairs.cut_bytes, (torn.len() - whole.len()) as u64);
     opened
         .writer
@@ -209,7 +209,7 @@ fn a_damaged_log_is_not_written_on() {
     let middle = log.len() / 2;
     log[middle] ^= 1;
     fs::write(session.log_path(), &log).unwrap();
-    let Err(error) = session.open_writer(project.rim()) else {
+    let Err(error) = session.open_writer(project.session_env()) else {
         panic!("a damaged log was opened");
     };
     assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
@@ -224,7 +224,7 @@ fn a_log_that_was_cut_off_is_not_written_on() {
     let mut lines = lines_of(&log);
     lines.truncate(lines.len() - 1);
     fs::write(session.log_path(), lines.concat()).unwrap();
-    let Err(error) = session.open_writer(project.rim()) else {
+    let Err(error) = session.open_writer(project.session_env()) else {
         panic!("a shortened log was opened");
     };
     assert!(matches!(error, OpenError::CutOff { .. }), "{error}");
@@ -287,7 +287,7 @@ fn what_a_newer_version_wrote_is_kept_and_named() {
     );
 
     // It can still be written on.
-    let opened = session.open_writer(project.rim()).unwrap();
+    let opened = session.open_writer(project.session_env()).unwrap();
     opened
         .writer
         .append(&Scope::default(), warning("after"), Refs::default())
@@ -307,7 +307,7 @@ fn links_in_our_place_are_refused_by_name() {
         let elsewhere = project.directory.path().join("elsewhere");
         fs::rename(&path, &elsewhere).unwrap();
         symlink(&elsewhere, &path).unwrap();
-        let Err(error) = session.open_writer(project.rim()) else {
+        let Err(error) = session.open_writer(project.session_env()) else {
             panic!("a link in place of `{place}` was followed");
         };
         let message = format!("{error}");
@@ -321,7 +321,10 @@ fn links_in_our_place_are_refused_by_name() {
     let elsewhere = project.directory.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     symlink(&elsewhere, project.directory.path().join(".agent")).unwrap();
-    let Err(error) = project.store().create(support::created(), project.rim()) else {
+    let Err(error) = project
+        .store()
+        .create(support::created(), project.session_env())
+    else {
         panic!("a link in place of `.agent` was followed");
     };
     assert!(
@@ -390,10 +393,10 @@ fn a_clock_that_goes_backwards_changes_nothing() {
     }
     let project = Project::new();
     let clock = std::sync::Arc::new(Backwards(1_794_799_680_000.into()));
-    let mut rim = project.rim();
-    rim.mint = std::sync::Arc::new(agent_protocol::id::IdMint::new(clock.clone(), 1));
-    rim.clock = clock;
-    let writer = project.store().create(support::created(), rim).unwrap();
+    let mut env = project.session_env();
+    env.mint = std::sync::Arc::new(agent_protocol::id::IdMint::new(clock.clone(), 1));
+    env.clock = clock;
+    let writer = project.store().create(support::created(), env).unwrap();
     whole_story(&writer);
     let session = project.store().resolve("last").unwrap();
     let report = agent_evidence::audit::audit(&session, Some(&project.anchors())).unwrap();
@@ -406,7 +409,7 @@ fn the_second_writer_is_refused_and_told_who_is_first() {
     let writer = project.create();
     let session = project.store().resolve("last").unwrap();
     for _ in 0..2 {
-        let Err(error) = session.open_writer(project.rim()) else {
+        let Err(error) = session.open_writer(project.session_env()) else {
             panic!("two writers");
         };
         let OpenError::Lease(LeaseError::Held { holder, .. }) = &error else {
@@ -422,7 +425,7 @@ fn the_second_writer_is_refused_and_told_who_is_first() {
         if fs::exists(session.path().join("lease")).unwrap() {
             continue;
         }
-        let Err(error) = session.open_writer(project.rim()) else {
+        let Err(error) = session.open_writer(project.session_env()) else {
             panic!("two writers without a lease");
         };
         assert!(
@@ -436,7 +439,7 @@ fn the_second_writer_is_refused_and_told_who_is_first() {
         .unwrap();
     drop(writer);
     assert!(session.holder().is_none());
-    session.open_writer(project.rim()).unwrap();
+    session.open_writer(project.session_env()).unwrap();
 }
 
 /// Runs `action` as a user who is not root, because root is never refused.
@@ -475,12 +478,15 @@ fn a_read_only_directory_is_said_to_be_one() {
         set(&session.path().join(name), 0o444);
     }
     as_ordinary_user(|| {
-        let Err(error) = project.store().create(support::created(), project.rim()) else {
+        let Err(error) = project
+            .store()
+            .create(support::created(), project.session_env())
+        else {
             panic!("a session was made in a read-only directory");
         };
         assert!(error.to_string().contains("cannot create"), "{error}");
         assert!(error.hint().unwrap().contains("make it writable"));
-        let Err(error) = session.open_writer(project.rim()) else {
+        let Err(error) = session.open_writer(project.session_env()) else {
             panic!("a read-only log was opened for writing");
         };
         assert!(error.to_string().contains("lease"), "{error}");
@@ -508,17 +514,17 @@ fn sessions_are_found_by_what_one_remembers_of_them() {
         project.store().resolve("last"),
         Err(ResolveError::Empty { .. })
     ));
-    let mut rim = project.rim();
-    rim.anchors = None;
+    let mut env = project.session_env();
+    env.anchors = None;
     let first = project
         .store()
-        .create(support::created(), rim.clone())
+        .create(support::created(), env.clone())
         .unwrap()
         .session_id()
         .clone();
     let second = project
         .store()
-        .create(support::created(), rim)
+        .create(support::created(), env)
         .unwrap()
         .session_id()
         .clone();
@@ -562,7 +568,7 @@ fn pruning_says_what_it_removes() {
     let plan = agent_log::plan_prune(&session, &policy).unwrap();
     assert_eq!(plan.expiring.len(), 3, "before-images stay: {plan:?}");
     let before = session.size().unwrap();
-    let freed = agent_log::prune(&session, &plan, project.rim()).unwrap();
+    let freed = agent_log::prune(&session, &plan, project.session_env()).unwrap();
     let after = session.size().unwrap();
     assert_eq!(before.artifact_bytes - after.artifact_bytes, freed);
     assert_eq!(freed, plan.bytes());
@@ -586,7 +592,7 @@ fn what_a_branch_began_with_is_not_pruned() {
         None,
         &project.store(),
         support::created(),
-        project.rim(),
+        project.session_env(),
     );
     let id = branch.unwrap().session_id().clone();
     let branch = project.store().resolve(id.as_str()).unwrap();
@@ -602,7 +608,7 @@ fn what_a_branch_began_with_is_not_pruned() {
     assert!(plan.expiring.is_empty(), "{plan:?}");
 
     let plan = agent_log::plan_prune(&session, &policy).unwrap();
-    agent_log::prune(&session, &plan, project.rim()).unwrap();
+    agent_log::prune(&session, &plan, project.session_env()).unwrap();
     let mut log = lines_of(&fs::read(session.log_path()).unwrap());
     log.pop();
     fs::write(session.log_path(), log.concat()).unwrap();
@@ -621,6 +627,6 @@ fn a_session_with_a_writer_is_not_pruned() {
         ..agent_log::PrunePolicy::default()
     };
     let plan = agent_log::plan_prune(&session, &policy).unwrap();
-    assert!(agent_log::prune(&session, &plan, project.rim()).is_err());
+    assert!(agent_log::prune(&session, &plan, project.session_env()).is_err());
     assert!(session.size().unwrap().artifact_count > 0);
 }

@@ -44,14 +44,14 @@ fn victim_of(test: &str, session: &Path) -> Command {
 fn open_as_victim(session: &std::ffi::OsStr) -> SessionWriter {
     let session = SessionDirectory::at(Path::new(session)).unwrap();
     let project = Project::new();
-    let mut rim = project.rim_with(agent_log::Redactor::off());
-    rim.anchors = None;
+    let mut env = project.session_env_with(agent_log::Redactor::off());
+    env.anchors = None;
     let clock = StepClock::starting_at(1_794_799_680_000 + i64::from(std::process::id()));
-    rim.mint = std::sync::Arc::new(agent_protocol::id::IdMint::new(
+    env.mint = std::sync::Arc::new(agent_protocol::id::IdMint::new(
         clock,
         std::process::id().into(),
     ));
-    session.open_writer(rim).unwrap().writer
+    session.open_writer(env).unwrap().writer
 }
 
 /// Says which event is acknowledged, at once.
@@ -146,7 +146,7 @@ fn kill_again_and_again(rounds: std::ops::Range<u64>) {
             "round {round}: event {last} is gone"
         );
     }
-    session.open_writer(project.rim()).unwrap();
+    session.open_writer(project.session_env()).unwrap();
     let report = agent_evidence::audit::audit(&session, None).unwrap();
     assert!(report.is_ok(), "{:#?}", report.findings);
 }
@@ -189,7 +189,7 @@ fn a_killed_holder_blocks_nobody() {
         .lines()
         .map(Result::unwrap);
     lines.by_ref().find_map(|line| acknowledged(&line)).unwrap();
-    let Err(error) = session.open_writer(project.rim()) else {
+    let Err(error) = session.open_writer(project.session_env()) else {
         panic!("two processes write");
     };
     assert!(error.to_string().contains("being written by"), "{error}");
@@ -197,7 +197,7 @@ fn a_killed_holder_blocks_nobody() {
     victim.kill().unwrap();
     victim.wait().unwrap();
     assert!(session.holder().is_none());
-    let opened = session.open_writer(project.rim()).unwrap();
+    let opened = session.open_writer(project.session_env()).unwrap();
     assert!(opened.repairs.stale_holder.is_some());
     let last = session
         .reader()

@@ -382,7 +382,7 @@ fn a_log_is_told_while_it_is_opened() {
             tell: &mut |event| told.push(event.clone()),
         };
         let opened = session
-            .open_writer_telling(project.rim(), listener)
+            .open_writer_telling(project.session_env(), listener)
             .unwrap();
         (told, opened.repairs.closing_events)
     };

@@ -27,7 +27,7 @@ fn check(tell: impl FnOnce(&mut Teller<'_>), expected: &[&str]) -> Vec<Payload> 
     let before = writer.head().next_sequence;
     drop(writer);
     let session = project.store().resolve("last").unwrap();
-    let opened = session.open_writer(project.rim()).unwrap();
+    let opened = session.open_writer(project.session_env()).unwrap();
     assert_eq!(opened.repairs.closing_events, expected.len());
     drop(opened);
     let mut added: Vec<Payload> = session
@@ -46,7 +46,7 @@ fn check(tell: impl FnOnce(&mut Teller<'_>), expected: &[&str]) -> Vec<Payload> 
     let report = agent_evidence::audit::audit(&session, None).unwrap();
     assert!(report.is_ok(), "{:#?}", report.findings);
     // Opening once more finds nothing left to do.
-    let again = session.open_writer(project.rim()).unwrap();
+    let again = session.open_writer(project.session_env()).unwrap();
     assert_eq!(again.repairs, agent_log::Repairs::default());
     added
 }
@@ -170,9 +170,9 @@ fn a_log_without_a_first_event_is_not_continued() {
     let whole = std::fs::read(session.log_path()).unwrap();
     for kept in [0, 1, whole.len() - 1] {
         std::fs::write(session.log_path(), &whole[..kept]).unwrap();
-        let mut rim = project.rim();
-        rim.anchors = None;
-        let Err(error) = session.open_writer(rim) else {
+        let mut env = project.session_env();
+        env.anchors = None;
+        let Err(error) = session.open_writer(env) else {
             panic!("a log of {kept} bytes was opened");
         };
         assert!(matches!(error, agent_log::OpenError::Empty { .. }));
@@ -187,7 +187,7 @@ fn the_last_session_is_one_that_has_begun() {
     let begun = writer.session_id().clone();
     drop(writer);
     let path = project.store().directory().join("sessions");
-    let id: agent_protocol::id::SessionId = project.rim().mint.mint();
+    let id: agent_protocol::id::SessionId = project.session_env().mint.mint();
     std::fs::create_dir(path.join(id.as_str())).unwrap();
     assert_eq!(project.store().list().unwrap().len(), 2);
     let last = project.store().resolve("last").unwrap();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_log::{
-    AnchorStore, Holder, RedactionRules, Redactor, ResolveError, Rim, SessionDirectory,
+    AnchorStore, Holder, RedactionRules, Redactor, ResolveError, SessionDirectory, SessionEnv,
     SessionStore,
 };
 
@@ -73,9 +73,13 @@ impl Runtime {
     ///
     /// # Errors
     /// When this installation's id or key cannot be used, or a pattern of the settings is not one.
-    pub fn rim_with(&self, config: &Config, program: &str) -> Result<Rim, RuntimeError> {
+    pub fn session_env_with(
+        &self,
+        config: &Config,
+        program: &str,
+    ) -> Result<SessionEnv, RuntimeError> {
         let runtime_id = self.host.runtime_id()?;
-        Ok(Rim {
+        Ok(SessionEnv {
             clock: Arc::clone(&self.host.clock),
             mint: Arc::clone(&self.host.ids),
             runtime_id,

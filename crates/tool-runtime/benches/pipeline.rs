@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use agent_log::{Holder, Redactor, Rim, SessionStore};
+use agent_log::{Holder, Redactor, SessionEnv, SessionStore};
 use agent_protocol::id::IdMint;
 use agent_protocol::payload::conversation::SessionCreated;
 use agent_protocol::payload::permission::{Effect, PermissionEvaluated};
@@ -178,7 +178,7 @@ fn main() {
 fn pipeline(root: &Path) -> Pipeline {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let mint = Arc::new(IdMint::new(Arc::clone(&clock), 1));
-    let rim = Rim {
+    let env = SessionEnv {
         clock,
         mint: Arc::clone(&mint),
         runtime_id: mint.mint(),
@@ -187,7 +187,7 @@ fn pipeline(root: &Path) -> Pipeline {
         holder: Holder::default(),
     };
     let writer = SessionStore::of_project(root)
-        .create(SessionCreated::default(), rim)
+        .create(SessionCreated::default(), env)
         .unwrap();
     let mut registry = Registry::default();
     registry.register(Arc::new(Read(definition()))).unwrap();

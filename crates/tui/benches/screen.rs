@@ -113,7 +113,7 @@ fn open(table: &mut Table, count: usize) {
     // As the screen does it: the end first, the rest behind it.
     let lines = log[tail..].split(|byte| *byte == b'\n');
     let parsed = lines.filter_map(|line| agent_protocol::Event::from_line(line).ok());
-    ui.input(Input::Glimpse(parsed.map(Arc::new).collect()));
+    ui.input(Input::Tail(parsed.map(Arc::new).collect()));
     let print = view::print_finished(&mut ui, 100, 1000);
     let mut bytes = Vec::new();
     Surface::new(100, 40, true).draw(&mut bytes, &print, &view::frame(&ui, 100, 40));

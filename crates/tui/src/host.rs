@@ -23,7 +23,7 @@ pub enum Input {
     History(Vec<Arc<Event>>),
     /// The end of a long past, so that there is something to see at once. All of it follows, folded
     /// elsewhere, as [`Input::Past`].
-    Glimpse(Vec<Arc<Event>>),
+    Tail(Vec<Arc<Event>>),
     /// The whole past that a glimpse was the end of.
     Past(Box<State>),
     /// Text on its way, finer than the log's own pieces. It is not an event: the log has it later,

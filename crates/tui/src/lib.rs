@@ -4,7 +4,7 @@
 //! it ([`ui`]): what is being typed, which question is open, what is being read. [`keys`] turns keys
 //! into commands, [`view`] turns all of it into lines; both are plain functions over values, so a
 //! live session, a resumed one and a replayed one look the same and are tested without a terminal.
-//! [`terminal`], [`surface`] and the loop in [`run()`] are the rim.
+//! [`terminal`], [`surface`] and the loop in [`run()`] touch the machine.
 //!
 //! What this crate deliberately cannot do: it reaches no model and no tool, opens no file, starts no
 //! program and reads no environment. It asks its host ([`host::HostRequest`]) and tells the engine

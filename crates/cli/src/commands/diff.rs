@@ -128,14 +128,14 @@ pub(crate) fn run(arguments: &DiffArgs, app: &App) -> Result<Exit, Failure> {
             app.output.write_all(&file.exact()).context(doing)?;
         }
     } else if arguments.json {
-        let redactor = app.rim("agent diff")?.redactor;
+        let redactor = app.session_env("agent diff")?.redactor;
         let printed = DiffOutput::of(&diff, |text| redactor.mask(text).into_owned());
         app.output.json(&printed).context(doing)?;
         return Ok(Exit::Done);
     } else if arguments.stat {
         print_stat(&diff, app)?;
     } else if !diff.files.is_empty() {
-        let redactor = app.rim("agent diff")?.redactor;
+        let redactor = app.session_env("agent diff")?.redactor;
         let text = diff.text();
         let text = colored(&visible_text(&redactor.mask(&text)), app);
         app.output.print(&text).context(doing)?;

@@ -58,13 +58,13 @@ pub(crate) fn branch(
     parent: &SessionDirectory,
     at: Option<u64>,
 ) -> Result<SessionWriter, Failure> {
-    let title = parent.glance().ok().and_then(|glance| glance.title);
+    let title = parent.preview().ok().and_then(|preview| preview.title);
     let created = agent_protocol::payload::conversation::SessionCreated {
         title,
         ..agent_runtime::session::created(app, config.permissions.mode.value)
     };
-    let rim = app.rim_with(config, "agent fork")?;
-    agent_log::fork::fork(parent, at, &app.sessions(), created, rim)
+    let env = app.session_env_with(config, "agent fork")?;
+    agent_log::fork::fork(parent, at, &app.sessions(), created, env)
         .with_context(|| format!("cannot fork session {}", parent.id()))
         .or_usage()
 }
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &ForkArgs, app: &App) -> Result<Exit, Failure> {
     let parent = app.session(&arguments.session)?;
     let writer = branch(app, &config, &parent, arguments.at)?;
     let session_id = writer.session_id().clone();
-    let begun = app.session(session_id.as_str())?.glance().or_fail()?;
+    let begun = app.session(session_id.as_str())?.preview().or_fail()?;
     let sequence = begun
         .created
         .and_then(|created| created.parent)

@@ -73,9 +73,9 @@ pub(crate) fn run(arguments: &ImportArgs, app: &App) -> Result<Exit, Failure> {
         .with_context(doing)
         .or_usage()?;
     let clock = SourceClock::new();
-    let mut rim = app.rim("agent import")?;
-    rim.clock = Arc::clone(&clock) as _;
-    let imported = write(&record, &app.sessions(), rim, &clock)
+    let mut env = app.session_env("agent import")?;
+    env.clock = Arc::clone(&clock) as _;
+    let imported = write(&record, &app.sessions(), env, &clock)
         .with_context(doing)
         .or_fail()?;
     let output = ImportOutput {

@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: &RespondArgs, app: &App) -> Result<Exit, Failure> {
     // Looked up first, so that a wrong id changes nothing.
     find(&session, &arguments.action)?;
     let opened = session
-        .open_writer(app.rim("agent respond")?)
+        .open_writer(app.session_env("agent respond")?)
         .with_context(|| format!("cannot answer in session {}", session.id()))
         .or_usage()?;
     // And again under the lease: nobody else answers from here on.

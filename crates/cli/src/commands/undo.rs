@@ -265,7 +265,7 @@ fn under_the_lease(
     answers: &[(String, OnConflict)],
 ) -> Result<Outcome, Failure> {
     let opened = session
-        .open_writer(app.rim("agent undo")?)
+        .open_writer(app.session_env("agent undo")?)
         .map_err(|error| {
             let hint = OpenError::hint(&error).map(str::to_owned);
             let failure = Failure::from(anyhow::Error::from(error)).exit(Exit::Usage);

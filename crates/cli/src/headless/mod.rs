@@ -8,7 +8,7 @@ mod signals;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
-use agent_engine::live::NobodyWatches;
+use agent_engine::live::NullSink;
 use agent_engine::state::{CommandRun, TurnFacts};
 use agent_engine::verification::claims;
 use agent_engine::{Engine, Interrupt, Model, TurnEnd};
@@ -142,7 +142,7 @@ async fn turns(
             config,
             task.models.clone(),
             app.small_model(config),
-            Arc::new(NobodyWatches),
+            Arc::new(NullSink),
         )
         .with_routing(task.facts.clone());
     let mut end = None;

@@ -136,7 +136,7 @@ impl Host {
                 "this session has changed no file".to_owned(),
             ));
         }
-        let redactor = self.app.rim_with(&self.config, "agent")?.redactor;
+        let redactor = self.app.session_env_with(&self.config, "agent")?.redactor;
         Ok(HostMessage::Document(Document {
             title: "all changes of this session".to_owned(),
             text: redactor.mask(&diff.text()).into_owned(),
@@ -178,9 +178,9 @@ fn told(done: Result<String, Failure>) -> HostMessage {
 }
 
 fn session_line(session: &SessionDirectory) -> SessionLine {
-    let glance = session.glance().unwrap_or_default();
-    let events = glance.last_sequence.map_or(0, |last| last + 1);
-    let title = glance.title.or(glance.first_input);
+    let preview = session.preview().unwrap_or_default();
+    let events = preview.last_sequence.map_or(0, |last| last + 1);
+    let title = preview.title.or(preview.first_input);
     SessionLine {
         session_id: session.id().clone(),
         title: title.unwrap_or_else(|| "nothing was asked yet".to_owned()),

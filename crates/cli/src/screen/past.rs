@@ -50,7 +50,7 @@ pub(super) fn glimpse(
         let _ = inputs.send(Input::History(past));
         return Ok(last);
     }
-    let _ = inputs.send(Input::Glimpse(events));
+    let _ = inputs.send(Input::Tail(events));
     let inputs = inputs.clone();
     tokio::task::spawn_blocking(move || {
         if let Ok(state) = fold(&path, length) {

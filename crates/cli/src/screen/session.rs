@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use agent_engine::live::{Live, LiveText};
+use agent_engine::live::{LiveText, StreamSink};
 use agent_engine::{
     Engine, EngineError, Interrupt, InterruptReason, Model, OnAsk, SessionAuthority, TurnEnd,
 };
@@ -359,7 +359,7 @@ fn status_of(level: SandboxLevel) -> SandboxStatus {
 /// Text on its way to the screen.
 struct ToScreen(UnboundedSender<Input>);
 
-impl Live for ToScreen {
+impl StreamSink for ToScreen {
     fn show(&self, text: LiveText<'_>) {
         let text = match text {
             LiveText::Answer(text) => agent_tui::LiveText::Answer(text.to_owned()),

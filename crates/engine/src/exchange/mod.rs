@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use self::facts::{choice_word, evidence, failure_kind, usage_of};
 use self::recorder::Recorder;
 use crate::continuation::Continuation;
-use crate::live::Live;
+use crate::live::StreamSink;
 
 pub(crate) use self::facts::choice_from_word;
 
@@ -38,7 +38,7 @@ const INLINE_TEXT: usize = 24 * 1024;
 /// Everything about a request that is not in the request itself.
 pub(crate) struct Exchange<'a> {
     pub(crate) journal: &'a dyn Journal,
-    pub(crate) live: &'a dyn Live,
+    pub(crate) live: &'a dyn StreamSink,
     pub(crate) scope: Scope,
     pub(crate) request_no: u64,
     pub(crate) model_request_id: ModelRequestId,

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent_engine::context::RequestSettings;
-use agent_engine::limits::Patience;
-use agent_engine::live::NobodyWatches;
+use agent_engine::limits::LoopLimits;
+use agent_engine::live::NullSink;
 use agent_engine::prompt::Preamble;
 use agent_engine::{
     AuthorityPlace, Control, ControlPlane, Desk, Engine, Interrupt, Model, OnAsk, Parts,
     ProcessControl, SessionAuthority, SessionJournal, SessionState, Settings, ThreadState, TurnEnd,
 };
-use agent_log::{Holder, Redactor, Rim, SessionDirectory, SessionStore, SessionWriter};
+use agent_log::{Holder, Redactor, SessionDirectory, SessionEnv, SessionStore, SessionWriter};
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::command::SubmitTurn;
 use agent_protocol::id::{IdMint, ProcessId, ThreadId, TurnId};
@@ -152,7 +152,7 @@ impl Place {
         let clock: Arc<dyn Clock> = Arc::new(Now);
         let mint = Arc::new(IdMint::new(Arc::clone(&clock), 7));
         let store = SessionStore::of_project(&root);
-        let rim = Rim {
+        let env = SessionEnv {
             clock: Arc::clone(&clock),
             mint: Arc::clone(&mint),
             runtime_id: "rt_test".parse().unwrap(),
@@ -160,7 +160,7 @@ impl Place {
             anchors: None,
             holder: Holder::default(),
         };
-        let writer = store.create(SessionCreated::default(), rim).unwrap();
+        let writer = store.create(SessionCreated::default(), env).unwrap();
         let journal: Arc<dyn Journal> = Arc::new(SessionJournal::new(writer.clone(), mint));
         let thread_id: ThreadId = journal.ids().mint();
         let scope = Scope {
@@ -256,12 +256,12 @@ impl Place {
             thread,
             session,
             control: Arc::clone(&control),
-            live: Arc::new(NobodyWatches),
+            live: Arc::new(NullSink),
             thread_id,
             settings: Settings {
                 keep_inputs: true,
                 sandbox: "full".to_owned(),
-                patience: Patience::default(),
+                loop_limits: LoopLimits::default(),
                 compact_at: 0.8,
             },
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use agent_history::IMPORTED;
-use agent_log::{AppendError, OpenError, Rim, SessionStore, SessionWriter, SyncError};
+use agent_log::{AppendError, OpenError, SessionEnv, SessionStore, SessionWriter, SyncError};
 use agent_protocol::id::{SessionId, SubagentId, ThreadId};
 use agent_protocol::payload::conversation::{
     ArtifactKind, InputPart, InputPartKind, RuntimeWarning, SessionChanges, SessionCreated,
@@ -76,14 +76,14 @@ impl Clock for SourceClock {
     }
 }
 
-/// Writes a record as a new session of the store. `rim` has to use `clock`.
+/// Writes a record as a new session of the store. `env` has to use `clock`.
 ///
 /// # Errors
 /// When the session cannot be made or written.
 pub fn write(
     record: &Record,
     store: &SessionStore,
-    rim: Rim,
+    env: SessionEnv,
     clock: &SourceClock,
 ) -> Result<Imported, ImportError> {
     let begun = record.said.first().ok_or(ImportError::Empty)?;
@@ -103,7 +103,7 @@ pub fn write(
         recorded_in: Some(record.root.clone().unwrap_or_else(|| "unknown".into())),
         ..SessionCreated::default()
     };
-    let writer = store.create(created, rim)?;
+    let writer = store.create(created, env)?;
     let thread_id: ThreadId = writer.mint();
     let mut import = Import {
         scope: Scope {

@@ -40,7 +40,7 @@ impl Lineage {
 /// Where a session was branched off; nothing when it was not, or its first event cannot be read.
 #[must_use]
 pub fn parent_of(session: &SessionDirectory) -> Option<SessionParent> {
-    session.glance().ok()?.created?.parent
+    session.preview().ok()?.created?.parent
 }
 
 /// Tells the events that a branch inherited, the oldest first, with a numbering of their own.

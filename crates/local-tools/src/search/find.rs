@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::hide::{hide_keys, masked_line};
 use super::scope::Scope;
-use super::walk::{Met, Skipped, Visitor, Walk, as_path, note_unopened};
+use super::walk::{Entry, Skipped, Visitor, Walk, as_path, note_unopened};
 use crate::encoding::{Detector, Encoding};
 use crate::file::MAX_WHOLE_FILE;
 
@@ -218,20 +218,20 @@ struct Worker<'a> {
 }
 
 impl Visitor for Worker<'_> {
-    fn file(&mut self, met: &Met<'_>, skipped: &mut Skipped) {
-        if !self.scope.wants(as_path(met.path)) {
+    fn file(&mut self, entry: &Entry<'_>, skipped: &mut Skipped) {
+        if !self.scope.wants(as_path(entry.path)) {
             return;
         }
-        let file = match met.open() {
+        let file = match entry.open() {
             Ok(file) => file,
             Err(error) => {
                 note_unopened(error, skipped);
                 return;
             }
         };
-        self.held += self
-            .search
-            .look_into(&file, met.path, &mut self.searcher, &mut self.finding);
+        self.held +=
+            self.search
+                .look_into(&file, entry.path, &mut self.searcher, &mut self.finding);
         skipped.add(&std::mem::take(&mut self.finding.skipped));
         // Only the first by path can be shown in the end; the rest is let go now and then.
         if self.held > 4 * self.search.limit + 4096 {

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::find::{Listing, MAX_LIMIT};
 use super::scope::Scope;
-use super::walk::{Met, Skipped, Visitor, Walk, as_path, skipped_sentence};
+use super::walk::{Entry, Skipped, Visitor, Walk, as_path, skipped_sentence};
 use crate::path::{Found, Roots};
 use crate::support::{parse, reading_definition};
 use agent_text::counted;
@@ -200,7 +200,7 @@ struct Lister<'a> {
 }
 
 impl Visitor for Lister<'_> {
-    fn file(&mut self, file: &Met<'_>, _: &mut Skipped) {
+    fn file(&mut self, file: &Entry<'_>, _: &mut Skipped) {
         if !self.scope.wants(as_path(file.path)) {
             return;
         }
@@ -239,12 +239,12 @@ mod tests {
         // Backwards, so that each name is nearer to the front than all before it.
         for number in (0..NAMES).rev() {
             let path = format!("deep/{number:07}.rs");
-            let met = Met {
+            let entry = Entry {
                 directory: directory.as_fd(),
                 name: c"name",
                 path: path.as_bytes(),
             };
-            lister.file(&met, &mut Skipped::default());
+            lister.file(&entry, &mut Skipped::default());
             assert!(lister.first.len() <= 500);
         }
         assert_eq!(lister.matched, NAMES);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agent_evidence::audit::AuditReport;
 use agent_local_tools::{CommandSettings, LocalTools, Roots, ScanLimits, local_tools};
-use agent_log::{Holder, LogReader, Redactor, Rim, SessionStore, SessionWriter};
+use agent_log::{Holder, LogReader, Redactor, SessionEnv, SessionStore, SessionWriter};
 use agent_protocol::id::IdMint;
 use agent_protocol::payload::conversation::SessionCreated;
 use agent_protocol::payload::permission::{DecisionSource, Effect, PermissionEvaluated};
@@ -122,9 +122,9 @@ impl Stage {
             std::fs::create_dir(folder).unwrap();
         }
         std::fs::write(base.join("outside.txt"), "outside\n").unwrap();
-        let (rim, mint) = rim(7);
+        let (env, mint) = session_env(7);
         let store = SessionStore::of_project(&home);
-        let writer = store.create(SessionCreated::default(), rim).unwrap();
+        let writer = store.create(SessionCreated::default(), env).unwrap();
         let journal: Arc<dyn Journal> = Arc::new(SessionJournal::new(writer.clone(), mint));
         let roots = Arc::new(Roots::open(&project, Some(&home)).unwrap());
         let tools = local_tools(
@@ -250,7 +250,7 @@ impl Stage {
         let log = self.writer.log_path();
         std::fs::copy(log, copy.join(log.file_name().unwrap())).unwrap();
         let found = store.resolve(self.writer.session_id().as_str()).unwrap();
-        drop(found.open_writer(rim(8).0).unwrap());
+        drop(found.open_writer(session_env(8).0).unwrap());
         let events = found.reader().unwrap();
         events.filter_map(|item| item.unwrap().event).collect()
     }
@@ -272,10 +272,10 @@ impl Stage {
     }
 }
 
-fn rim(seed: u64) -> (Rim, Arc<IdMint>) {
+fn session_env(seed: u64) -> (SessionEnv, Arc<IdMint>) {
     let clock: Arc<dyn Clock> = Arc::new(TestClock);
     let mint = Arc::new(IdMint::new(Arc::clone(&clock), seed));
-    let rim = Rim {
+    let env = SessionEnv {
         clock,
         mint: Arc::clone(&mint),
         runtime_id: mint.mint(),
@@ -283,7 +283,7 @@ fn rim(seed: u64) -> (Rim, Arc<IdMint>) {
         anchors: None,
         holder: Holder::default(),
     };
-    (rim, mint)
+    (env, mint)
 }
 
 /// Found out once: trying takes longer than most tests.

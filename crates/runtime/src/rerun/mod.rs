@@ -11,7 +11,7 @@ mod record;
 use std::path::Path;
 use std::sync::Arc;
 
-use agent_engine::live::NobodyWatches;
+use agent_engine::live::NullSink;
 use agent_engine::{Control, Interrupt, Model, OnAsk, TurnEnd};
 use agent_log::Appended;
 use agent_protocol::command::{RespondAction, SubmitTurn};
@@ -78,7 +78,7 @@ pub fn play(
         .or_fail()?;
     let prompts = recorded.prompts();
     let ended = tokio.block_on(async {
-        let mut engine = bench.engine(runtime, config, vec![model], small, Arc::new(NobodyWatches));
+        let mut engine = bench.engine(runtime, config, vec![model], small, Arc::new(NullSink));
         let interrupt = Interrupt::new();
         for prompt in prompts {
             let submit = SubmitTurn {

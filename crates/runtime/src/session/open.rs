@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use agent_engine::conversation::ArtifactText;
-use agent_engine::limits::Patience;
-use agent_engine::live::Live;
+use agent_engine::limits::LoopLimits;
+use agent_engine::live::StreamSink;
 use agent_engine::state::depends_on;
 use agent_engine::verification::checks_in;
 use agent_engine::{
@@ -16,7 +16,7 @@ use agent_engine::{
 };
 use agent_local_tools::{CommandSettings, Processes, Roots, local_tools};
 use agent_log::{
-    Appended, Listener, OwnEvents, Rim, SessionDirectory, SessionStore, SessionWriter,
+    Appended, Listener, OwnEvents, SessionDirectory, SessionEnv, SessionStore, SessionWriter,
 };
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::id::{ArtifactId, ProcessId, ThreadId, TurnId};
@@ -91,8 +91,8 @@ pub fn open(
         .collect::<Vec<_>>()
         .join("\n");
     let store = SessionStore::of_project(root);
-    let rim = runtime.rim_with(config, &wanted.program)?;
-    let mint = Arc::clone(&rim.mint);
+    let env = runtime.session_env_with(config, &wanted.program)?;
+    let mint = Arc::clone(&env.mint);
     let mode = config.permissions.mode.value;
 
     let existing = match &wanted.session {
@@ -101,8 +101,8 @@ pub fn open(
     };
     let mut history = History::new(verification_patterns(config));
     let writer = match &existing {
-        Some(directory) => history.open(directory, rim)?,
-        None => store.create(created(runtime, mode), rim).or_usage()?,
+        Some(directory) => history.open(directory, env)?,
+        None => store.create(created(runtime, mode), env).or_usage()?,
     };
     let events = writer.listen();
     // What this run adds begins here; a new session's first line is already written.
@@ -258,7 +258,7 @@ impl Workbench {
         config: &Config,
         models: Vec<Model>,
         small: Option<Model>,
-        live: Arc<dyn Live>,
+        live: Arc<dyn StreamSink>,
     ) -> Engine {
         let preamble = preamble::preamble(runtime, config, &self.sandbox);
         let preamble = preamble.masked(&|text| self.journal.mask(text));
@@ -278,7 +278,7 @@ impl Workbench {
             settings: Settings {
                 keep_inputs: config.context.keep_inputs.value,
                 sandbox: self.sandbox,
-                patience: Patience {
+                loop_limits: LoopLimits {
                     repeats: limits.max_repeats.value,
                     failures: limits.max_failures.value,
                 },
@@ -330,7 +330,7 @@ impl History {
     fn open(
         &mut self,
         directory: &SessionDirectory,
-        rim: Rim,
+        env: SessionEnv,
     ) -> Result<SessionWriter, RuntimeError> {
         let artifacts = directory.artifacts().ok();
         let artifact = |id: &ArtifactId| artifacts.as_ref()?.read(id, 64 << 20).ok();
@@ -349,7 +349,7 @@ impl History {
                 self.take(event, is_main);
             },
         };
-        let opened = directory.open_writer_telling(rim, listener).or_usage()?;
+        let opened = directory.open_writer_telling(env, listener).or_usage()?;
         self.own = opened.own;
         let is_own = |sequence| self.own.contains(sequence);
         self.foreign_questions = self.session.open_calls.distrust(&is_own);

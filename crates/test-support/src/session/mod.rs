@@ -5,7 +5,9 @@ pub mod story;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use agent_log::{AnchorStore, Holder, RedactionRules, Redactor, Rim, SessionStore, SessionWriter};
+use agent_log::{
+    AnchorStore, Holder, RedactionRules, Redactor, SessionEnv, SessionStore, SessionWriter,
+};
 use agent_protocol::id::IdMint;
 use agent_protocol::payload::conversation::SessionCreated;
 use agent_protocol::status::Mode;
@@ -54,14 +56,14 @@ impl Project {
         AnchorStore::new(&self.directory.path().join("state"))
     }
 
-    pub fn rim(&self) -> Rim {
-        self.rim_with(Redactor::new(RedactionRules::default(), b"key").unwrap())
+    pub fn session_env(&self) -> SessionEnv {
+        self.session_env_with(Redactor::new(RedactionRules::default(), b"key").unwrap())
     }
 
-    pub fn rim_with(&self, redactor: Redactor) -> Rim {
+    pub fn session_env_with(&self, redactor: Redactor) -> SessionEnv {
         let writer = self.writers.fetch_add(1, Ordering::Relaxed);
         let clock = StepClock::starting_at(1_794_799_680_000 + writer * 1_000_000);
-        Rim {
+        SessionEnv {
             mint: Arc::new(IdMint::new(clock.clone(), writer.unsigned_abs())),
             clock,
             runtime_id: "rt_test".parse().unwrap(),
@@ -77,7 +79,7 @@ impl Project {
     }
 
     pub fn create(&self) -> SessionWriter {
-        self.store().create(created(), self.rim()).unwrap()
+        self.store().create(created(), self.session_env()).unwrap()
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use agent_log::{Holder, LogReader, Redactor, Rim, SessionStore, SessionWriter};
+use agent_log::{Holder, LogReader, Redactor, SessionEnv, SessionStore, SessionWriter};
 use agent_protocol::id::IdMint;
 use agent_protocol::payload::conversation::SessionCreated;
 use agent_protocol::payload::permission::{
@@ -373,7 +373,7 @@ impl Stage {
         let directory = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(TestClock);
         let mint = Arc::new(IdMint::new(Arc::clone(&clock), 7));
-        let rim = Rim {
+        let env = SessionEnv {
             clock,
             mint: Arc::clone(&mint),
             runtime_id: mint.mint(),
@@ -382,7 +382,7 @@ impl Stage {
             holder: Holder::default(),
         };
         let store = SessionStore::of_project(directory.path());
-        let writer = store.create(SessionCreated::default(), rim).unwrap();
+        let writer = store.create(SessionCreated::default(), env).unwrap();
         let journal: Arc<dyn Journal> = Arc::new(SessionJournal::new(writer.clone(), mint));
         let spy = Arc::new(Spy::default());
         let authority = Arc::new(Told {

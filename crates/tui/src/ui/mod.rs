@@ -197,7 +197,7 @@ impl Ui {
                     since.push(event);
                 }
             }
-            Input::Glimpse(events) => {
+            Input::Tail(events) => {
                 for event in events {
                     self.state.apply(&event);
                 }

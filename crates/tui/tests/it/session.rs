@@ -333,7 +333,7 @@ fn a_glimpse_becomes_the_whole_past() {
     };
     let tail = events.iter().rposition(begins).unwrap();
     let mut ui = Ui::new(Settings::default());
-    ui.input(Input::Glimpse(events[tail..].to_vec()));
+    ui.input(Input::Tail(events[tail..].to_vec()));
     let text = |lines: Vec<ratatui::text::Line<'static>>| -> String {
         lines.iter().map(|line| format!("{line}\n")).collect()
     };
@@ -385,7 +385,7 @@ fn the_mode_on_the_screen_is_the_one_in_force() {
     ui.input(Input::History(script.events.clone()));
     check(&ui);
     let mut ui = Ui::new(settings());
-    ui.input(Input::Glimpse(script.events[2..].to_vec()));
+    ui.input(Input::Tail(script.events[2..].to_vec()));
     check(&ui);
     let mut past = agent_tui::state::State::default();
     for event in &script.events {

@@ -90,22 +90,22 @@ pub(super) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
 impl SessionEntry {
     /// A session whose log cannot be read is listed too, with the reason.
     fn of(session: &SessionDirectory) -> Self {
-        let (glance, problem) = match session.glance() {
-            Ok(glance) => (glance, None),
+        let (preview, problem) = match session.preview() {
+            Ok(preview) => (preview, None),
             Err(error) => (Default::default(), Some(agent_runtime::chain(&error))),
         };
         Self {
             session_id: session.id().clone(),
             path: session.path().to_path_buf(),
-            title: glance.title,
-            first_input: glance.first_input,
-            parent: glance
+            title: preview.title,
+            first_input: preview.first_input,
+            parent: preview
                 .created
                 .and_then(|created| created.parent)
                 .map(|parent| parent.session_id),
-            created_at: glance.created_at,
-            last_event_at: glance.last_event_at,
-            events: glance
+            created_at: preview.created_at,
+            last_event_at: preview.last_event_at,
+            events: preview
                 .last_sequence
                 .map(|sequence| sequence.saturating_add(1)),
             log_bytes: session.log_bytes().unwrap_or(0),

@@ -147,8 +147,8 @@ fn prune_one(
     let doing = || format!("cannot prune session {}", session.id());
     let plan = plan_prune(session, policy).with_context(doing).or_fail()?;
     if removes && !plan.expiring.is_empty() {
-        let rim = app.rim("agent sessions prune")?;
-        prune(session, &plan, rim).or_fail()?;
+        let env = app.session_env("agent sessions prune")?;
+        prune(session, &plan, env).or_fail()?;
     }
     Ok(plan)
 }

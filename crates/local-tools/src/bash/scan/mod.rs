@@ -12,7 +12,7 @@
 mod changes;
 mod followed;
 mod images;
-mod looker;
+mod scanner;
 
 use std::collections::HashMap;
 use std::io;
@@ -30,7 +30,7 @@ pub(crate) use followed::Followed;
 
 use crate::search::walk::{Depth, Hides, Walk};
 use images::Images;
-use looker::{Looker, Looking};
+use scanner::{Looking, Scanner};
 
 /// Bounds on what looking at a project may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl Watch {
             },
             cancel: &look.stop,
         };
-        let (lookers, _) = walk.run(|| Looker::new(&look));
+        let (scanners, _) = walk.run(|| Scanner::new(&look));
         if cancel.is_raised() {
             // What was not looked at would be taken for new afterwards, and not be hidden.
             return Err(io::ErrorKind::Interrupted.into());
@@ -174,10 +174,10 @@ impl Watch {
         let mut files = HashMap::with_capacity(look.count());
         let mut closed = Vec::new();
         let mut images = self.images.write().unwrap_or_else(PoisonError::into_inner);
-        for looker in lookers {
-            files.extend(looker.files);
-            images.extend(looker.images);
-            closed.extend(looker.closed);
+        for scanner in scanners {
+            files.extend(scanner.files);
+            images.extend(scanner.images);
+            closed.extend(scanner.closed);
         }
         drop(images);
         let incomplete = if look.count() > self.limits.files {

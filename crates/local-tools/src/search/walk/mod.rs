@@ -30,14 +30,14 @@ use worker::Worker;
 const MAX_WORKERS: usize = 8;
 
 /// A file the walk came to. Nothing is known of it yet but its name and that it is a regular file.
-pub(crate) struct Met<'a> {
+pub(crate) struct Entry<'a> {
     pub(crate) directory: BorrowedFd<'a>,
     pub(crate) name: &'a CStr,
     /// Relative to where the walk began.
     pub(crate) path: &'a [u8],
 }
 
-impl Met<'_> {
+impl Entry<'_> {
     /// Opens the file; a pipe that took its place does not block.
     pub(crate) fn open(&self) -> rustix::io::Result<std::fs::File> {
         let flags =
@@ -52,13 +52,13 @@ pub(crate) trait Visitor: Send {
     const EVERYTHING: bool = false;
 
     /// One regular file that no rule leaves out.
-    fn file(&mut self, file: &Met<'_>, skipped: &mut Skipped);
+    fn file(&mut self, file: &Entry<'_>, skipped: &mut Skipped);
 
     /// One symbolic link or directory that no rule leaves out.
-    fn other(&mut self, _: &Met<'_>) {}
+    fn other(&mut self, _: &Entry<'_>) {}
 
     /// One directory that no rule leaves out and that cannot be looked into.
-    fn closed(&mut self, _: &Met<'_>) {}
+    fn closed(&mut self, _: &Entry<'_>) {}
 }
 
 /// Says of a path, relative to the start, whether it must not be seen.

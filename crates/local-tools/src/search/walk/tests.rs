@@ -9,7 +9,7 @@ use super::*;
 struct Names(Vec<String>);
 
 impl Visitor for Names {
-    fn file(&mut self, file: &Met<'_>, _: &mut Skipped) {
+    fn file(&mut self, file: &Entry<'_>, _: &mut Skipped) {
         self.0.push(String::from_utf8_lossy(file.path).into_owned());
     }
 }
@@ -141,11 +141,11 @@ proptest! {
             .map(|entry| entry.path().strip_prefix(&root).unwrap().to_str().unwrap().to_owned())
             .collect();
         expected.sort();
-        let (met, _) = walk(&root, &root);
-        prop_assert_eq!(&met, &expected);
+        let (entry, _) = walk(&root, &root);
+        prop_assert_eq!(&entry, &expected);
         // Asking about one file gives the same answer as coming to it.
         for file in files.iter().filter(|file| root.join(file).is_file()) {
-            prop_assert_eq!(is_ignored(&root, Path::new(file)), !met.contains(file), "{}", file);
+            prop_assert_eq!(is_ignored(&root, Path::new(file)), !entry.contains(file), "{}", file);
         }
     }
 }

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 
 use super::queue::{Directory, Job, Shared, StopOnPanic};
 use super::skipped::Skipped;
-use super::{Depth, Met, Visitor};
+use super::{Depth, Entry, Visitor};
 use crate::search::rules::{Level, RuleFiles};
 
 /// Files of one directory that one worker takes at a time.
@@ -71,20 +71,20 @@ impl<'a, V: Visitor> Worker<'a, V> {
         path.extend_from_slice(&parent.path);
         path.extend_from_slice(name.to_bytes());
         path.push(b'/');
-        let met = Met {
+        let entry = Entry {
             directory: parent.descriptor.as_fd(),
             name,
             path: &path[self.shared.base..path.len() - 1],
         };
         let wanted = V::EVERYTHING && !ignored;
         if wanted {
-            self.visitor.other(&met);
+            self.visitor.other(&entry);
         }
         let Ok(descriptor) = rustix::fs::openat(&parent.descriptor, name, flags, Mode::empty())
         else {
             self.skipped.unreadable += u64::from(!ignored);
             if wanted {
-                self.visitor.closed(&met);
+                self.visitor.closed(&entry);
             }
             return;
         };
@@ -152,12 +152,12 @@ impl<'a, V: Visitor> Worker<'a, V> {
         };
         for name in links {
             if self.judge(&directory, name.to_bytes(), false) == Verdict::Wanted {
-                let met = Met {
+                let entry = Entry {
                     directory: directory.descriptor.as_fd(),
                     name: &name,
                     path: &self.path[self.shared.base..],
                 };
-                self.visitor.other(&met);
+                self.visitor.other(&entry);
             }
         }
         self.hand_out(&directory, directories, files);
@@ -284,12 +284,12 @@ impl<'a, V: Visitor> Worker<'a, V> {
 
     fn visit(&mut self, directory: &Directory, name: &CStr) {
         self.set_path(directory, name.to_bytes());
-        let met = Met {
+        let entry = Entry {
             directory: directory.descriptor.as_fd(),
             name,
             path: &self.path[self.shared.base..],
         };
-        self.visitor.file(&met, &mut self.skipped);
+        self.visitor.file(&entry, &mut self.skipped);
     }
 }
 

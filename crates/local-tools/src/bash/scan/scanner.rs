@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType};
 
 use super::Watch;
 use super::images::Image;
-use crate::search::walk::{Met, Skipped, Visitor};
+use crate::search::walk::{Entry, Skipped, Visitor};
 use agent_fs::Stamp;
 
 /// One look in progress.
@@ -57,7 +57,7 @@ impl Looking<'_> {
     }
 }
 
-pub(super) struct Looker<'a> {
+pub(super) struct Scanner<'a> {
     look: &'a Looking<'a>,
     pub(super) files: Vec<(Vec<u8>, Stamp)>,
     pub(super) images: Vec<(Vec<u8>, Image)>,
@@ -66,7 +66,7 @@ pub(super) struct Looker<'a> {
     buffer: Vec<u8>,
 }
 
-impl<'a> Looker<'a> {
+impl<'a> Scanner<'a> {
     pub(super) fn new(look: &'a Looking<'a>) -> Self {
         Self {
             look,
@@ -77,29 +77,29 @@ impl<'a> Looker<'a> {
         }
     }
 
-    fn note(&mut self, met: &Met<'_>) {
+    fn note(&mut self, entry: &Entry<'_>) {
         if !self.look.takes_another() {
             return;
         }
-        let Ok(stat) = rustix::fs::statat(met.directory, met.name, AtFlags::SYMLINK_NOFOLLOW)
+        let Ok(stat) = rustix::fs::statat(entry.directory, entry.name, AtFlags::SYMLINK_NOFOLLOW)
         else {
             return;
         };
         let seen = Stamp::of_entry(&stat);
         if self.look.keep && seen.size <= self.look.watch.limits.image_bytes {
-            self.keep(met, seen);
+            self.keep(entry, seen);
         }
-        self.files.push((met.path.to_vec(), seen));
+        self.files.push((entry.path.to_vec(), seen));
     }
 
     /// Copies the content unless this version is kept. What cannot be read is not kept.
-    fn keep(&mut self, met: &Met<'_>, seen: Stamp) {
+    fn keep(&mut self, entry: &Entry<'_>, seen: Stamp) {
         if seen.kind() == FileType::Directory {
             return;
         }
         let images = &self.look.watch.images;
         let images = images.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(spool) = images.room_for(met.path, seen) else {
+        let Some(spool) = images.room_for(entry.path, seen) else {
             return;
         };
         let limits = &self.look.watch.limits;
@@ -108,41 +108,41 @@ impl<'a> Looker<'a> {
             return;
         }
         self.buffer.clear();
-        if self.read(met, seen).is_none() || self.buffer.len() as u64 != seen.size {
+        if self.read(entry, seen).is_none() || self.buffer.len() as u64 != seen.size {
             return;
         }
         let offset = self.look.end.fetch_add(seen.size, Ordering::Relaxed);
         if spool.write_all_at(&self.buffer, offset).is_ok() {
             self.images
-                .push((met.path.to_vec(), Image { seen, offset }));
+                .push((entry.path.to_vec(), Image { seen, offset }));
         }
     }
 
     /// The content of a link is where it points to.
-    fn read(&mut self, met: &Met<'_>, seen: Stamp) -> Option<()> {
+    fn read(&mut self, entry: &Entry<'_>, seen: Stamp) -> Option<()> {
         if seen.kind() == FileType::Symlink {
-            let target = rustix::fs::readlinkat(met.directory, met.name, Vec::new()).ok()?;
+            let target = rustix::fs::readlinkat(entry.directory, entry.name, Vec::new()).ok()?;
             self.buffer.extend_from_slice(target.as_bytes());
             return Some(());
         }
-        let file = met.open().ok()?;
+        let file = entry.open().ok()?;
         let read = file.take(seen.size + 1).read_to_end(&mut self.buffer);
         read.ok().map(|_| ())
     }
 }
 
-impl Visitor for Looker<'_> {
+impl Visitor for Scanner<'_> {
     const EVERYTHING: bool = true;
 
-    fn file(&mut self, met: &Met<'_>, _: &mut Skipped) {
-        self.note(met);
+    fn file(&mut self, entry: &Entry<'_>, _: &mut Skipped) {
+        self.note(entry);
     }
 
-    fn other(&mut self, met: &Met<'_>) {
-        self.note(met);
+    fn other(&mut self, entry: &Entry<'_>) {
+        self.note(entry);
     }
 
-    fn closed(&mut self, met: &Met<'_>) {
-        self.closed.push(met.path.to_vec());
+    fn closed(&mut self, entry: &Entry<'_>) {
+        self.closed.push(entry.path.to_vec());
     }
 }
