@@ -12,7 +12,7 @@ use agent_tool_runtime::{
     Preview, RawResult, ToolDefinition,
 };
 
-use crate::bash::Watch;
+use crate::bash::ChangeTracker;
 use crate::diff::Diff;
 use crate::encoding::{Encoding, LineEndings};
 use crate::file::{Snapshot, hash_bytes};
@@ -98,7 +98,7 @@ pub(crate) fn words(verb: &str, what: &str, raw: &RawResult) -> Normalized {
 pub(crate) fn make(
     change: &Change,
     roots: &Roots,
-    watch: &Watch,
+    tracker: &ChangeTracker,
     context: &ExecutionContext,
 ) -> Result<RawResult, ExecutionFailure> {
     let name = change.path.name();
@@ -120,7 +120,7 @@ pub(crate) fn make(
     };
     let replaced = replace(roots, &change.path, expected, &change.after)
         .map_err(|problem| not_replaced(&problem))?;
-    watch.settle_file(roots.root(), change.path.relative());
+    tracker.settle_file(roots.root(), change.path.relative());
     let sha256 = hash_bytes(&change.after);
     let encoding = Encoding::of(&change.after);
     let effect = SideEffect {

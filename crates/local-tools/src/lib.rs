@@ -35,7 +35,7 @@ mod write;
 use std::sync::Arc;
 
 use agent_tool_runtime::Tool;
-use bash::Watch;
+use bash::ChangeTracker;
 
 pub use bash::{BashTool, CommandSettings, Processes, ScanLimits};
 pub use edit::EditTool;
@@ -58,18 +58,18 @@ pub struct LocalTools {
 /// Makes the tools for a project.
 pub fn local_tools(roots: Arc<Roots>, settings: CommandSettings) -> LocalTools {
     let processes = Arc::new(Processes::default());
-    let watch = Arc::new(Watch::new(&settings.temporary, settings.scan));
+    let tracker = Arc::new(ChangeTracker::new(&settings.temporary, settings.scan));
     let tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(ReadTool::new(Arc::clone(&roots))),
-        Arc::new(WriteTool::new(Arc::clone(&roots), Arc::clone(&watch))),
-        Arc::new(EditTool::new(Arc::clone(&roots), Arc::clone(&watch))),
+        Arc::new(WriteTool::new(Arc::clone(&roots), Arc::clone(&tracker))),
+        Arc::new(EditTool::new(Arc::clone(&roots), Arc::clone(&tracker))),
         Arc::new(GrepTool::new(Arc::clone(&roots))),
         Arc::new(GlobTool::new(Arc::clone(&roots))),
         Arc::new(BashTool::new(
             roots,
             Arc::new(settings),
             Arc::clone(&processes),
-            watch,
+            tracker,
         )),
         Arc::new(ReadArtifactTool::default()),
         Arc::new(ProcessOutputTool::new(Arc::clone(&processes))),

@@ -22,7 +22,7 @@ use super::ending::{Stopped, record, status, told};
 use super::launch::Private;
 use super::output::Output;
 use super::refusals;
-use super::scan::{Changes, Followed, Watch};
+use super::scan::{AfterWalk, ChangeTracker, Changes, Followed};
 use crate::search::denied_globs;
 
 /// Commands that may run at the same time.
@@ -58,9 +58,9 @@ pub(super) struct Started {
     pub(super) _private: Private,
     /// Where it will leave off when it fails and when it succeeds, if that is known.
     pub(super) cwd_after: [Option<PathBuf>; 2],
-    /// The project as it was at the start; nothing when the command cannot write it.
-    pub(super) followed: Option<Arc<Followed>>,
-    pub(super) watch: Arc<Watch>,
+    /// The project as it was at the start and at the end; nothing when the command cannot write it.
+    pub(super) followed: Option<(Arc<Followed>, Arc<AfterWalk>)>,
+    pub(super) tracker: Arc<ChangeTracker>,
     pub(super) root: PathBuf,
     pub(super) confinement: Confinement,
     pub(super) invocation_id: InvocationId,
@@ -243,7 +243,7 @@ impl Background {
                 let succeeded = finished.status == ExitStatus::Code(0);
                 self.started.cwd_after[usize::from(succeeded)].clone()
             },
-            changes: self.changes(journal, &scope),
+            changes: self.changes(&finished, journal, &scope),
             stopped: self
                 .stopped
                 .lock()
@@ -275,19 +275,26 @@ impl Background {
         self.ended_changed.notify_all();
     }
 
-    /// What the command changed in the project while it ran.
-    fn changes(&self, journal: &dyn Journal, scope: &Scope) -> Option<Changes> {
+    /// Changes that the command made in the project while it ran.
+    fn changes(
+        &self,
+        finished: &Finished,
+        journal: &dyn Journal,
+        scope: &Scope,
+    ) -> Option<Changes> {
         let started = &self.started;
-        let followed = started.followed.as_ref()?;
+        let (followed, after) = started.followed.as_ref()?;
         let keep = |image: &[u8]| {
             let binary = "application/octet-stream";
             let producer = started.invocation_id.as_str();
             journal.put_artifact(scope, ArtifactKind::Before, binary, image, producer)
         };
-        let (watch, root) = (&started.watch, &started.root);
+        let (tracker, root) = (&started.tracker, &started.root);
         let denied = denied_globs(&started.confinement, root);
         let hides = |path: &[u8]| denied.hides(path);
-        watch.changes_of(followed, root, &hides, &keep).ok()
+        let walked = after.take(finished);
+        let changes = tracker.changes_of(followed, root, walked, &hides, &keep);
+        changes.ok()
     }
 
     pub(crate) fn process_id(&self) -> &ProcessId {

@@ -20,7 +20,7 @@ use agent_sandbox::{
 };
 use agent_tool_runtime::{Cancel, Confinement};
 
-use super::scan::{Look, Purpose, ScanLimits, Watch};
+use super::scan::{ChangeTracker, Purpose, Scan, ScanLimits};
 use crate::deny::{DenyGlobs, at_home, plain};
 use crate::search::denied_globs;
 
@@ -80,20 +80,15 @@ impl CommandSettings {
             Vec::new()
         } else {
             let denied = denied_globs(confinement, workspace);
-            let watch = Watch::new(&self.temporary, self.scan);
+            let tracker = ChangeTracker::new(&self.temporary, self.scan);
             let hides = |path: &[u8]| denied.hides(path);
-            let look = watch.look(workspace, &Cancel::new(), Purpose::Denied, Some(&hides))?;
-            hidden(&look, workspace, confinement)
+            let cancel = Cancel::new();
+            let scan = tracker.scan(workspace, &cancel, Purpose::Denied, Some(&hides), None)?;
+            hidden(&scan, workspace, confinement)
         };
-        Ok(policy(
-            self,
-            workspace,
-            cwd,
-            private,
-            command,
-            confinement,
-            hidden,
-        ))
+        let mut policy = policy(self, workspace, cwd, private, command, confinement);
+        hide(&mut policy, self, hidden);
+        Ok(policy)
     }
 
     /// The same reach with patterns that do not depend on the user any more.
@@ -131,16 +126,22 @@ impl Drop for Private {
 }
 
 /// The paths of the project that deny rules hide, and secrets where those are hidden.
-pub(super) fn hidden(look: &Look, root: &Path, confinement: &Confinement) -> Vec<PathBuf> {
+pub(super) fn hidden(scan: &Scan, root: &Path, confinement: &Confinement) -> Vec<PathBuf> {
     let is_shown = |path: &PathBuf| {
         let mut shown = confinement.shown_secrets.iter();
         shown.any(|shown| shown.starts_with(path))
     };
-    let denied = look.denied.iter();
+    let denied = scan.denied.iter();
     denied
         .map(|path| root.join(crate::search::walk::as_path(path)))
         .filter(|path| !is_shown(path))
         .collect()
+}
+
+/// Hides these paths too, behind those that are hidden from every command.
+pub(super) fn hide(policy: &mut Policy, settings: &CommandSettings, hidden: Vec<PathBuf>) {
+    let at = settings.hidden.len();
+    policy.hidden.splice(at..at, hidden);
 }
 
 /// More than any reader needs, for commands that run because of a proof. The bound on processes is the
@@ -215,7 +216,7 @@ fn protected_names() -> Names {
     NAMES.clone()
 }
 
-/// The policy of one command.
+/// The policy of one command, without the paths of the project that are hidden from it.
 pub(super) fn policy(
     settings: &CommandSettings,
     workspace: &Path,
@@ -223,7 +224,6 @@ pub(super) fn policy(
     private: &Path,
     command: Command,
     confinement: &Confinement,
-    hidden: Vec<PathBuf>,
 ) -> Policy {
     let mut policy = Policy::new(workspace, &settings.session_dir, private, command);
     cwd.clone_into(&mut policy.cwd);
@@ -233,7 +233,7 @@ pub(super) fn policy(
     // What lies elsewhere is hidden where a rule names it plainly: nobody searches the whole disk.
     let elsewhere = confinement.deny_read.iter();
     let elsewhere = elsewhere.filter_map(|pattern| plain(pattern, workspace));
-    policy.hidden = [settings.hidden.clone(), hidden, elsewhere.collect()].concat();
+    policy.hidden = [settings.hidden.clone(), elsewhere.collect()].concat();
     policy.readable.clone_from(&settings.readable);
     policy.writable = [settings.writable.clone(), confinement.write_roots.clone()].concat();
     policy.protected.clone_from(&settings.protected);

@@ -37,8 +37,8 @@ pub use background::Processes;
 pub(crate) use background::{Background, Ended};
 pub(crate) use ending::Stopped;
 pub use launch::CommandSettings;
+pub(crate) use scan::ChangeTracker;
 pub use scan::ScanLimits;
-pub(crate) use scan::Watch;
 
 use crate::path::{Access, Found, Roots};
 use crate::reveal::refuse_placeholder;
@@ -96,7 +96,7 @@ pub struct BashTool {
     roots: Arc<Roots>,
     settings: Arc<CommandSettings>,
     processes: Arc<Processes>,
-    watch: Arc<Watch>,
+    tracker: Arc<ChangeTracker>,
     kept: Arc<Kept>,
     definition: ToolDefinition,
 }
@@ -107,7 +107,7 @@ impl BashTool {
         roots: Arc<Roots>,
         settings: Arc<CommandSettings>,
         processes: Arc<Processes>,
-        watch: Arc<Watch>,
+        tracker: Arc<ChangeTracker>,
     ) -> Self {
         let mut definition = reading_definition::<BashInput>(
             "bash",
@@ -133,7 +133,7 @@ impl BashTool {
             roots,
             settings,
             processes,
-            watch,
+            tracker,
             kept,
             definition,
         }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Edit, EditProblem, plan};
-use crate::bash::Watch;
+use crate::bash::ChangeTracker;
 use crate::change::{Change, make, words};
 use crate::diff::unified;
 use crate::file::{self, MAX_WHOLE_FILE, Snapshot};
@@ -60,13 +60,13 @@ struct EditItem {
 /// The tool.
 pub struct EditTool {
     roots: Arc<Roots>,
-    watch: Arc<Watch>,
+    tracker: Arc<ChangeTracker>,
     definition: ToolDefinition,
 }
 
 impl EditTool {
     /// Edits beneath `roots`.
-    pub(crate) fn new(roots: Arc<Roots>, watch: Arc<Watch>) -> Self {
+    pub(crate) fn new(roots: Arc<Roots>, tracker: Arc<ChangeTracker>) -> Self {
         let mut definition = writing_definition::<EditInput>(
             "edit",
             "Replaces exact text in a file that was read in this session. Each old_string has to occur exactly once \
@@ -79,7 +79,7 @@ impl EditTool {
         definition.aliases = vec!["edit_file".to_owned()];
         Self {
             roots,
-            watch,
+            tracker,
             definition,
         }
     }
@@ -144,7 +144,7 @@ impl Tool for EditTool {
         context: &ExecutionContext,
     ) -> Result<RawResult, ExecutionFailure> {
         let change = prepared::<Change>(invocation)?;
-        make(&change, &self.roots, &self.watch, context)
+        make(&change, &self.roots, &self.tracker, context)
     }
 
     fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {

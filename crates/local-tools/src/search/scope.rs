@@ -118,6 +118,7 @@ impl Scope {
             project: roots.root(),
             denied,
             depth: Depth::Wanted,
+            names: None,
             cancel,
         })
     }
