@@ -468,7 +468,7 @@ fn leaving_names_the_session() {
         terminal.assert_given_back();
         let id = events(&project, ".")[0].session_id.to_string();
         let told = told(&terminal);
-        let how = "`agent resume last` goes on with it, `agent replay last` plays it";
+        let how = "resume with `agent resume last`, replay with `agent replay last`";
         assert_eq!(
             told[told.len() - 2..],
             [format!("session {id}"), how.to_owned()],
