@@ -417,7 +417,7 @@ fn a_fork_tells_what_it_inherited() {
     let diff = agent(&project, &["diff", &forked]).finish().expect_code(0);
     assert!(
         diff.stderr().contains(&format!(
-            "{note}: what changed before that, `agent diff {parent} --to 10`"
+            "{note}: for what changed before that, `agent diff {parent} --to 10`"
         )),
         "{}",
         diff.stderr()

@@ -265,7 +265,7 @@ fn a_session_without_a_title_is_listed_by_its_first_words() {
         .expect_code(0)
         .stdout();
     assert!(
-        text.contains("agent call read") && text.contains("(branch of ses_"),
+        text.contains("agent call read") && text.contains("(fork of ses_"),
         "{text}"
     );
     assert!(

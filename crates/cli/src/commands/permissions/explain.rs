@@ -321,7 +321,7 @@ fn as_text(explained: &Explained, output: &Output) -> String {
                 "not proven",
                 format!("that it is read-only: {}", visible(why)),
             ),
-            None if parse.read_only => fact("proven", "that it only reads".to_owned()),
+            None if parse.read_only => fact("proven", "that it is read-only".to_owned()),
             None => fact(
                 "proven",
                 "that rules allow every command in it that is not read-only".to_owned(),
