@@ -199,10 +199,7 @@ fn what_a_person_answered_is_answered_again_and_labelled() {
         );
         let run = agent(&project, &["rerun", "last"]).finish();
         let text = run.stdout();
-        assert!(
-            text.contains("given the recorded answer"),
-            "{text}"
-        );
+        assert!(text.contains("given the recorded answer"), "{text}");
     }
 }
 

@@ -133,7 +133,7 @@ fn a_screen_brought_back_takes_keys_one_by_one() {
         .keys("/quit\r")
         .wait_until_raw("the shell at the end", |raw| {
             let text = String::from_utf8_lossy(raw);
-            text.rsplit_once("goes on with it")
+            text.rsplit_once("replay with `agent")
                 .is_some_and(|(_, behind)| behind.contains("shell>"))
         });
     terminal.keys("exit\r");
