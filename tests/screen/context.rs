@@ -6,6 +6,7 @@ use agent_test_support::model_server::{Script, Turn};
 
 use super::terminal::Terminal;
 use super::{READY, USUAL, bash, events, leave, project_with, with_setting};
+use crate::agent;
 
 #[test]
 fn what_joined_a_turn_is_known_after_compaction() {
@@ -50,6 +51,19 @@ fn what_joined_a_turn_is_known_after_compaction() {
     }
     assert_eq!(messages.last().unwrap()["content"], "last");
     leave(&mut terminal);
+    // What joined a turn has ended with it: nothing waits, and nothing is told as queued or open.
+    let shown = agent(&project, &["sessions", "show", "last", "--json"]).finish();
+    let shown = shown.expect_code(0).json();
+    assert_eq!(shown["queue"], serde_json::json!([]), "{shown:#}");
+    for turn in shown["turns"].as_array().unwrap() {
+        assert_eq!(turn["status"], "completed", "{turn:#}");
+    }
+    let audited = agent(&project, &["audit", "last"]).finish().expect_code(0);
+    assert!(
+        !audited.stdout().contains("has not started"),
+        "{}",
+        audited.stdout()
+    );
 }
 
 #[test]
