@@ -233,7 +233,7 @@ fn asking_git_about_the_tree_runs_nothing_outside_the_sandbox() {
     assert!(
         words
             .join(" ")
-            .contains("the tree holds changes that are in no commit"),
+            .contains("the working tree has uncommitted changes"),
         "{explained}"
     );
     let _ = agent(&project, &["call", "--mode", "full", "bash", &input])

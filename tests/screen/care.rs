@@ -317,7 +317,7 @@ fn a_terminal_nobody_looks_at_is_rung() {
     terminal.wait_for("Second over.").wait_for(READY);
     assert_eq!(
         rung(&terminal),
-        ["agent asks: bash touch two", "agent: the turn is over"]
+        ["agent asks: bash touch two", "agent: turn finished"]
     );
     let raw = String::from_utf8_lossy(&terminal.raw()).into_owned();
     assert!(

@@ -45,14 +45,14 @@ pub struct ScriptEnd<'a> {
     pub directory: &'a Path,
 }
 
-const GOES_ON: &str = "the script goes on after it and does not keep its exit status";
-const IN_PIPELINE: &str = "only the exit status of the last command of its pipeline is known";
+const GOES_ON: &str = "the script continues after it and discards its exit status";
+const IN_PIPELINE: &str = "only the exit status of the last command in its pipeline is known";
 const CUT_OFF: &str = "it was ended when the next command of its pipeline stopped reading";
 const HIDDEN: &str = "`||` hides its exit status";
 const IN_BACKGROUND: &str = "the script does not wait for it";
 const ELSEWHERE: &str = "it is in a part of the script whose exit status is not known";
 const UNREAD: &str = "the script could not be read";
-const UNKNOWN_WORDS: &str = "some of its arguments are known to the shell alone";
+const UNKNOWN_WORDS: &str = "some of its arguments are only known to the shell";
 
 /// The status of a process that SIGPIPE ended.
 const CLOSED_PIPE: i32 = 128 + 13;

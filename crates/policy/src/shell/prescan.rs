@@ -41,16 +41,16 @@ impl fmt::Display for Refusal {
         match self {
             Self::TooLong { bytes } => write!(
                 formatter,
-                "the script has {bytes} bytes, more than the {MAX_BYTES} that are analysed"
+                "the script has {bytes} bytes; at most {MAX_BYTES} are analysed"
             ),
-            Self::TooDeep => formatter.write_str("the script is nested deeper than is analysed"),
+            Self::TooDeep => formatter.write_str("the script is nested too deeply to analyse"),
             Self::UnnamedDocument { offset } => write!(
                 formatter,
                 "the script has a here-document without a name at byte {offset}"
             ),
             Self::Deceptive { character, offset } => write!(
                 formatter,
-                "the script holds the invisible or control character U+{:04X} at byte {offset}",
+                "the script contains the invisible or control character U+{:04X} at byte {offset}",
                 u32::from(*character)
             ),
         }

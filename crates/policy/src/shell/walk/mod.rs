@@ -69,7 +69,7 @@ pub fn analyse(script: &str, start: &Start<'_>) -> Analysis {
 pub fn small(script: &str, start: &Start<'_>) -> Result<Vec<Command>, String> {
     if let Some(character) = look_alike(script) {
         return Err(format!(
-            "it holds `{character}` (U+{:04X}), which looks like another character",
+            "it contains `{character}` (U+{:04X}), which looks like another character",
             u32::from(character)
         ));
     }
@@ -438,7 +438,7 @@ fn pauses(list: &ast::CompoundList) -> bool {
         })
 }
 
-pub(crate) const FORK_BOMB: &str = "it starts copies of itself without end";
+pub(crate) const FORK_BOMB: &str = "it starts copies of itself endlessly";
 
 /// What `echo`, `printf` or a `cat` of a here-document prints, when it is certain enough to be read as a
 /// script.

@@ -187,7 +187,7 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
         return unwrap_shell(rest);
     }
     match name {
-        "eval" => Some(opaque_or_script(rest, "eval of a value that is not known")),
+        "eval" => Some(opaque_or_script(rest, "`eval` of an unknown value")),
         "watch" | "ssh" | "parallel" | "at" | "batch" => Some(Unwrapped {
             inner: suffixes(rest),
             transparent: false,
