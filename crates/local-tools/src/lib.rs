@@ -1,4 +1,4 @@
-//! The tools that work on the local project: read, write, edit, grep, glob, bash, read_artifact,
+//! The tools that work on the local project: read, write, edit, apply_patch, grep, glob, bash, read_artifact,
 //! process_output and process_kill.
 //!
 //! Each tool says what a call would touch, does it once it is let through, and puts the result into
@@ -12,6 +12,7 @@
 //! Where to start: [`local_tools`] makes all of them; [`path`](Roots) is how paths are resolved,
 //! [`edit`] the engine behind edits, `search` the walk behind searches, `bash` how commands run.
 
+pub mod apply_patch;
 mod bash;
 mod change;
 mod deny;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use agent_tool_runtime::Tool;
 use bash::ChangeTracker;
 
+pub use apply_patch::ApplyPatchTool;
 pub use bash::{BashTool, CommandSettings, Processes, ScanLimits};
 pub use edit::EditTool;
 pub use encoding::{Encoding, LineEndings};
@@ -63,6 +65,10 @@ pub fn local_tools(roots: Arc<Roots>, settings: CommandSettings) -> LocalTools {
         Arc::new(ReadTool::new(Arc::clone(&roots))),
         Arc::new(WriteTool::new(Arc::clone(&roots), Arc::clone(&tracker))),
         Arc::new(EditTool::new(Arc::clone(&roots), Arc::clone(&tracker))),
+        Arc::new(ApplyPatchTool::new(
+            Arc::clone(&roots),
+            Arc::clone(&tracker),
+        )),
         Arc::new(GrepTool::new(Arc::clone(&roots))),
         Arc::new(GlobTool::new(Arc::clone(&roots))),
         Arc::new(BashTool::new(

@@ -143,7 +143,7 @@ impl Tool for WriteTool {
 }
 
 /// How to split and show both sides of the diff.
-fn shared_encoding(before: Option<&Snapshot>, after: &[u8]) -> Encoding {
+pub(crate) fn shared_encoding(before: Option<&Snapshot>, after: &[u8]) -> Encoding {
     match before.map(|snapshot| snapshot.encoding) {
         // Wide lines cannot be compared with narrow ones; as bytes the diff is still exact.
         Some(Encoding::Utf16Le | Encoding::Utf16Be) | None => Encoding::of(after),

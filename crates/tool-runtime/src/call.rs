@@ -179,7 +179,7 @@ impl Shared {
     pub(crate) fn check_visible(&self, tool: &Registered) -> Result<(), Refusal> {
         let context = self.visibility();
         match tool.visibility(&context) {
-            Visibility::Visible => Ok(()),
+            Visibility::Visible | Visibility::Unlisted => Ok(()),
             Visibility::Hidden { reason } => Err(Refusal {
                 phase: Phase::Lookup,
                 code: Code::ToolNotVisible,

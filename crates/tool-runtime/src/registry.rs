@@ -155,7 +155,7 @@ impl Registry {
     }
 
     /// The whole catalogue as it is in this session, mode and phase. Tools that are hidden stay in
-    /// it as `unavailable`.
+    /// it as `unavailable`; those that another one stands in for are not in it.
     #[must_use]
     pub fn catalogue(
         &self,
@@ -163,12 +163,13 @@ impl Registry {
         authority: &dyn Authority,
     ) -> Vec<CatalogEntry> {
         self.tools()
-            .map(|tool| {
+            .filter_map(|tool| {
                 let policy = match tool.visibility(context) {
                     Visibility::Visible => authority.forecast(tool.definition()),
                     Visibility::Hidden { .. } => CatalogPolicy::Unavailable,
+                    Visibility::Unlisted => return None,
                 };
-                catalogue_entry(tool, policy)
+                Some(catalogue_entry(tool, policy))
             })
             .collect()
     }

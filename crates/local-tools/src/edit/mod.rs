@@ -14,9 +14,10 @@ use std::rc::Rc;
 
 use agent_protocol::Code;
 
+pub(crate) use diagnose::nearest;
 pub use diagnose::{Difference, Nearest};
 pub use tool::EditTool;
-pub(crate) use tool::current_version;
+pub(crate) use tool::{check_version, current_version, not_readable, readable};
 
 use crate::encoding::Encoding;
 use matching::{Breaks, Haystack, with_breaks_of_place};
@@ -182,7 +183,7 @@ fn find_one(
     let breaks = Breaks::of(&edit.old, &edit.new);
     let not_found = || EditProblem::NotFound {
         edit: index + 1,
-        nearest: diagnose::nearest(content, encoding, &edit.old),
+        nearest: nearest(content, encoding, &edit.old),
     };
     let needle = match encoding.encode(&edit.old) {
         Ok(needle) if !needle.is_empty() => needle,

@@ -9,6 +9,7 @@
     clippy::print_stdout
 )] // a failing test should stop and say why
 
+mod apply_patch;
 mod background;
 mod command;
 mod corpus;

@@ -516,7 +516,7 @@ impl Judging<'_> {
             Some(command) => command.hides_secrets,
             None => self.request.tool == "grep" && !self.names_secret(),
         };
-        let mut deny_write = globs(["write", "edit", "edit"]);
+        let mut deny_write = globs(["write", "edit", "apply_patch"]);
         if command.is_some() && !git {
             deny_write.push(".git/**".to_owned());
         } else if git {

@@ -15,6 +15,7 @@ const TOOLS: &[(&str, Subject)] = &[
     ("glob", Subject::Read),
     ("write", Subject::Write),
     ("edit", Subject::Write),
+    ("apply_patch", Subject::Write),
     ("bash", Subject::Command),
     ("read_artifact", Subject::Nothing),
     ("process_output", Subject::Nothing),

@@ -404,7 +404,7 @@ pub fn example_matches(rule: &Rule, example: &str, bases: &Bases) -> bool {
         Pattern::Path(_) => {
             let path = bases.project.join(example);
             let access = match rule.tool.as_str() {
-                "write" | "edit" => Access::Write,
+                "write" | "edit" | "apply_patch" => Access::Write,
                 _ => Access::Read,
             };
             rule.binds_path(&rule.tool, access, &[&crate::shell::normalise(&path)])

@@ -294,6 +294,8 @@ record! {
     ToolData {
         path?: String,
         baseline?: Baseline,
+        /// Of a call that is about several files.
+        baselines*: Baseline,
         encoding?: String,
         line_ending?: String,
         offset?: u64,
