@@ -16,40 +16,40 @@ use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::{local_second, visible};
 
-/// Answer a question that a run left open
+/// Answer a pending question
 ///
-/// The answer is a fact of the session; nothing is run yet. `agent run --session SESSION` (or
-/// `agent resume`) goes on with exactly the call that was asked about: it runs if it was allowed and
-/// nothing it rests on has changed since, and is refused otherwise. A question that has expired
-/// (`permissions.ask_timeout`) takes no answer any more.
+/// Records the answer in the session; nothing runs yet. `agent run --session SESSION` (or `agent
+/// resume`) resumes with exactly that call: it runs if you allowed it and nothing it depends on has
+/// changed, and is refused otherwise. An expired question (`permissions.ask_timeout`) cannot be
+/// answered.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  agent actions                              what waits
-  agent respond last act_01m7h allow         this once
+  agent actions                              list pending questions
+  agent respond last act_01m7h allow         allow this once
   agent respond last act_01m7h allow --for-session
   agent respond last act_01m7h deny --note \"use the staging server\"
-  agent run --session last                   go on")]
+  agent run --session last                   resume")]
 pub(crate) struct RespondArgs {
-    /// Id, a beginning of it that only one session has, or `last`
+    /// Session id, a unique prefix of it, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The question's id, or a beginning of it that only one open question has
+    /// Id of the question, or a unique prefix of it
     #[arg(value_name = "ACTION")]
     action: String,
     /// The answer
     #[arg(value_name = "ANSWER")]
     answer: AnswerChoice,
-    /// What the model is told with it
+    /// A note for the model
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
-    /// Allow the same for the rest of the session
+    /// Allow exactly the same call for the rest of the session
     #[arg(long)]
     for_session: bool,
 }
 
 /// Advice for a question that is not found.
-const LIST: &str = "`agent actions` lists the open ones; nothing was changed";
+const LIST: &str = "`agent actions` lists pending questions; nothing was changed";
 
 /// The answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -69,7 +69,7 @@ struct Asked {
 pub(crate) fn run(arguments: &RespondArgs, app: &App) -> Result<Exit, Failure> {
     if arguments.for_session && arguments.answer == AnswerChoice::Deny {
         return Err(Failure::usage(
-            "--for-session goes with `allow`; nothing was answered",
+            "--for-session needs `allow`; nothing was answered",
         ));
     }
     let session = app.session(&arguments.session)?;
@@ -111,15 +111,15 @@ pub(crate) fn run(arguments: &RespondArgs, app: &App) -> Result<Exit, Failure> {
             let failure = Failure::from(error);
             return Err(match code {
                 ControlErrorCode::ForeignQuestion => failure.hint(format!(
-                    "nothing was answered; `agent run --session {id}` checks the call and asks in its own words"
+                    "nothing was answered; `agent run --session {id}` checks the call and asks again"
                 )),
                 ControlErrorCode::QuestionExpired => Failure::usage(format!(
-                    "the question {} expired at {}: no answer counts any more",
+                    "question {} expired at {} and can no longer be answered",
                     asked.action_id,
                     local_second(asked.required.expires_at(asked.at).unwrap_or(asked.at))
                 ))
                 .hint(format!(
-                    "nothing was run and nothing will be; `agent run --session {id}` goes on and can ask again"
+                    "nothing was run; `agent run --session {id}` resumes and can ask again"
                 )),
                 _ => failure,
             });
@@ -130,7 +130,7 @@ pub(crate) fn run(arguments: &RespondArgs, app: &App) -> Result<Exit, Failure> {
         AnswerChoice::Deny => "denied",
     };
     let text = format!(
-        "{word}: {} ({})\nnothing was run; go on with: agent run --session {}",
+        "{word}: {} ({})\nnothing was run; resume with: agent run --session {}",
         visible(&asked.required.title),
         asked.action_id,
         session.id()
@@ -168,7 +168,7 @@ fn find(session: &SessionDirectory, asked: &str) -> Result<Asked, Failure> {
         1 => Ok(open.swap_remove(0)),
         0 => Err(no_such(asked, session)),
         many => Err(Failure::usage(format!(
-            "`{}` is the beginning of {many} open questions",
+            "`{}` matches {many} pending questions",
             visible(asked)
         ))
         .hint(LIST)),
@@ -177,7 +177,7 @@ fn find(session: &SessionDirectory, asked: &str) -> Result<Asked, Failure> {
 
 fn no_such(asked: &str, session: &SessionDirectory) -> Failure {
     Failure::usage(format!(
-        "there is no open question `{}` in session {}",
+        "no pending question `{}` in session {}",
         visible(asked),
         session.id()
     ))

@@ -226,7 +226,9 @@ fn act(handles: &Handles, action: &ActionId, acts: &[Act]) -> Vec<ControlAnswer>
             Act::Mode(mode) => {
                 handles.set_mode(mode);
             }
-            Act::Answer(decision) => answers.push(handles.control.respond(answer(action, decision))),
+            Act::Answer(decision) => {
+                answers.push(handles.control.respond(answer(action, decision)))
+            }
             Act::Yield => std::thread::yield_now(),
         }
     }
@@ -269,7 +271,9 @@ fn people(handles: &Handles, asked: impl Iterator<Item = Asked>, answered: &Send
         let settles = |act: &Act| !matches!(act, Act::Yield | Act::Mode(Mode::Ask));
         if !people.iter().flatten().any(settles) {
             // Nobody did anything that settles it; whether it was settled early is not known here.
-            handles.control.respond(answer(&action, ActionDecision::Deny));
+            handles
+                .control
+                .respond(answer(&action, ActionDecision::Deny));
         }
         if answered.send(all).is_err() {
             return;

@@ -10,9 +10,8 @@ use agent_engine::limits::LoopLimits;
 use agent_engine::live::NullSink;
 use agent_engine::prompt::Preamble;
 use agent_engine::{
-    AuthorityPlace, Control, Engine, Interrupt, Model, OnAsk, Parts,
-    PendingApprovals, SessionAuthority, SessionJournal, SessionState, Settings,
-    ThreadState, TurnEnd,
+    AuthorityPlace, Control, Engine, Interrupt, Model, OnAsk, Parts, PendingApprovals,
+    SessionAuthority, SessionJournal, SessionState, Settings, ThreadState, TurnEnd,
 };
 use agent_log::{Holder, Redactor, SessionDirectory, SessionEnv, SessionStore, SessionWriter};
 use agent_policy::gate::SandboxLevel;

@@ -99,7 +99,7 @@ impl SessionAtRest {
             return Err(ControlError::new(
                 ControlErrorCode::ForeignQuestion,
                 format!(
-                    "the question {action_id} was not asked here: this log was written elsewhere, and its words prove nothing"
+                    "question {action_id} was not asked on this machine: the log was written elsewhere and cannot be trusted"
                 ),
             ));
         }
@@ -113,7 +113,7 @@ impl SessionAtRest {
             self.resolve(&asked, DecidedBy::Timeout, no)?;
             return Err(ControlError::new(
                 ControlErrorCode::QuestionExpired,
-                format!("the question {action_id} has expired: no answer counts any more"),
+                format!("question {action_id} has expired and can no longer be answered"),
             ));
         }
         if (response.answer.as_ref()).is_some_and(|answer| answer.saved_rule.is_some()) {
@@ -191,7 +191,8 @@ impl SessionAtRest {
                 .append(&Scope::default(), ended, Refs::default());
             recorded.map_err(|error| {
                 let error = failed(&error);
-                let doing = "the files are restored, but the session's end could not be recorded";
+                let doing =
+                    "the files are restored, but the end of the session could not be recorded";
                 ControlError {
                     message: format!("{doing}: {}", error.message),
                     ..error

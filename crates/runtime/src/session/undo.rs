@@ -22,11 +22,11 @@ pub(super) fn undo(
     if let Some(expected) = &asked.expected_plan
         && *expected != plan.fingerprint()
     {
-        let changed = "the files or the session changed meanwhile; nothing was changed";
+        let changed = "the files or the session changed in the meantime; nothing was undone";
         return Err(ControlError::new(ControlErrorCode::PlanChanged, changed));
     }
     if !plan.has_work() && plan.entries.is_empty() {
-        let nothing = "there is no change to take back";
+        let nothing = "nothing to undo";
         let answer = ControlAnswer::no_op(AnswerCode::NothingToUndo, nothing);
         return Ok(Reply::Answer(answer));
     }

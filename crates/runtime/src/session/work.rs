@@ -165,7 +165,7 @@ impl AtWork {
                     Ok(true) => Ok(Reply::Answer(ControlAnswer::accepted())),
                     Ok(false) => Ok(Reply::Answer(ControlAnswer::no_op(
                         AnswerCode::NothingToCompact,
-                        "there is nothing to compact yet",
+                        "nothing to compact yet",
                     ))),
                     Err(error) => Err(failed(error)),
                 };

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use agent_protocol::command::{ControlCommand, SetMode, SetModel};
-use agent_protocol::status::Mode;
 use agent_protocol::id::{ActionId, ArtifactId};
+use agent_protocol::status::Mode;
 use crossterm::event::Event as TerminalEvent;
 
 use crate::compose::Composer;
