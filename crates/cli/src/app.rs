@@ -3,9 +3,8 @@
 use std::ops::Deref;
 use std::path::Path;
 
-use agent_engine::Model;
 use agent_log::{SessionDirectory, SessionEnv};
-use agent_runtime::{Runtime, models};
+use agent_runtime::Runtime;
 use anyhow::Context as _;
 
 use crate::arguments::GlobalArgs;
@@ -68,14 +67,6 @@ impl App {
             runtime: self.runtime.in_project(directory),
             output: self.output.clone(),
         }
-    }
-
-    /// The model for side jobs; one that cannot be used is left out with a note.
-    pub(crate) fn small_model(&self, config: &Config) -> Option<Model> {
-        models::small(self, config).unwrap_or_else(|unused| {
-            self.output.note(&unused.to_string());
-            None
-        })
     }
 
     /// Says once per file what its settings were not followed for.

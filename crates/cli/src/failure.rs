@@ -2,6 +2,7 @@
 
 use std::io;
 
+use agent_protocol::reply::{ControlError, ControlErrorCode};
 use agent_runtime::{ErrorKind, RuntimeError};
 
 use crate::exit::Exit;
@@ -86,6 +87,20 @@ impl From<RuntimeError> for Failure {
             exit,
             error: anyhow::Error::from_boxed(error.into_cause()),
             hints,
+        }
+    }
+}
+
+impl From<ControlError> for Failure {
+    fn from(error: ControlError) -> Self {
+        let exit = match error.code {
+            ControlErrorCode::Failed | ControlErrorCode::SessionEnded => Exit::Failed,
+            _ => Exit::Usage,
+        };
+        Self {
+            exit,
+            hints: error.hints.clone(),
+            error: error.into(),
         }
     }
 }

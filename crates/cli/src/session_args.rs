@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use agent_runtime::session::OpenOptions;
+use agent_runtime::OpenOptions;
 use clap::Args;
 
 /// Which session to work in, and how; the flags of every command that does.

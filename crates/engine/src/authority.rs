@@ -1,4 +1,4 @@
-//! Who decides in a session: the gate, the mode in force, and the people at the desk.
+//! The authority of a session: the gate, the mode in force, and the approvals that are pending.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,13 +17,13 @@ use agent_protocol::payload::tool::CatalogPolicy;
 use agent_protocol::status::Mode;
 use agent_protocol::{Clock, Event, Payload};
 use agent_tool_runtime::{
-    Answer, Authority, Cancel, Decision, PendingCall, PermissionRequest, Question, ToolDefinition,
-    Workspace,
+    Answer, Authority, Cancel, Decision, IntentOrigin, PendingCall, PermissionRequest, Question,
+    ToolDefinition, Workspace,
 };
 
 use serde_json::Value;
 
-use crate::desk::Desk;
+use crate::approvals::PendingApprovals;
 
 /// Asks whether the project's git tree holds changes that are in no commit; `None` when unknown.
 pub type TreeIsDirty = Box<dyn Fn() -> Option<bool> + Send + Sync>;
@@ -48,13 +48,11 @@ pub struct SessionAuthority {
     turn: Mutex<String>,
     /// Questions seen in the log, by what an answer to them would hold for, with the vouching for them.
     asked: Mutex<Vec<(ActionId, ApprovalKey, bool)>>,
-    /// The call that is being judged was typed by the user.
-    typed: Mutex<bool>,
     /// Held while what decides changes, so that changes take effect one after the other, each with the
     /// questions it settles, in the order they are recorded.
     changing: Mutex<()>,
     place: Place,
-    desk: Arc<Desk>,
+    approvals: Arc<PendingApprovals>,
     clock: Arc<dyn Clock>,
 }
 
@@ -64,7 +62,7 @@ impl SessionAuthority {
         rules: Vec<Rule>,
         mode: Mode,
         place: Place,
-        desk: Arc<Desk>,
+        approvals: Arc<PendingApprovals>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
@@ -75,10 +73,9 @@ impl SessionAuthority {
             mode: Mutex::new(mode),
             turn: Mutex::default(),
             asked: Mutex::default(),
-            typed: Mutex::default(),
             changing: Mutex::default(),
             place,
-            desk,
+            approvals,
             clock,
         }
     }
@@ -183,12 +180,6 @@ impl SessionAuthority {
         }
     }
 
-    /// From now on calls are the user's own, or no longer. What a mode would ask about then needs no
-    /// question: having typed it is the answer. Rules, limits and breakers hold as ever.
-    pub fn set_typed(&self, typed: bool) {
-        *lock(&self.typed) = typed;
-    }
-
     /// Changes the ceiling once it is recorded, and has open questions judged by it.
     ///
     /// # Errors
@@ -229,7 +220,7 @@ impl SessionAuthority {
 
     fn reconsider(&self, change: &str) {
         let judge = |call: &PendingCall| self.decide(&call.request()).evaluated;
-        self.desk.reconsider(change, judge);
+        self.approvals.reconsider(change, judge);
     }
 
     fn remember(
@@ -274,7 +265,8 @@ impl Authority for SessionAuthority {
         };
         let mut judgement = lock(&self.gate).evaluate(&call, &setting, &facts);
         let evaluated = &mut judgement.evaluated;
-        let typed = *lock(&self.typed);
+        // Having typed it is the answer to what a mode would ask.
+        let typed = request.origin == IntentOrigin::User;
         if typed
             && evaluated.decision == Effect::Ask
             && matches!(
@@ -287,7 +279,7 @@ impl Authority for SessionAuthority {
             evaluated.reason = "the user typed this command".to_owned();
         }
         // It would only fail: the question has a key that gives it the network.
-        if *lock(&self.typed)
+        if typed
             && evaluated.decision == Effect::Allow
             && !request.semantics.network
             && self.place.sandbox != SandboxLevel::Off
@@ -310,7 +302,7 @@ impl Authority for SessionAuthority {
 
     fn expect_answer(&self, action: &ActionId, call: PendingCall) {
         let asked_in = call.mode;
-        self.desk.expect(action, Some(Arc::new(call)));
+        self.approvals.register(action, Some(Arc::new(call)));
         // A change after the call was judged found no question to settle.
         let mode = self.mode();
         self.reconsider(&match mode == asked_in {
@@ -320,11 +312,11 @@ impl Authority for SessionAuthority {
     }
 
     fn withdraw(&self, action: &ActionId, reason: &str) {
-        self.desk.withdraw(action, reason);
+        self.approvals.withdraw(action, reason);
     }
 
     fn ask(&self, question: &Question, cancel: &Cancel) -> Answer {
-        let answer = self.desk.ask(question, self.clock.now(), cancel);
+        let answer = self.approvals.ask(question, self.clock.now(), cancel);
         if let (
             Answer::Decided {
                 decision,

@@ -1,22 +1,21 @@
-//! The way in: commands that change something, each with a typed answer. It can be used from any
-//! thread while a turn runs; what it accepts is in the log before the answer is given.
+//! Turns of a session that wait and the one that runs. It can be used from any thread while a turn
+//! runs; what it accepts is in the log before the answer is given.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agent_protocol::command::{
-    Acknowledgement, ControlAnswer, InterruptTurn, RespondAction, SubmitTurn,
-};
+use agent_protocol::command::{InterruptReason, InterruptTurn, RespondAction, SubmitTurn};
 use agent_protocol::id::{ArtifactId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::{
     ArtifactKind, QueueChanged, QueueOperation, QueuePolicy, TurnSource, TurnSubmitted,
 };
+use agent_protocol::reply::{Acknowledgement, AnswerCode, ControlAnswer};
 use agent_protocol::status::Status;
 use agent_protocol::{Payload, Refs, Scope};
 use agent_tool_runtime::{Journal, JournalError};
 
-use crate::desk::Desk;
-use crate::interrupt::{Interrupt, InterruptReason};
+use crate::approvals::PendingApprovals;
+use crate::interrupt::Interrupt;
 
 /// Text that stands in an event; longer text goes into an artifact.
 pub(crate) const INLINE_TEXT: usize = 24 * 1024;
@@ -26,35 +25,50 @@ pub(crate) const INLINE_TEXT: usize = 24 * 1024;
 pub struct Queued {
     pub turn_id: TurnId,
     pub policy: QueuePolicy,
-    /// Whether it waits for the user's word, and not only for its turn.
+    /// True if it waits for the user's word, and not only for its turn.
     pub held: bool,
 }
 
-/// The control plane of one session.
+/// The work that resuming a session begins with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Resumed {
+    /// A turn that an earlier run left open.
+    OpenTurn(TurnId),
+    /// An input that waits.
+    Input(TurnId),
+    /// There is none; the answer says why.
+    Nothing(ControlAnswer),
+}
+
+/// The turns of one session, and the questions they wait for.
 pub struct Control {
     journal: Arc<dyn Journal>,
     thread_id: ThreadId,
-    desk: Arc<Desk>,
+    approvals: Arc<PendingApprovals>,
     inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
 struct Inner {
     running: Option<(TurnId, Interrupt)>,
+    /// A turn that an earlier run left open; it is resumed before any other begins.
+    left_open: Option<TurnId>,
+    /// The session ends: a turn that begins is interrupted at once.
+    ending: Option<InterruptReason>,
     queue: Vec<Queued>,
-    /// What every key that was ever used led to.
-    keys: HashMap<String, TurnId>,
     /// The user wants room made before the next request.
     compact: bool,
+    /// The turn that each key led to which was ever used.
+    keys: HashMap<String, TurnId>,
 }
 
 impl Control {
-    /// `queue` is what the log shows to be waiting.
+    /// The control of a thread in which the log shows `queue` to be waiting.
     #[must_use]
     pub fn new(
         journal: Arc<dyn Journal>,
         thread_id: ThreadId,
-        desk: Arc<Desk>,
+        approvals: Arc<PendingApprovals>,
         queue: Vec<Queued>,
     ) -> Self {
         let inner = Mutex::new(Inner {
@@ -64,22 +78,29 @@ impl Control {
         Self {
             journal,
             thread_id,
-            desk,
+            approvals,
             inner,
         }
     }
 
-    /// Knows the keys of inputs that were submitted before, as the log shows them.
+    /// Adds the keys of inputs that were submitted before, as the log shows them.
     #[must_use]
     pub fn knowing(self, keys: HashMap<String, TurnId>) -> Self {
         self.inner().keys = keys;
         self
     }
 
-    /// Where open questions wait.
+    /// Adds a turn that an earlier run left open. Inputs wait behind it.
     #[must_use]
-    pub fn desk(&self) -> &Arc<Desk> {
-        &self.desk
+    pub fn behind(self, left_open: Option<TurnId>) -> Self {
+        self.inner().left_open = left_open;
+        self
+    }
+
+    /// The questions that wait for an answer.
+    #[must_use]
+    pub fn approvals(&self) -> &Arc<PendingApprovals> {
+        &self.approvals
     }
 
     /// Records an input. It is queued while a turn runs or others are about to, and accepted
@@ -92,38 +113,17 @@ impl Control {
         submit: SubmitTurn,
         source: TurnSource,
     ) -> Result<ControlAnswer, JournalError> {
-        let inner = self.inner();
-        let is_busy = inner.running.is_some() || inner.queue.iter().any(|queued| !queued.held);
-        self.take(inner, submit, source, is_busy)
-    }
-
-    /// Records an input that waits behind a turn which is about to go on.
-    ///
-    /// # Errors
-    /// As [`Control::submit`].
-    pub fn enqueue(
-        &self,
-        submit: SubmitTurn,
-        source: TurnSource,
-    ) -> Result<ControlAnswer, JournalError> {
-        self.take(self.inner(), submit, source, true)
-    }
-
-    fn take(
-        &self,
-        mut inner: MutexGuard<'_, Inner>,
-        submit: SubmitTurn,
-        source: TurnSource,
-        busy: bool,
-    ) -> Result<ControlAnswer, JournalError> {
+        let mut inner = self.inner();
+        let busy = inner.running.is_some()
+            || inner.left_open.is_some()
+            || inner.queue.iter().any(|queued| !queued.held);
         if let Some(key) = &submit.idempotency_key
             && let Some(turn_id) = inner.keys.get(key)
         {
-            return Ok(ControlAnswer {
-                acknowledgement: Acknowledgement::NoOp,
-                turn_id: Some(turn_id.clone()),
-                reason: Some("this input was submitted before".to_owned()),
-            });
+            let before = "this input was submitted before";
+            return Ok(
+                ControlAnswer::no_op(AnswerCode::SubmittedBefore, before).of_turn(turn_id.clone())
+            );
         }
         let turn_id: TurnId = self.journal.ids().mint();
         let scope = self.scope(&turn_id);
@@ -162,12 +162,12 @@ impl Control {
                 Acknowledgement::Accepted
             },
             turn_id: Some(turn_id),
-            reason: None,
+            ..ControlAnswer::default()
         })
     }
 
     /// Stops the running turn; says so when there is none.
-    pub fn interrupt(&self, command: &InterruptTurn, reason: InterruptReason) -> ControlAnswer {
+    pub fn interrupt(&self, command: &InterruptTurn) -> ControlAnswer {
         let inner = self.inner();
         match &inner.running {
             Some((running, interrupt))
@@ -176,20 +176,16 @@ impl Control {
                     .as_ref()
                     .is_none_or(|wanted| wanted == running) =>
             {
-                interrupt.raise(reason);
-                ControlAnswer {
-                    acknowledgement: Acknowledgement::Accepted,
-                    turn_id: Some(running.clone()),
-                    reason: None,
-                }
+                interrupt.raise(command.reason);
+                accepted(running)
             }
-            _ => no_op("no such turn is running"),
+            _ => ControlAnswer::no_op(AnswerCode::NoSuchTurn, "no such turn is running"),
         }
     }
 
     /// Answers an open question.
     pub fn respond(&self, response: RespondAction) -> ControlAnswer {
-        self.desk.respond(response)
+        self.approvals.respond(response)
     }
 
     /// Takes an input out of the queue.
@@ -203,7 +199,7 @@ impl Control {
             .iter()
             .position(|queued| queued.turn_id == *turn_id)
         else {
-            return Ok(no_op("no such input is waiting"));
+            return Ok(no_such_input());
         };
         let removed = inner.queue.remove(at);
         if let Err(error) =
@@ -215,17 +211,25 @@ impl Control {
         Ok(accepted(turn_id))
     }
 
-    /// What waits now does not begin by itself any more: each input waits until it is promoted. For
-    /// inputs whose reason may be gone, because the turn before them did not end well or the program
-    /// was started anew.
+    /// Holds the inputs that wait now: each waits until it is promoted. For inputs whose reason may be
+    /// gone, because the turn before them did not end well or the program was started anew.
     pub fn hold_queue(&self) {
         for queued in &mut self.inner().queue {
             queued.held = true;
         }
     }
 
-    /// Puts an input at the head of the queue, held or not. While a turn runs it is next; otherwise whoever
-    /// drives the engine takes it with [`Control::take_next`] and runs it now.
+    /// Lets an input begin that was held, in its place of the queue.
+    pub fn release_queued(&self, turn_id: &TurnId) {
+        let mut inner = self.inner();
+        let mut queue = inner.queue.iter_mut();
+        if let Some(queued) = queue.find(|queued| queued.turn_id == *turn_id) {
+            queued.held = false;
+        }
+    }
+
+    /// Puts an input at the head of the queue, held or not. While a turn runs it is next; otherwise
+    /// [`Control::take_next`] gives it now.
     ///
     /// # Errors
     /// When the log cannot be written.
@@ -236,7 +240,7 @@ impl Control {
             .iter()
             .position(|queued| queued.turn_id == *turn_id)
         else {
-            return Ok(no_op("no such input is waiting"));
+            return Ok(no_such_input());
         };
         let mut promoted = inner.queue.remove(at);
         let policy = promoted.policy;
@@ -246,20 +250,25 @@ impl Control {
         Ok(accepted(turn_id))
     }
 
-    /// Whether a turn is being worked on.
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.inner().running.is_some()
-    }
-
-    /// Says what there is to go on with: the first input that waits.
-    #[must_use]
-    pub fn resume(&self) -> ControlAnswer {
+    /// The turn or input to resume with: a turn that was left open, which is taken by this, or else the
+    /// first input that is not held.
+    pub fn take_resumed(&self) -> Resumed {
         let inner = self.inner();
-        match (&inner.running, inner.queue.first()) {
-            (Some(_), _) => no_op("a turn is running"),
-            (None, Some(first)) => accepted(&first.turn_id),
-            (None, None) => no_op("nothing waits"),
+        if inner.running.is_some() {
+            return Resumed::Nothing(ControlAnswer::no_op(
+                AnswerCode::TurnIsRunning,
+                "a turn is running",
+            ));
+        }
+        if let Some(turn_id) = inner.left_open.clone() {
+            return Resumed::OpenTurn(turn_id);
+        }
+        match inner.queue.iter().find(|queued| !queued.held) {
+            Some(first) => Resumed::Input(first.turn_id.clone()),
+            None => Resumed::Nothing(ControlAnswer::no_op(
+                AnswerCode::NothingWaits,
+                "nothing waits",
+            )),
         }
     }
 
@@ -267,14 +276,34 @@ impl Control {
     pub fn ask_to_compact(&self) -> ControlAnswer {
         self.inner().compact = true;
         ControlAnswer {
-            acknowledgement: Acknowledgement::Accepted,
-            turn_id: None,
             reason: Some("room is made before the next request".to_owned()),
+            ..ControlAnswer::accepted()
         }
     }
 
     pub(crate) fn take_compact(&self) -> bool {
         std::mem::take(&mut self.inner().compact)
+    }
+
+    /// True while a turn is being worked on.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.inner().running.is_some()
+    }
+
+    /// Stops the turn that runs, and every one that begins from now on: the session ends.
+    pub fn end(&self, reason: InterruptReason) {
+        let mut inner = self.inner();
+        inner.ending.get_or_insert(reason);
+        if let Some((_, interrupt)) = &inner.running {
+            interrupt.raise(reason);
+        }
+    }
+
+    /// True once [`Control::end`] was called.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.inner().ending.is_some()
     }
 
     /// The inputs that wait, in order.
@@ -283,12 +312,18 @@ impl Control {
         self.inner().queue.clone()
     }
 
-    /// Marks a turn as running; its handle is what [`Control::interrupt`] raises.
-    pub(crate) fn turn_runs(&self, turn_id: &TurnId, interrupt: &Interrupt) {
-        self.inner().running = Some((turn_id.clone(), interrupt.clone()));
+    /// Marks a turn as running; [`Control::interrupt`] raises its handle.
+    pub fn turn_runs(&self, turn_id: &TurnId, interrupt: &Interrupt) {
+        let mut inner = self.inner();
+        inner.left_open.take_if(|open| open == turn_id);
+        inner.running = Some((turn_id.clone(), interrupt.clone()));
+        if let Some(reason) = inner.ending {
+            interrupt.raise(reason);
+        }
     }
 
-    pub(crate) fn turn_ended(&self) {
+    /// Marks the running turn as ended.
+    pub fn turn_ended(&self) {
         self.inner().running = None;
     }
 
@@ -389,18 +424,10 @@ fn order(inner: &Inner) -> Vec<TurnId> {
         .collect()
 }
 
-fn no_op(reason: &str) -> ControlAnswer {
-    ControlAnswer {
-        acknowledgement: Acknowledgement::NoOp,
-        turn_id: None,
-        reason: Some(reason.to_owned()),
-    }
+fn no_such_input() -> ControlAnswer {
+    ControlAnswer::no_op(AnswerCode::NoSuchInput, "no such input is waiting")
 }
 
 fn accepted(turn_id: &TurnId) -> ControlAnswer {
-    ControlAnswer {
-        acknowledgement: Acknowledgement::Accepted,
-        turn_id: Some(turn_id.clone()),
-        reason: None,
-    }
+    ControlAnswer::accepted().of_turn(turn_id.clone())
 }

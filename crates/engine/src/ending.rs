@@ -1,6 +1,7 @@
 //! The end of a turn, computed from what is on disk: completed, failed, or left open with its
 //! questions.
 
+use agent_protocol::command::InterruptReason;
 use agent_protocol::id::EvidenceId;
 use agent_protocol::payload::conversation::{
     Claim, ClaimVerdict, RuntimeWarning, TurnCompleted, TurnFailed, TurnOutcome,
@@ -11,7 +12,7 @@ use agent_protocol::{Payload, Refs};
 use agent_provider::event::StopReason;
 
 use crate::engine::{Engine, EngineError};
-use crate::interrupt::{Interrupt, InterruptReason};
+use crate::interrupt::Interrupt;
 use crate::limits::{Limits, Stop};
 use crate::turn::{End, TurnEnd};
 use crate::verification::claims;

@@ -155,11 +155,11 @@ impl Engine {
 
     /// Takes answers to the questions that an earlier run left open, before they are put again.
     fn expect_answers(&self) {
-        let desk = self.parts.control.desk();
+        let approvals = self.parts.control.approvals();
         let waiting = self.waiting_calls().into_iter();
         let questions = waiting.filter_map(|call| call.question);
         for question in questions.filter(OpenQuestion::takes_answers) {
-            desk.expect(&question.action_id, None);
+            approvals.register(&question.action_id, None);
         }
     }
 
@@ -488,7 +488,7 @@ impl Engine {
             policy: PolicyFacts {
                 mode: self.mode().as_str().to_owned(),
                 sandbox: self.parts.settings.sandbox.clone(),
-                on_ask: Some(self.parts.control.desk().on_ask().as_str().to_owned()),
+                on_ask: Some(self.parts.control.approvals().on_ask().as_str().to_owned()),
             },
             omitted: omitted(&self.parts.preamble, &state.conversation),
             missing: missing(&self.parts.preamble, &state.conversation),

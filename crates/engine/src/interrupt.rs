@@ -2,19 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use agent_protocol::command::InterruptReason;
 use agent_tool_runtime::{Cancel, CancelReason};
 use tokio_util::sync::CancellationToken;
-
-/// Why a turn is stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InterruptReason {
-    /// The user does not want it any more.
-    User,
-    /// Its time is over.
-    Timeout,
-    /// The program was told to end.
-    Terminated,
-}
 
 /// Raised once; the first reason stays. Clones are the same handle.
 #[derive(Clone, Default)]
@@ -53,7 +43,9 @@ impl Interrupt {
         &self.token
     }
 
-    pub(crate) fn cancel(&self) -> &Cancel {
+    /// The handle that tools watch.
+    #[must_use]
+    pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }
 }

@@ -10,16 +10,16 @@
 //! file, reads no environment and no clock. Only [`Control::respond`] lets a paused call go on.
 //!
 //! Where to start: [`Engine::run_turn`] is the loop, [`conversation`] what the model is told again,
-//! [`verification`] how the end is judged, [`plane`] everything that can be asked from outside.
+//! [`verification`] how the end is judged, [`control`] the turns that wait.
 
 mod accounting;
+pub mod approvals;
 mod authority;
 mod compaction;
 pub mod context;
 mod continuation;
 pub mod control;
 pub mod conversation;
-pub mod desk;
 mod ending;
 mod engine;
 mod entering;
@@ -33,7 +33,6 @@ mod journal;
 pub mod limits;
 pub mod live;
 pub mod model;
-pub mod plane;
 pub mod prompt;
 mod rebuild;
 pub mod state;
@@ -41,14 +40,13 @@ mod turn;
 mod user_words;
 pub mod verification;
 
+pub use approvals::{OnAsk, PendingApprovals};
 pub use authority::{Place as AuthorityPlace, SessionAuthority, TreeIsDirty};
-pub use control::{Control, Queued};
-pub use desk::{Desk, OnAsk};
+pub use control::{Control, Queued, Resumed};
 pub use engine::{Engine, EngineError, Parts, Settings};
-pub use interrupt::{Interrupt, InterruptReason};
+pub use interrupt::Interrupt;
 pub use journal::{CountChecks, SessionJournal};
 pub use model::{Model, Price};
-pub use plane::{ControlPlane, PlaneError, ProcessControl, Reply};
 pub use rebuild::{Rebuilder, Rebuilt};
 pub use state::{SessionState, ThreadState};
-pub use turn::TurnEnd;
+pub use turn::{OwnCall, TurnEnd};

@@ -3,6 +3,7 @@
 //! from what is on disk.
 
 use agent_protocol::Refs;
+use agent_protocol::command::InterruptReason;
 use agent_protocol::id::{ArtifactId, EvidenceId, TurnId};
 use agent_protocol::payload::conversation::{
     Budget, RunMetadata, RunStatus, ThreadUpdated, TurnCompleted, TurnFailed, TurnSource,
@@ -18,7 +19,7 @@ use agent_tool_runtime::{Outcome, ToolIntent};
 use crate::conversation::Entry;
 use crate::engine::{Engine, EngineError};
 use crate::exchange::{Answer, ExchangeError};
-use crate::interrupt::{Interrupt, InterruptReason};
+use crate::interrupt::Interrupt;
 use crate::limits::{CallFacts, Limits, Stop};
 use crate::verification::CheckStatus;
 use crate::verification::failures::{self, Failures};
@@ -40,7 +41,16 @@ pub enum TurnEnd {
     LeftOpen,
 }
 
-/// Why the loop stopped.
+/// A call that the user made, to be run as a turn of its own.
+pub struct OwnCall {
+    pub turn_id: TurnId,
+    /// The text of the turn in the log.
+    pub text: String,
+    pub source: TurnSource,
+    pub intent: ToolIntent,
+}
+
+/// Reason why the loop stopped.
 pub(crate) enum End {
     /// The model had no more to say.
     Said {
@@ -166,30 +176,23 @@ impl Engine {
     /// As [`Engine::run_turn`].
     pub async fn run_call(
         &mut self,
-        text: String,
-        intent: ToolIntent,
+        call: OwnCall,
         interrupt: &Interrupt,
     ) -> Result<TurnEnd, EngineError> {
-        let turn_id: TurnId = self.mint();
-        self.begin(&turn_id, interrupt);
+        self.begin(&call.turn_id, interrupt);
         let limits = Limits::new(Budget::default(), self.loop_limits());
-        let end = self.own_call(text, intent, interrupt).await;
+        let end = self.own_call(call, interrupt).await;
         let finished = end.and_then(|end| self.finish(end, &limits, interrupt));
         self.ended();
         finished
     }
 
-    async fn own_call(
-        &mut self,
-        text: String,
-        intent: ToolIntent,
-        interrupt: &Interrupt,
-    ) -> Result<End, EngineError> {
-        let (text, input_ref) = self.text_or_artifact(text)?;
+    async fn own_call(&mut self, call: OwnCall, interrupt: &Interrupt) -> Result<End, EngineError> {
+        let (text, input_ref) = self.text_or_artifact(call.text)?;
         let submitted = TurnSubmitted {
             text,
             input_ref,
-            source: TurnSource::Tui,
+            source: call.source,
             status: Status::Accepted,
             ..TurnSubmitted::default()
         };
@@ -203,7 +206,9 @@ impl Engine {
         self.thread_status(Status::Running, None)?;
         self.new_step();
         self.resolve_catalog()?;
-        let report = self.run_batch(vec![intent], interrupt.cancel()).await?;
+        let report = self
+            .run_batch(vec![call.intent], interrupt.cancel())
+            .await?;
         self.record_verifications()?;
         Ok(if interrupt.reason().is_some() {
             End::Interrupted

@@ -18,8 +18,8 @@ use agent_engine::limits::LoopLimits;
 use agent_engine::live::NullSink;
 use agent_engine::prompt::Preamble;
 use agent_engine::{
-    AuthorityPlace, Control, Desk, Engine, Interrupt, Model, OnAsk, Parts, Queued, Rebuilder,
-    SessionAuthority, SessionJournal, SessionState, Settings, ThreadState,
+    AuthorityPlace, Control, Engine, Interrupt, Model, OnAsk, Parts, PendingApprovals, Queued,
+    Rebuilder, SessionAuthority, SessionJournal, SessionState, Settings, ThreadState,
 };
 use agent_log::{Holder, Listener, Redactor, SessionEnv, SessionStore};
 use agent_policy::gate::SandboxLevel;
@@ -377,7 +377,7 @@ impl Session {
             thread_id
         });
         let thread_id = thread_id.clone();
-        let desk = Arc::new(Desk::new(OnAsk::Deny));
+        let approvals = Arc::new(PendingApprovals::new(OnAsk::Deny));
         let place = AuthorityPlace {
             home: self.root.clone(),
             sandbox: SandboxLevel::Full,
@@ -391,7 +391,7 @@ impl Session {
             Vec::new(),
             Mode::Ask,
             place,
-            Arc::clone(&desk),
+            Arc::clone(&approvals),
             clock,
         ));
         let tools = Pipeline::new(PipelineParts {
@@ -405,7 +405,7 @@ impl Session {
             baselines: Arc::new(Baselines::default()),
             settings: PipelineSettings::default(),
         });
-        let control = Control::new(Arc::clone(&journal), thread_id.clone(), desk, queue);
+        let control = Control::new(Arc::clone(&journal), thread_id.clone(), approvals, queue);
         let control = Arc::new(control);
         *self.player.control.lock().unwrap() = Some(Arc::clone(&control));
         self.control = Some(Arc::clone(&control));

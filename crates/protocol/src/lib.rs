@@ -22,6 +22,7 @@ pub mod id;
 pub mod payload;
 pub mod persistence;
 mod record;
+pub mod reply;
 pub mod schema;
 pub mod status;
 mod time;

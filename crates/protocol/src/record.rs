@@ -28,8 +28,8 @@ macro_rules! record {
         ] $($rest)*);
     };
     (@munch [$($meta:tt)*] $name:ident [$($out:tt)*]) => {
-        $($meta)*
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        $($meta)*
         pub struct $name { $($out)* }
     };
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent_engine::{AuthorityPlace, Desk, OnAsk, SessionAuthority};
+use agent_engine::{AuthorityPlace, OnAsk, PendingApprovals, SessionAuthority};
 use agent_protocol::payload::tool::CatalogEntry;
 use agent_tool_runtime::VisibilityContext;
 
@@ -32,7 +32,7 @@ pub fn catalogue(runtime: &Runtime, config: &Config) -> Result<Vec<CatalogEntry>
         rules(runtime, config, None)?,
         mode,
         place,
-        Arc::new(Desk::new(OnAsk::Deny)),
+        Arc::new(PendingApprovals::new(OnAsk::Deny)),
         Arc::clone(&runtime.host.clock),
     );
     let (registry, _) = registry(runtime, settings)?;

@@ -37,5 +37,9 @@ pub use project::Project;
 pub use rules::{bases, rules};
 pub use runtime::Runtime;
 pub use scratch::Scratch;
+pub use session::{OpenOptions, Pending, Session, SessionModels, TurnReport};
 
+pub use agent_engine::live::{LiveText, StreamSink};
+pub use agent_engine::{Model, OnAsk, TurnEnd};
+pub use agent_log::Appended;
 pub use agent_sandbox::dispatch_helper;

@@ -143,16 +143,16 @@ fn record_not_possible(
     wanted: &OpenOptions,
     route: &Route,
 ) -> Result<(), RuntimeError> {
-    let bench = session::open(runtime, config, wanted)?;
+    let parts = session::open_parts(runtime, config, wanted)?;
     let scope = Scope {
-        thread_id: Some(bench.thread_id.clone()),
+        thread_id: Some(parts.thread_id.clone()),
         ..Scope::default()
     };
     for fact in facts(route) {
-        let recorded = bench.journal.append(&scope, fact, Refs::default());
+        let recorded = parts.journal.append(&scope, fact, Refs::default());
         recorded.or_fail()?;
     }
-    bench.closer().close()
+    parts.guard().close()
 }
 
 /// The decision alone, without making anything that could be asked. Some candidate is selected.

@@ -260,6 +260,7 @@ impl Shared {
             semantics: &prepared.semantics,
             flags: &prepared.flags,
             workspace: &self.workspace,
+            origin: call.origin,
         })
     }
 

@@ -15,6 +15,7 @@ use agent_protocol::status::Mode;
 use serde_json::Value;
 
 use crate::cancel::Cancel;
+use crate::intent::IntentOrigin;
 use crate::tool::ToolDefinition;
 
 /// Decides what may start, and asks where it cannot decide. It writes nothing: the pipeline
@@ -65,6 +66,7 @@ pub struct PermissionRequest<'a> {
     pub semantics: &'a PermissionSemantics,
     pub flags: &'a CallFlags,
     pub workspace: &'a Workspace,
+    pub origin: IntentOrigin,
 }
 
 /// A call that a question is about, with everything a decision may rest on.
@@ -77,6 +79,7 @@ pub struct PendingCall {
     pub workspace: Arc<Workspace>,
     /// The mode that asks.
     pub mode: Mode,
+    pub origin: IntentOrigin,
 }
 
 impl PendingCall {
@@ -89,6 +92,7 @@ impl PendingCall {
             semantics: &self.semantics,
             flags: &self.flags,
             workspace: &self.workspace,
+            origin: self.origin,
         }
     }
 }

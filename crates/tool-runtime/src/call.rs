@@ -12,7 +12,7 @@ use agent_protocol::{Code, Phase, Refs, Scope, Timestamp};
 use serde_json::Value;
 
 use crate::arguments::{self, BadArguments};
-use crate::intent::ToolIntent;
+use crate::intent::{IntentOrigin, ToolIntent};
 use crate::journal::JournalError;
 use crate::pipeline::Shared;
 use crate::registry::Registered;
@@ -30,6 +30,7 @@ pub(crate) struct Call {
     pub(crate) tool_name: String,
     pub(crate) tool: Option<Arc<Registered>>,
     pub(crate) input: Value,
+    pub(crate) origin: IntentOrigin,
     /// True if a model asked for it, and not a person or a script.
     pub(crate) is_of_model: bool,
     pub(crate) submitted: Instant,
@@ -101,6 +102,7 @@ impl Shared {
             tool_name: tool_name.clone(),
             tool,
             input: Value::Null,
+            origin: intent.origin,
             is_of_model: intent.model_request_id.is_some(),
             submitted: Instant::now(),
             held: false,

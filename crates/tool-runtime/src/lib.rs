@@ -42,7 +42,7 @@ pub use authority::{Answer, Authority, Decision, PendingCall, PermissionRequest,
 pub use baseline::Baselines;
 pub use cancel::{Cancel, CancelReason};
 pub use context::{ExecutionContext, NormalizeContext, ProgressUpdate, RuntimeContext};
-pub use intent::ToolIntent;
+pub use intent::{IntentOrigin, ToolIntent};
 pub use invocation::ToolInvocation;
 pub use journal::{ArtifactWriter, Journal, JournalError, Recorded, Unrevealed};
 pub use observation::{Observation, Outcome};

@@ -17,6 +17,7 @@ use crate::admission::Admission;
 use crate::authority::{Answer, Question};
 use crate::call::{Call, Refusal};
 use crate::cancel::Cancel;
+use crate::intent::IntentOrigin;
 use crate::journal::JournalError;
 use crate::pipeline::Shared;
 use crate::question::{Asked, Resolution};
@@ -190,6 +191,10 @@ impl Shared {
             tool_name: open.tool_name.clone(),
             tool: self.registry.resolve(&open.tool_name).cloned(),
             input: self.input_of(open).unwrap_or_default(),
+            origin: match open.model_request_id {
+                Some(_) => IntentOrigin::Model,
+                None => IntentOrigin::Program,
+            },
             is_of_model: open.model_request_id.is_some(),
             submitted: Instant::now(),
             held: false,

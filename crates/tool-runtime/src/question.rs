@@ -158,6 +158,7 @@ impl Shared {
             flags: prepared.flags.clone(),
             workspace: Arc::clone(&self.workspace),
             mode,
+            origin: call.origin,
         }
     }
 

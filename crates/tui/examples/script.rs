@@ -120,12 +120,12 @@ async fn engine(
                 play(&script, &mut sent, &inputs, 30).await;
             }
             Output::Host(request) => host(request, &inputs),
-            Output::Command(ControlCommand::SetMode(mode)) => {
+            Output::Command(ControlCommand::SetMode(set)) => {
                 script.push(
                     agent_protocol::Scope::default(),
                     agent_protocol::payload::conversation::SessionUpdated {
                         changed: agent_protocol::payload::conversation::SessionChanges {
-                            mode: Some(mode),
+                            mode: Some(set.mode),
                             ..Default::default()
                         },
                         reason: "user".into(),

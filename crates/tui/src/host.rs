@@ -61,8 +61,6 @@ pub enum HostRequest {
     Files,
     /// The first lines of a project file: [`HostMessage::Preview`].
     Preview { path: String },
-    /// Run the user's own shell command through the gate; its events come back as any call's.
-    Shell { command: String },
     /// The models one can choose: [`HostMessage::Models`].
     Models,
     /// Past sessions: [`HostMessage::Sessions`].
@@ -75,8 +73,6 @@ pub enum HostRequest {
     Tools,
     /// All changes to project files in this session as one diff: [`HostMessage::Document`].
     Diff,
-    /// Take back the last turn's changes, or those after `to`; the answer says what was done.
-    Undo { to: Option<u64> },
     /// Write the session to a file; the answer names it.
     Export { form: ExportForm },
     /// The user trusts the project's configuration with exactly the content that was shown.

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-use agent_protocol::command::{ControlCommand, InterruptTurn};
+use agent_protocol::command::{ControlCommand, InterruptReason, InterruptTurn};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::Line;
 
@@ -324,7 +324,7 @@ impl Plain {
         vec![Effect::Command(ControlCommand::InterruptTurn(
             InterruptTurn {
                 turn_id,
-                reason: "the user pressed Ctrl-C".into(),
+                reason: InterruptReason::User,
             },
         ))]
     }

@@ -7,17 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use agent_history::fold::ChangedFiles;
-use agent_protocol::id::{ActionId, SessionId, StepId, ToolCallId, TurnId};
-use agent_protocol::payload::conversation::{
-    RuntimeWarning, TurnCompleted, TurnFailed, TurnOutcome, TurnSource, TurnStarted, TurnSubmitted,
-    Verification,
+use agent_protocol::command::{
+    BeginCalls, CallTool, ControlCommand, InterruptReason, InterruptTurn, Peer, PeerKind,
+    RejectCall,
 };
+use agent_protocol::id::{ActionId, SessionId, ToolCallId};
 use agent_protocol::payload::tool::ToolObservation;
-use agent_protocol::status::{Status, VerificationStatus};
-use agent_protocol::{ActionHappened, Code, Payload, Phase, Refs, Scope};
-use agent_text::visible_excerpt;
-use agent_tool_runtime::{Authority as _, Cancel, CancelReason, Outcome, ToolIntent};
+use agent_protocol::reply::{CallReport, ControlError, Reply};
+use agent_protocol::{ActionHappened, Code, Phase};
+use agent_runtime::{OpenOptions, Session};
+use agent_tool_runtime::{Cancel, CancelReason};
 use anyhow::Context as _;
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -32,7 +31,6 @@ use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::session_args::SessionArgs;
-use agent_runtime::session::{self, OpenOptions, Workbench};
 
 /// A longer line of standard input is refused; the calls behind it are made.
 const LINE_LIMIT: u64 = 64 << 20;
@@ -115,40 +113,47 @@ struct Line<'a> {
     reason: Option<String>,
 }
 
-/// How the calls went so far.
+/// The outcomes of the calls so far.
 #[derive(Default)]
 struct Tally {
-    calls: u64,
     failed: u64,
     refused: u64,
     left_open: bool,
-    files_changed: ChangedFiles,
 }
 
-impl Tally {
-    /// Takes in what was recorded since, also by commands in the background, and keeps no event.
-    fn catch_up(&mut self, bench: &Workbench) {
-        for appended in bench.events.try_iter() {
-            self.files_changed.take_all(&appended.event.payload);
-        }
-    }
+/// The calls of one run, on their way to the session.
+struct Caller<'a> {
+    arguments: &'a CallArgs,
+    app: &'a App,
+    session: &'a Arc<Session>,
+    peer: Peer,
+    cancel: &'a Cancel,
+    tally: Tally,
 }
 
 pub(crate) fn run(arguments: &CallArgs, app: &App) -> Result<Exit, Failure> {
-    let config = config::load(&app.host, &app.project, &arguments.settings)?;
+    let config = Arc::new(config::load(&app.host, &app.project, &arguments.settings)?);
     app.note_ignored_settings(&config);
-    let wanted = OpenOptions {
+    let session = Arc::new(app.open(OpenOptions {
+        config: Some(Arc::clone(&config)),
         on_ask: arguments.on_ask.into(),
         ..arguments.session.options("agent call")
-    };
-    let bench = session::open(app, &config, &wanted)?;
-    let closer = bench.closer();
+    })?);
     let cancel = Cancel::new();
     let signals = watch_signals(&cancel).or_fail()?;
     let timer = Timer::start(&config, &cancel);
-    let done = turn(arguments, app, &bench, &cancel, &timer);
-    let closed = closer.close();
-    let tally = done?;
+    let mut caller = Caller {
+        arguments,
+        app,
+        session: &session,
+        peer: Peer::new(PeerKind::CommandLine, "agent call"),
+        cancel: &cancel,
+        tally: Tally::default(),
+    };
+    let done = caller.turn();
+    let tally = caller.tally;
+    let closed = session.close();
+    done?;
     closed?;
     Ok(match signals.exit() {
         Some(exit) => exit,
@@ -183,151 +188,159 @@ impl Timer {
     }
 }
 
-/// All calls are one turn, each is a step of it.
-fn turn(
-    arguments: &CallArgs,
-    app: &App,
-    bench: &Workbench,
-    cancel: &Cancel,
-    timer: &Timer,
-) -> Result<Tally, Failure> {
-    let journal = &bench.journal;
-    let turn_id: TurnId = journal.ids().mint();
-    let scope = Scope {
-        thread_id: Some(bench.thread_id.clone()),
-        turn_id: Some(turn_id.clone()),
-        ..Scope::default()
-    };
-    let started = journal.now();
-    let record = |payload: Payload| journal.append(&scope, payload, Refs::default()).or_fail();
-    let text = match &arguments.tool {
-        Some(tool) => format!("agent call {tool}"),
-        None => "agent call --stdin".to_owned(),
-    };
-    let submitted = TurnSubmitted {
-        text: Some(text),
-        source: TurnSource::Cli,
-        status: Status::Accepted,
-        ..TurnSubmitted::default()
-    };
-    record(submitted.into())?;
-    let mode = bench.authority.mode();
-    let begun = TurnStarted {
-        model: "none".to_owned(),
-        mode,
-        ..TurnStarted::default()
-    };
-    record(begun.into())?;
-    bench.authority.turn_begins(turn_id.as_str());
-    let looked = in_new_step(&scope, bench);
-    bench.pipeline.resolve_catalogue(&looked).or_fail()?;
-
-    let mut tally = Tally::default();
-    let calls = calls(arguments, app, bench, cancel, &scope, &mut tally);
-    if tally.left_open {
-        // The turn stays open with its question.
-        journal.sync().or_fail()?;
-        return calls.map(|()| tally);
+impl Caller<'_> {
+    fn send(&self, command: ControlCommand) -> Result<Reply, ControlError> {
+        self.session.handle(command, &self.peer)
     }
-    tally.catch_up(bench);
-    let files_changed = tally.files_changed.list();
-    let ended: Payload = if timer.has_rung() {
-        TurnFailed {
-            status: Status::TimedOut,
-            category: "limit".to_owned(),
-            code: "timeout".to_owned(),
-            message: "the turn reached its time limit".to_owned(),
-            retryable: true,
-            files_changed,
-            ..TurnFailed::default()
+
+    /// All calls are one turn, each is a step of it.
+    fn turn(&mut self) -> Result<(), Failure> {
+        let title = match &self.arguments.tool {
+            Some(tool) => format!("agent call {tool}"),
+            None => "agent call --stdin".to_owned(),
+        };
+        self.send(ControlCommand::BeginCalls(BeginCalls { title }))?;
+        self.interrupt_when_cancelled();
+        let made = self.calls();
+        self.send(ControlCommand::EndCalls)?;
+        made
+    }
+
+    /// Passes a signal, or the end of the time, on to the session.
+    fn interrupt_when_cancelled(&self) {
+        let session = Arc::downgrade(self.session);
+        let (cancel, peer) = (self.cancel.clone(), self.peer.clone());
+        self.cancel.on_raise(move || {
+            let reason = match cancel.reason() {
+                Some(CancelReason::Timeout) => InterruptReason::Timeout,
+                Some(CancelReason::Terminated) => InterruptReason::Terminated,
+                _ => InterruptReason::User,
+            };
+            let interrupt = InterruptTurn {
+                turn_id: None,
+                reason,
+            };
+            if let Some(session) = session.upgrade() {
+                // A turn that has ended meanwhile needs no interruption.
+                let _ = session.handle(ControlCommand::InterruptTurn(interrupt), &peer);
+            }
+        });
+    }
+
+    fn calls(&mut self) -> Result<(), Failure> {
+        if let Some(tool) = &self.arguments.tool {
+            return self.one(CallTool {
+                tool: tool.clone(),
+                arguments: self.arguments.input.clone().unwrap_or_default(),
+                reason: None,
+            });
         }
-        .into()
-    } else if cancel.is_raised() {
-        TurnFailed {
-            status: Status::Cancelled,
-            category: "user".to_owned(),
-            code: "cancelled".to_owned(),
-            message: "interrupted".to_owned(),
-            files_changed,
-            ..TurnFailed::default()
-        }
-        .into()
-    } else {
-        let all_well = tally.failed + tally.refused == 0;
-        TurnCompleted {
-            outcome: if all_well {
-                TurnOutcome::Completed
+        let own = io::stdin().as_fd().try_clone_to_owned().or_fail()?;
+        let mut stdin = io::BufReader::new(File::from(own));
+        let mut line = Vec::new();
+        let mut number = 0;
+        while !self.tally.left_open {
+            wait_for_line(&stdin, self.cancel).or_fail()?;
+            if self.cancel.is_raised() {
+                break;
+            }
+            line.clear();
+            number += 1;
+            let read = stdin.by_ref().take(LINE_LIMIT).read_until(b'\n', &mut line);
+            if read.context("cannot read standard input").or_fail()? == 0 {
+                break;
+            }
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let call = if line.len() as u64 == LINE_LIMIT && !line.ends_with(b"\n") {
+                let skipped = stdin.skip_until(b'\n');
+                skipped.context("cannot read standard input").or_fail()?;
+                Err(format!("the line is longer than {LINE_LIMIT} bytes"))
             } else {
-                TurnOutcome::Degraded
-            },
-            stop_reason: "end_of_calls".to_owned(),
-            verification: Verification {
-                status: if files_changed.is_empty() {
-                    VerificationStatus::NotApplicable
-                } else {
-                    VerificationStatus::Unverified
-                },
-                ..Verification::default()
-            },
-            files_changed,
-            steps: Some(tally.calls),
-            refused_calls: Some(tally.refused),
-            duration_ms: Some(journal.now().millis_since(started)),
-            ..TurnCompleted::default()
+                call_of(line.trim_ascii())
+            };
+            match call {
+                Ok(call) => self.one(call)?,
+                Err(problem) => self.reject(number, problem)?,
+            }
         }
-        .into()
-    };
-    record(ended)?;
-    calls.map(|()| tally)
-}
+        Ok(())
+    }
 
-fn calls(
-    arguments: &CallArgs,
-    app: &App,
-    bench: &Workbench,
-    cancel: &Cancel,
-    scope: &Scope,
-    tally: &mut Tally,
-) -> Result<(), Failure> {
-    if let Some(tool) = &arguments.tool {
-        let intent = ToolIntent {
-            tool_name: tool.clone(),
-            arguments: arguments.input.clone().unwrap_or_default(),
-            ..ToolIntent::default()
+    fn one(&mut self, call: CallTool) -> Result<(), Failure> {
+        let Reply::Called(report) = self.send(ControlCommand::CallTool(call))? else {
+            return Ok(());
         };
-        return one(intent, arguments, app, bench, cancel, scope, tally);
-    }
-    let own = io::stdin().as_fd().try_clone_to_owned().or_fail()?;
-    let mut stdin = io::BufReader::new(File::from(own));
-    let mut line = Vec::new();
-    let mut number = 0;
-    while !tally.left_open {
-        wait_for_line(&stdin, cancel).or_fail()?;
-        if cancel.is_raised() {
-            break;
-        }
-        line.clear();
-        number += 1;
-        let read = stdin.by_ref().take(LINE_LIMIT).read_until(b'\n', &mut line);
-        if read.context("cannot read standard input").or_fail()? == 0 {
-            break;
-        }
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        let intent = if line.len() as u64 == LINE_LIMIT && !line.ends_with(b"\n") {
-            let skipped = stdin.skip_until(b'\n');
-            skipped.context("cannot read standard input").or_fail()?;
-            Err(format!("the line is longer than {LINE_LIMIT} bytes"))
-        } else {
-            intent_of(line.trim_ascii())
+        let session_id = self.session.id().clone();
+        let (printed, text) = match *report {
+            CallReport::Observed {
+                tool_call_id,
+                observation,
+                model_text,
+            } => {
+                let is_refusal = observation.phase == Phase::Permission;
+                self.tally.refused += u64::from(!observation.ok && is_refusal);
+                self.tally.failed += u64::from(!observation.ok && !is_refusal);
+                let printed = CallOutput::Observed {
+                    session_id,
+                    tool_call_id,
+                    observation: Box::new(observation),
+                };
+                (printed, model_text)
+            }
+            CallReport::LeftOpen {
+                tool_call_id,
+                action_id,
+            } => {
+                self.tally.left_open = true;
+                let words = format!("the call waits for an answer to {action_id}");
+                let printed = CallOutput::LeftOpen {
+                    session_id,
+                    tool_call_id,
+                    action_id,
+                    ok: false,
+                };
+                (printed, words)
+            }
+            CallReport::Rejected { .. } => return Ok(()),
         };
-        match intent {
-            Ok(intent) => one(intent, arguments, app, bench, cancel, scope, tally)?,
-            Err(problem) => no_call(number, &problem, arguments, app, bench, scope, tally)?,
-        }
+        self.print(&printed, &text)
     }
-    Ok(())
+
+    /// Tells that a line is no call, in the record and to who sent it.
+    fn reject(&mut self, line: u64, problem: String) -> Result<(), Failure> {
+        self.tally.failed += 1;
+        let rejected = ControlCommand::RejectCall(RejectCall { line, problem });
+        let Reply::Called(report) = self.send(rejected)? else {
+            return Ok(());
+        };
+        let CallReport::Rejected { message } = *report else {
+            return Ok(());
+        };
+        let printed = CallOutput::NoCall {
+            session_id: self.session.id().clone(),
+            line,
+            ok: false,
+            phase: Phase::Validate,
+            code: Code::SchemaInvalid,
+            summary: message.clone(),
+            model_text: message.clone(),
+            user_text: message.clone(),
+            action_happened: ActionHappened::No,
+            retryable: Code::SchemaInvalid.facts().retryable,
+        };
+        self.print(&printed, &message)
+    }
+
+    fn print(&self, printed: &CallOutput, text: &str) -> Result<(), Failure> {
+        let output = &self.app.output;
+        let done = match self.arguments.json {
+            true => output.json_line(printed),
+            false => output.print(text),
+        };
+        Ok(done.context("cannot print an observation")?)
+    }
 }
 
 /// Returns when there is something to read, or the handle was raised.
@@ -347,7 +360,7 @@ fn wait_for_line(stdin: &io::BufReader<File>, cancel: &Cancel) -> io::Result<()>
 }
 
 /// The call a line asks for, or what is wrong with the line.
-fn intent_of(line: &[u8]) -> Result<ToolIntent, String> {
+fn call_of(line: &[u8]) -> Result<CallTool, String> {
     let text = std::str::from_utf8(line)
         .map_err(|error| format!("byte {} is not UTF-8", error.valid_up_to() + 1))?;
     if !text.starts_with('{') {
@@ -359,128 +372,14 @@ fn intent_of(line: &[u8]) -> Result<ToolIntent, String> {
         let what = words.split(" at line ").next().unwrap_or(&words);
         format!("{what} at column {}", error.column())
     })?;
-    Ok(ToolIntent {
-        tool_name: line.tool,
+    Ok(CallTool {
+        tool: line.tool,
         arguments: line.input.map(RawValue::get).unwrap_or_default().to_owned(),
         reason: line.reason,
-        ..ToolIntent::default()
     })
 }
 
-/// Tells that a line is no call, in the record and to whoever sent it.
-fn no_call(
-    number: u64,
-    problem: &str,
-    arguments: &CallArgs,
-    app: &App,
-    bench: &Workbench,
-    scope: &Scope,
-    tally: &mut Tally,
-) -> Result<(), Failure> {
-    tally.failed += 1;
-    let problem = visible_excerpt(problem, 400);
-    let message = bench.journal.mask(&format!(
-        "line {number} of standard input is not a call {{\"tool\": …, \"input\": {{…}}}}: \
-         {problem}; nothing was done"
-    ));
-    let warning = RuntimeWarning {
-        code: "line_is_no_call".to_owned(),
-        message: message.clone(),
-        evidence_refs: Vec::new(),
-    };
-    let scope = in_new_step(scope, bench);
-    let recorded = bench
-        .journal
-        .append(&scope, warning.into(), Refs::default());
-    recorded.or_fail()?;
-    bench.journal.sync().or_fail()?;
-    let doing = "cannot print an observation";
-    if !arguments.json {
-        return Ok(app.output.print(&message).context(doing)?);
-    }
-    let printed = CallOutput::NoCall {
-        session_id: bench.writer.session_id().clone(),
-        line: number,
-        ok: false,
-        phase: Phase::Validate,
-        code: Code::SchemaInvalid,
-        summary: message.clone(),
-        model_text: message.clone(),
-        user_text: message,
-        action_happened: ActionHappened::No,
-        retryable: Code::SchemaInvalid.facts().retryable,
-    };
-    Ok(app.output.json_line(&printed).context(doing)?)
-}
-
-/// The turn's scope with a step of its own: every event about tools names one.
-fn in_new_step(turn: &Scope, bench: &Workbench) -> Scope {
-    let step_id: StepId = bench.journal.ids().mint();
-    Scope {
-        step_id: Some(step_id),
-        ..turn.clone()
-    }
-}
-
-fn one(
-    intent: ToolIntent,
-    arguments: &CallArgs,
-    app: &App,
-    bench: &Workbench,
-    cancel: &Cancel,
-    scope: &Scope,
-    tally: &mut Tally,
-) -> Result<(), Failure> {
-    let scope = in_new_step(scope, bench);
-    let report = bench.pipeline.run(scope, cancel, [intent]).or_fail()?;
-    tally.catch_up(bench);
-    for outcome in report.outcomes {
-        tally.calls += 1;
-        let session_id = bench.writer.session_id().clone();
-        let doing = "cannot print an observation";
-        match outcome {
-            Outcome::Observed(observed) => {
-                let fact = observed.fact();
-                if !fact.ok && fact.phase == Phase::Permission {
-                    tally.refused += 1;
-                } else if !fact.ok {
-                    tally.failed += 1;
-                }
-                if arguments.json {
-                    let printed = CallOutput::Observed {
-                        session_id,
-                        tool_call_id: observed.tool_call_id().clone(),
-                        observation: Box::new(fact.clone()),
-                    };
-                    app.output.json_line(&printed).context(doing)?;
-                } else {
-                    app.output.print(observed.model_text()).context(doing)?;
-                }
-            }
-            Outcome::LeftOpen {
-                tool_call_id,
-                action_id,
-            } => {
-                tally.left_open = true;
-                if arguments.json {
-                    let printed = CallOutput::LeftOpen {
-                        session_id,
-                        tool_call_id,
-                        action_id,
-                        ok: false,
-                    };
-                    app.output.json_line(&printed).context(doing)?;
-                } else {
-                    let words = format!("the call waits for an answer to {action_id}");
-                    app.output.print(&words).context(doing)?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Which signal came, if one did.
+/// The signal that came, if one did.
 #[derive(Default)]
 pub(super) struct Signals {
     exit: Arc<std::sync::Mutex<Option<Exit>>>,

@@ -6,7 +6,6 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent_engine::OnAsk;
 use agent_history::workspace::Workspace;
 use agent_protocol::id::SessionId;
 use agent_protocol::payload::permission::Effect;
@@ -26,7 +25,7 @@ use crate::output::visible_text;
 use crate::screen::{self, Visit};
 use crate::session_args::SessionArgs;
 use agent_runtime::models::{self, Chosen};
-use agent_runtime::session::{self, OpenOptions};
+use agent_runtime::{Model, OnAsk, OpenOptions, SessionModels};
 
 /// The project, as it is in the repository.
 const FILES: &[(&str, &str)] = &[
@@ -87,27 +86,28 @@ pub(crate) fn run(arguments: &DemoArgs, app: &App) -> Result<Exit, Failure> {
         rules: Some(rules),
         ..SessionArgs::default()
     };
-    let wanted = OpenOptions {
+    let models = SessionModels::Given(Chosen {
+        models: vec![model(&config)?],
+        facts: Vec::new(),
+    });
+    let session = app.open(OpenOptions {
+        config: Some(Arc::new(config)),
         on_ask: OnAsk::Deny,
+        models,
         ..session.options("agent demo")
-    };
-    let bench = session::open(&app, &config, &wanted)?;
-    bench
-        .writer
-        .subscribe(|appended| match told(&appended.event) {
-            Some(text) => writeln!(io::stdout(), "{}", visible_text(&text)).is_ok(),
-            None => true,
-        });
-    let session_id = bench.writer.session_id().clone();
+    })?;
+    session.subscribe(|appended| match told(&appended.event) {
+        Some(text) => writeln!(io::stdout(), "{}", visible_text(&text)).is_ok(),
+        None => true,
+    });
+    let session_id = session.id().clone();
     let task = Task {
         prompt: Some(PROMPT.to_owned()),
         form: OutputForm::Quiet,
         include_transient: false,
         require_verified: true,
-        models: vec![model(&config)?],
-        facts: Vec::new(),
     };
-    let exit = headless::run(&app, &config, bench, task)?;
+    let exit = headless::run(&app, session, task)?;
     conclude(&app, &directory, &session_id).or_fail()?;
     Ok(exit)
 }
@@ -198,7 +198,7 @@ fn make_project(arguments: &DemoArgs, app: &App) -> Result<PathBuf, Failure> {
     fs::canonicalize(&directory).or_usage()
 }
 
-fn model(config: &Config) -> Result<agent_engine::Model, Failure> {
+fn model(config: &Config) -> Result<Model, Failure> {
     let over = format!("{OVER}\n").repeat(OVER_TIMES);
     let transcript = Transcript::parse(&format!("{TRANSCRIPT}\n{over}")).or_fail()?;
     let provider = Arc::new(ScriptedProvider::new("demo", transcript));

@@ -1,6 +1,7 @@
 //! `agent rerun`: the recorded answers of a model against today's build, rules and sandbox.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use agent_protocol::id::SessionId;
 use agent_protocol::payload::permission::{ActionDecision, Effect};
@@ -160,8 +161,11 @@ pub(crate) fn run(arguments: &RerunArgs, app: &App) -> Result<Exit, Failure> {
         OnAskThen::Deny => ActionDecision::Deny,
         OnAskThen::Allow => ActionDecision::AllowOnce,
     };
-    let small = app.small_model(&config);
-    let now = play(&inside, &config, &recorded, rules.as_deref(), on_ask, small)?;
+    let config = Arc::new(config);
+    let (now, notes) = play(&inside, &config, &recorded, rules.as_deref(), on_ask)?;
+    for note in notes {
+        app.output.note(&note);
+    }
     let calls = compare(&recorded, &now, app.project.root(), &copy.root);
     let same = !calls.iter().any(CallComparison::differs);
     let doing = "cannot print the comparison";

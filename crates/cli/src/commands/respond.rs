@@ -1,11 +1,13 @@
 //! `agent respond`: answers a question a run left open.
 
-use agent_log::{SessionDirectory, SessionWriter};
+use agent_log::SessionDirectory;
+use agent_protocol::command::{ControlCommand, Peer, PeerKind, RespondAction};
 use agent_protocol::id::ActionId;
 use agent_protocol::payload::permission::{
-    ActionAnswer, ActionDecision, ActionRequired, ActionResolved, DecidedBy, GrantScope,
+    ActionAnswer, ActionDecision, ActionRequired, GrantScope,
 };
-use agent_protocol::{Payload, Refs, Scope, Timestamp};
+use agent_protocol::reply::{ControlErrorCode, Reply};
+use agent_protocol::{Payload, Timestamp};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
@@ -46,62 +48,21 @@ pub(crate) struct RespondArgs {
     for_session: bool,
 }
 
-/// What can be answered.
+/// Advice for a question that is not found.
+const LIST: &str = "`agent actions` lists pending questions; nothing was changed";
+
+/// The answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AnswerChoice {
     Allow,
     Deny,
 }
 
-/// A question, and where it stands in the log.
+/// A question in the log.
 struct Asked {
     action_id: ActionId,
-    sequence: u64,
-    scope: Scope,
     at: Timestamp,
     required: ActionRequired,
-}
-
-/// What is said to a question; no, where nothing is.
-struct Reply {
-    decision: ActionDecision,
-    scope: GrantScope,
-    note: Option<String>,
-}
-
-impl Default for Reply {
-    fn default() -> Self {
-        Self {
-            decision: ActionDecision::Deny,
-            scope: GrantScope::Once,
-            note: None,
-        }
-    }
-}
-
-impl Asked {
-    /// Records what became of the question; it survives a power cut once this returns.
-    fn resolve(
-        &self,
-        writer: &SessionWriter,
-        decided_by: DecidedBy,
-        reply: Reply,
-    ) -> Result<(), Failure> {
-        let resolved = ActionResolved {
-            decision: reply.decision,
-            decided_by,
-            payload: reply.note.map(|note| ActionAnswer {
-                note: Some(note),
-                ..ActionAnswer::default()
-            }),
-            scope: reply.scope,
-            latency_ms: writer.now().millis_since(self.at),
-        };
-        writer
-            .append(&self.scope, resolved, Refs::default())
-            .or_fail()?;
-        writer.sync_and_anchor().or_fail()
-    }
 }
 
 /// Runs it.
@@ -113,52 +74,57 @@ pub(crate) fn run(arguments: &RespondArgs, app: &App) -> Result<Exit, Failure> {
     }
     let session = app.session(&arguments.session)?;
     // Looked up first, so that a wrong id changes nothing.
-    find(&session, &arguments.action)?;
-    let opened = session
-        .open_writer(app.session_env("agent respond")?)
-        .with_context(|| format!("cannot answer in session {}", session.id()))
-        .or_usage()?;
-    // And again under the lease: nobody else answers from here on.
     let asked = find(&session, &arguments.action)?;
-    if !opened.own.contains(asked.sequence) {
-        let hint = format!(
-            "nothing was answered; `agent run --session {}` checks the call and asks again",
-            session.id()
-        );
-        return Err(Failure::usage(format!(
-            "question {} was not asked on this machine: the log was written elsewhere and cannot \
-             be trusted",
-            asked.action_id
-        ))
-        .hint(hint));
-    }
-    let now = opened.writer.now();
-    let expiry = asked.required.expires_at(asked.at);
-    if let Some(end) = expiry.filter(|end| now >= *end) {
-        // The question is closed by what happened to it, so that nothing waits for it any more.
-        asked.resolve(&opened.writer, DecidedBy::Timeout, Reply::default())?;
-        let hint = format!(
-            "nothing was run; `agent run --session {}` resumes and can ask again",
-            session.id()
-        );
-        return Err(Failure::usage(format!(
-            "question {} expired at {} and can no longer be answered",
-            asked.action_id,
-            local_second(end)
-        ))
-        .hint(hint));
-    }
+    let open = app
+        .open_at_rest(&session, "agent respond")
+        .map_err(|error| {
+            let failure = Failure::from(error);
+            let doing = format!("cannot answer in session {}", session.id());
+            Failure {
+                error: failure.error.context(doing),
+                ..failure
+            }
+        })?;
     let (decision, scope) = match (arguments.answer, arguments.for_session) {
         (AnswerChoice::Allow, false) => (ActionDecision::AllowOnce, GrantScope::Once),
         (AnswerChoice::Allow, true) => (ActionDecision::AllowSession, GrantScope::Session),
         (AnswerChoice::Deny, _) => (ActionDecision::Deny, GrantScope::Once),
     };
-    let reply = Reply {
+    let answer = arguments.note.clone().map(|note| ActionAnswer {
+        note: Some(note),
+        ..ActionAnswer::default()
+    });
+    let respond = ControlCommand::RespondAction(RespondAction {
+        action_id: asked.action_id.clone(),
         decision,
         scope,
-        note: arguments.note.clone(),
-    };
-    asked.resolve(&opened.writer, DecidedBy::User, reply)?;
+        answer,
+    });
+    let peer = Peer::new(PeerKind::CommandLine, "agent respond");
+    let id = session.id();
+    match open.handle(respond, &peer) {
+        Ok(Reply::Answer(answer)) if answer.reason.is_none() => {}
+        // Another terminal was first: between the look and here the question was closed.
+        Ok(_) => return Err(no_such(&arguments.action, &session)),
+        Err(error) => {
+            let code = error.code;
+            let failure = Failure::from(error);
+            return Err(match code {
+                ControlErrorCode::ForeignQuestion => failure.hint(format!(
+                    "nothing was answered; `agent run --session {id}` checks the call and asks again"
+                )),
+                ControlErrorCode::QuestionExpired => Failure::usage(format!(
+                    "question {} expired at {} and can no longer be answered",
+                    asked.action_id,
+                    local_second(asked.required.expires_at(asked.at).unwrap_or(asked.at))
+                ))
+                .hint(format!(
+                    "nothing was run; `agent run --session {id}` resumes and can ask again"
+                )),
+                _ => failure,
+            });
+        }
+    }
     let word = match arguments.answer {
         AnswerChoice::Allow => "allowed",
         AnswerChoice::Deny => "denied",
@@ -186,11 +152,6 @@ fn find(session: &SessionDirectory, asked: &str) -> Result<Asked, Failure> {
         match event.payload {
             Payload::ActionRequired(required) => open.push(Asked {
                 action_id,
-                sequence: event.sequence,
-                scope: Scope {
-                    causation_id: Some(event.event_id),
-                    ..event.scope
-                },
                 at: event.timestamp,
                 required,
             }),
@@ -203,19 +164,22 @@ fn find(session: &SessionDirectory, asked: &str) -> Result<Asked, Failure> {
         let bare = id.split_once('_').map_or(id, |(_, bare)| bare);
         !asked.is_empty() && (id.starts_with(asked) || bare.starts_with(asked))
     });
-    let hint = "`agent actions` lists pending questions; nothing was changed";
     match open.len() {
         1 => Ok(open.swap_remove(0)),
-        0 => Err(Failure::usage(format!(
-            "no pending question `{}` in session {}",
-            visible(asked),
-            session.id()
-        ))
-        .hint(hint)),
+        0 => Err(no_such(asked, session)),
         many => Err(Failure::usage(format!(
             "`{}` matches {many} pending questions",
             visible(asked)
         ))
-        .hint(hint)),
+        .hint(LIST)),
     }
+}
+
+fn no_such(asked: &str, session: &SessionDirectory) -> Failure {
+    Failure::usage(format!(
+        "no pending question `{}` in session {}",
+        visible(asked),
+        session.id()
+    ))
+    .hint(LIST)
 }

@@ -1,8 +1,8 @@
 //! `agent run`: one turn without a screen.
 
 use std::io::{self, IsTerminal as _, Read as _};
+use std::sync::Arc;
 
-use agent_engine::OnAsk;
 use clap::{Args, ValueEnum};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
@@ -13,8 +13,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::headless::{self, OutputForm, Task};
 use crate::session_args::SessionArgs;
-use agent_runtime::models;
-use agent_runtime::session::{self, OpenOptions};
+use agent_runtime::{OnAsk, OpenOptions, SessionModels};
 
 /// The most bytes taken from standard input.
 const INPUT_LIMIT: u64 = 8 << 20;
@@ -91,21 +90,20 @@ pub(crate) fn run(arguments: &RunArgs, app: &App) -> Result<Exit, Failure> {
     }
     let config = config::load(&app.host, &app.project, &arguments.settings)?;
     app.note_ignored_settings(&config);
-    let wanted = OpenOptions {
+    let require_verified = arguments.require_verified || config.verification.required.value;
+    let session = app.open(OpenOptions {
+        config: Some(Arc::new(config)),
         on_ask: arguments.on_ask.into(),
+        models: SessionModels::FromSettings,
         ..arguments.session.options("agent run")
-    };
-    let chosen = models::choose_for(app, &config, &wanted)?;
-    let bench = session::open(app, &config, &wanted)?;
+    })?;
     let task = Task {
         prompt,
         form: arguments.output,
         include_transient: arguments.include_transient,
-        require_verified: arguments.require_verified || config.verification.required.value,
-        models: chosen.models,
-        facts: chosen.facts,
+        require_verified,
     };
-    headless::run(app, &config, bench, task)
+    headless::run(app, session, task)
 }
 
 /// The prompt, with what standard input brings.

@@ -5,11 +5,13 @@ use std::path::Path;
 
 use agent_history::workspace::PathState;
 use agent_log::AnchorStore;
-use agent_log::{OpenError, SessionDirectory};
+use agent_log::SessionDirectory;
+use agent_protocol::command::{
+    ConflictDecision, ControlCommand, OnConflict, Peer, PeerKind, Undo, UndoExtent,
+};
 use agent_protocol::id::SessionId;
-use agent_protocol::payload::conversation::{RefusedFile, SessionChanges, SessionUpdated};
-use agent_protocol::status::Status;
-use agent_protocol::{Refs, Scope};
+use agent_protocol::payload::conversation::RefusedFile;
+use agent_protocol::reply::{ControlErrorCode, Reply, UndoReport};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
@@ -20,7 +22,7 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::{Tone, visible};
-use agent_runtime::undo::{Chosen, Entry, Extent, OnConflict, Outcome, Plan, Verdict, carry_out};
+use agent_runtime::undo::{Chosen, Entry, Extent, Plan, Verdict};
 use agent_text::counted;
 
 /// Undo the changes a session made to the project's files
@@ -160,23 +162,18 @@ pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
         )));
     }
     let extent = match (&arguments.turn, arguments.to) {
-        (Some(turn), _) if turn == "last" => Extent::LastChange,
-        (Some(turn), _) => Extent::Turn(turn.clone()),
-        (None, Some(to)) => Extent::After(to),
-        (None, None) => Extent::All,
+        (Some(turn), _) => UndoExtent::Turn { turn: turn.clone() },
+        (None, Some(sequence)) => UndoExtent::After { sequence },
+        (None, None) => UndoExtent::Session,
     };
     let chosen = Chosen::new(app, &arguments.files)?;
     let root = app.project.root();
     let anchor = AnchorStore::new(&app.host.directories.state).read(session.id());
     let is_known = anchor.is_ok_and(|anchor| anchor.is_some());
-    let make = || {
-        let mut plan = Plan::make(root, &session, &extent, &chosen)?;
-        if !is_known {
-            plan.leave_out_protected();
-        }
-        Ok(plan)
-    };
-    let plan = make()?;
+    let mut plan = Plan::make(root, &session, &Extent::of(&extent), &chosen)?;
+    if !is_known {
+        plan.leave_out_protected();
+    }
     damage::tell(app, &session);
     let is_asked = !arguments.yes && !arguments.dry_run && !arguments.json && is_interactive();
     if !arguments.json {
@@ -215,7 +212,7 @@ pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
             .note("nothing was changed; use `--yes` to undo without asking");
         return Ok(Exit::Denied);
     }
-    let outcome = under_the_lease(arguments, app, &session, &plan, make, &answers)?;
+    let outcome = carry_out(arguments, app, &session, extent, &plan, answers)?;
     if arguments.json {
         print_json(&plan, Some(&outcome), app)?;
     } else {
@@ -255,73 +252,41 @@ fn tell_unknown(plan: &Plan, app: &App) {
     }
 }
 
-/// Takes the session, makes sure that the plan still holds, and does it.
-fn under_the_lease(
+/// Has the session do what was shown, and nothing else.
+fn carry_out(
     arguments: &UndoArgs,
     app: &App,
     session: &SessionDirectory,
+    extent: UndoExtent,
     shown: &Plan,
-    make: impl Fn() -> Result<Plan, Failure>,
-    answers: &[(String, OnConflict)],
-) -> Result<Outcome, Failure> {
-    let opened = session
-        .open_writer(app.session_env("agent undo")?)
-        .map_err(|error| {
-            let hint = OpenError::hint(&error).map(str::to_owned);
-            let failure = Failure::from(anyhow::Error::from(error)).exit(Exit::Usage);
-            hint.into_iter().fold(failure, Failure::hint)
-        })?;
-    let writer = opened.writer;
-    let plan = make()?;
-    if !same(shown, &plan) {
-        return Err(Failure::from(anyhow::anyhow!(
-            "the files or the session changed in the meantime; nothing was undone"
-        ))
-        .hint("run the command again to see the new plan"));
+    answers: Vec<(String, OnConflict)>,
+) -> Result<UndoReport, Failure> {
+    let open = app.open_at_rest(session, "agent undo")?;
+    let decisions = answers.into_iter();
+    let undo = ControlCommand::Undo(Undo {
+        extent,
+        files: arguments.files.clone(),
+        on_conflict: arguments.on_conflict().unwrap_or_default(),
+        decisions: decisions
+            .map(|(path, on_conflict)| ConflictDecision { path, on_conflict })
+            .collect(),
+        expected_plan: Some(shown.fingerprint()),
+    });
+    let peer = Peer::new(PeerKind::CommandLine, "agent undo");
+    match open.handle(undo, &peer) {
+        Ok(Reply::Undone(report)) => Ok(report),
+        Ok(_) => Err(Failure::from(anyhow::anyhow!(
+            "there is nothing to undo any more; nothing was changed"
+        ))),
+        Err(error) if error.code == ControlErrorCode::PlanChanged => {
+            let failure = Failure::from(anyhow::Error::from(error));
+            Err(failure.hint("run the command again to see the new plan"))
+        }
+        Err(error) => Err(error.into()),
     }
-    let default = arguments.on_conflict().unwrap_or_default();
-    let decide = |entry: &Entry| {
-        let answer = answers.iter().find(|(name, _)| *name == entry.name);
-        answer.map_or(default, |(_, answer)| *answer)
-    };
-    let reason = match (&arguments.turn, arguments.to) {
-        (Some(turn), _) => format!("the user took back turn {turn}"),
-        (None, Some(to)) => format!("the user went back to event {to}"),
-        (None, None) => "the user took back the session's changes".to_owned(),
-    };
-    let outcome = carry_out(app.project.root(), &writer, &plan, &reason, decide)?;
-    // The end of the session is where its head is anchored.
-    let ended = SessionUpdated {
-        changed: SessionChanges {
-            status: Some(Status::Ended),
-            ..SessionChanges::default()
-        },
-        reason: "the undo ended".to_owned(),
-    };
-    writer
-        .append(&Scope::default(), ended, Refs::default())
-        .context("the files are restored, but the end of the session could not be recorded")
-        .or_fail()?;
-    Ok(outcome)
 }
 
-fn same(left: &Plan, right: &Plan) -> bool {
-    let facts = |plan: &Plan| -> Vec<(String, Verdict, PathState)> {
-        let entries = plan.entries.iter();
-        entries
-            .map(|entry| {
-                (
-                    entry.name.clone(),
-                    entry.verdict.clone(),
-                    entry.found.state.clone(),
-                )
-            })
-            .collect()
-    };
-    facts(left) == facts(right)
-}
-
-fn exit_of(plan: &Plan, outcome: &Outcome, arguments: &UndoArgs) -> Exit {
+fn exit_of(plan: &Plan, outcome: &UndoReport, arguments: &UndoArgs) -> Exit {
     let is_conflict = |refused: &RefusedFile| {
         let entry = plan.entries.iter().find(|entry| entry.name == refused.path);
         entry.is_some_and(|entry| matches!(entry.verdict, Verdict::Conflict(_)))
@@ -495,8 +460,8 @@ fn summary(plan: &Plan) -> String {
     text
 }
 
-fn outcome_text(outcome: &Outcome, session: &SessionDirectory, app: &App) -> String {
-    let done = format!("{} undone", counted(outcome.paths, "path"));
+fn outcome_text(outcome: &UndoReport, session: &SessionDirectory, app: &App) -> String {
+    let done = format!("{} taken back", counted(outcome.paths, "path"));
     let mut text = format!("{}\n", app.output.paint(Tone::Good, &done));
     for beside in &outcome.beside {
         let word = app.output.paint(Tone::Warn, "kept");
@@ -516,7 +481,7 @@ fn outcome_text(outcome: &Outcome, session: &SessionDirectory, app: &App) -> Str
     text
 }
 
-fn print_json(plan: &Plan, outcome: Option<&Outcome>, app: &App) -> Result<(), Failure> {
+fn print_json(plan: &Plan, outcome: Option<&UndoReport>, app: &App) -> Result<(), Failure> {
     let files = plan
         .entries
         .iter()
@@ -541,7 +506,7 @@ fn print_json(plan: &Plan, outcome: Option<&Outcome>, app: &App) -> Result<(), F
 }
 
 impl UndoFile {
-    fn of(entry: &Entry, outcome: Option<&Outcome>) -> Self {
+    fn of(entry: &Entry, outcome: Option<&UndoReport>) -> Self {
         let refused = outcome.and_then(|outcome| {
             let mut refused = outcome.refused.iter();
             refused.find(|refused| refused.path == entry.name)

@@ -3,7 +3,6 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use agent_log::SessionWriter;
 use agent_protocol::payload::Usage;
 use agent_protocol::payload::model::ModelFailureKind;
 use agent_protocol::payload::permission::Effect;
@@ -13,10 +12,11 @@ use agent_protocol::{Event, Payload};
 use super::OutputForm;
 use crate::app::App;
 use crate::output::visible;
+use agent_runtime::Session;
 use agent_text::clip;
 
 /// Starts showing, where somebody can see it and wants to.
-pub(super) fn show(app: &App, writer: &SessionWriter, form: OutputForm) {
+pub(super) fn show(app: &App, session: &Session, form: OutputForm) {
     let verbose = app.output.is_verbose();
     let is_terminal = io::stderr().is_terminal();
     let usual = matches!(form, OutputForm::Text | OutputForm::Json) && is_terminal;
@@ -25,15 +25,15 @@ pub(super) fn show(app: &App, writer: &SessionWriter, form: OutputForm) {
     }
     if !(usual || verbose) {
         if form == OutputForm::Text {
-            show_trouble(writer);
+            show_trouble(session);
         }
         return;
     }
     app.output
-        .detail(&format!("log: {}", app.short(writer.log_path())));
+        .detail(&format!("log: {}", app.short(session.log_path())));
     // A line that is kept in a file is not cut for a screen.
     let width = is_terminal.then(|| app.output.width());
-    writer.subscribe(move |appended| {
+    session.subscribe(move |appended| {
         let told = line(&appended.event).or_else(|| {
             verbose
                 .then(|| detail(&appended.event))
@@ -50,8 +50,8 @@ pub(super) fn show(app: &App, writer: &SessionWriter, form: OutputForm) {
 
 /// Whoever reads the answer in a file is told what in it the log does not show, and why it takes
 /// so long when the model has to be asked again; no more.
-fn show_trouble(writer: &SessionWriter) {
-    writer.subscribe(|appended| {
+fn show_trouble(session: &Session) {
+    session.subscribe(|appended| {
         let told = match &appended.event.payload {
             Payload::RuntimeWarning(warning) if warning.code.starts_with("final_answer_") => {
                 line(&appended.event)

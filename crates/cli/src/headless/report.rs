@@ -2,24 +2,19 @@
 
 use std::io;
 
-use agent_engine::TurnEnd;
 use agent_history::verification::describe;
-use agent_log::ArtifactStore;
 use agent_protocol::id::SessionId;
 use agent_protocol::payload::conversation::{
     Claim, TurnCompleted, TurnFailed, TurnOutcome, Verification,
 };
 use agent_protocol::payload::{SideEffect, Usage};
 use agent_protocol::status::{Status, VerificationStatus};
+use agent_runtime::{TurnEnd, TurnReport};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Ended;
 use crate::exit::Exit;
 use crate::output::{Output, visible_text};
-
-/// No model says more in one answer.
-const MOST_TEXT: u64 = 64 << 20;
 
 /// `agent run --output json`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -61,12 +56,7 @@ pub(crate) struct CommandReport {
 }
 
 impl RunReport {
-    pub(super) fn new(
-        session_id: &SessionId,
-        ended: Ended,
-        artifacts: &ArtifactStore,
-        require_verified: bool,
-    ) -> Self {
+    pub(super) fn new(session_id: &SessionId, ended: TurnReport, require_verified: bool) -> Self {
         let commands = ended
             .commands
             .into_iter()
@@ -75,6 +65,7 @@ impl RunReport {
                 exit_code: run.exit_code,
             })
             .collect();
+        let final_text = ended.final_text.clone();
         let empty = Self {
             session_id: session_id.to_string(),
             outcome: "completed".to_owned(),
@@ -106,11 +97,8 @@ impl RunReport {
                 ..empty
             },
             Some(TurnEnd::Completed(mut turn)) => {
-                // A long answer is in the log by its hash; whoever waits for it wants its words.
-                let kept = turn.final_text_ref.as_ref();
-                let kept = kept.and_then(|id| artifacts.read(id, MOST_TEXT).ok());
-                let kept = kept.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-                turn.final_text = turn.final_text.or(kept);
+                // A long answer is in the log by its hash; a program that waits for it wants its words.
+                turn.final_text = turn.final_text.or(final_text);
                 // What an earlier turn verified was taken back, and nothing has been verified since.
                 if ended.is_undone && turn.verification.status == VerificationStatus::NotApplicable
                 {

@@ -3,22 +3,23 @@
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use agent_engine::SessionAuthority;
 use agent_log::{ArtifactStore, SessionDirectory, SessionStore};
-use agent_tool_runtime::{Authority as _, Registry, VisibilityContext};
 use agent_tui::state::ToolLine;
 use agent_tui::{Document, DocumentFormat, ExportForm, HostMessage, HostRequest, SessionLine};
 
+use super::sender;
 use crate::app::App;
 use crate::commands;
 use crate::config::Config;
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use crate::output::local_second;
+use agent_protocol::command::{ControlCommand, ToolInventoryQuery};
+use agent_protocol::reply::Reply;
+use agent_runtime::Session;
 use agent_runtime::models;
 use agent_runtime::private;
-use agent_runtime::session::Workbench;
 use agent_runtime::undo::{Chosen, Extent, SessionDiff};
 
 /// The most bytes of an artifact that are shown.
@@ -35,30 +36,21 @@ pub(super) struct Host {
     app: Arc<App>,
     config: Arc<Config>,
     artifacts: ArtifactStore,
-    session: String,
-    rules: Mutex<String>,
-    registry: Arc<Registry>,
-    authority: Arc<SessionAuthority>,
+    session: Arc<Session>,
 }
 
 impl Host {
-    pub(super) fn new(app: &Arc<App>, config: &Arc<Config>, bench: &Workbench) -> Self {
-        Self {
+    pub(super) fn new(
+        app: &Arc<App>,
+        config: &Arc<Config>,
+        session: &Arc<Session>,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
             app: Arc::clone(app),
             config: Arc::clone(config),
-            artifacts: bench.writer.artifacts().clone(),
-            session: bench.writer.session_id().to_string(),
-            rules: Mutex::new(bench.rules.clone()),
-            registry: Arc::clone(&bench.registry),
-            authority: Arc::clone(&bench.authority),
-        }
-    }
-
-    /// A rule was saved in this session.
-    pub(super) fn rule_added(&self, rule: &str) {
-        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        rules.push('\n');
-        rules.push_str(rule);
+            artifacts: session.directory().artifacts().or_fail()?,
+            session: Arc::clone(session),
+        })
     }
 
     /// The answer, where one is expected.
@@ -78,15 +70,15 @@ impl Host {
             }
             HostRequest::Sessions => HostMessage::Sessions(self.sessions()),
             HostRequest::Models => HostMessage::Models(models::known(&self.app, &self.config)),
-            HostRequest::Permissions => {
-                let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-                document("permission rules in force", &rules_text(&rules))
-            }
+            HostRequest::Permissions => document(
+                "permission rules in force",
+                &rules_text(&self.session.rules()),
+            ),
             HostRequest::Sandbox => {
                 let text = commands::sandbox::findings(&self.app, &self.config);
                 document("sandbox", &text)
             }
-            HostRequest::Tools => HostMessage::Tools(self.tools()),
+            HostRequest::Tools => self.tools(),
             HostRequest::Export { form } => told(self.export(form)),
             HostRequest::Remember { prompt } => {
                 self.remember(&prompt);
@@ -96,11 +88,8 @@ impl Host {
                 Ok(answer) => answer,
                 Err(failure) => told(Err(failure)),
             },
-            // These belong to the start, or to the engine's work.
-            HostRequest::Shell { .. }
-            | HostRequest::Undo { .. }
-            | HostRequest::TrustProject
-            | HostRequest::IgnoreProject => return None,
+            // These belong to the start.
+            HostRequest::TrustProject | HostRequest::IgnoreProject => return None,
         })
     }
 
@@ -110,27 +99,33 @@ impl Host {
         sessions.sort_by_key(|session| std::cmp::Reverse(session.modified()));
         sessions
             .iter()
-            .filter(|session| session.id().as_str() != self.session)
+            .filter(|session| session.id() != self.session.id())
             .map(session_line)
             .collect()
     }
 
     /// The tools as the session stands now: its mode and its rules, not those of its last turn.
-    fn tools(&self) -> Vec<ToolLine> {
-        let context = VisibilityContext {
-            mode: self.authority.mode(),
-            ..VisibilityContext::default()
+    fn tools(&self) -> HostMessage {
+        let query = ToolInventoryQuery {
+            include_hidden: true,
+            ..ToolInventoryQuery::default()
         };
-        let entries = self.registry.catalogue(&context, &*self.authority);
-        entries.iter().map(ToolLine::of).collect()
+        let asked = ControlCommand::GetToolInventory(query);
+        match self.session.handle(asked, &sender::peer()) {
+            Ok(Reply::Tools(entries)) => {
+                HostMessage::Tools(entries.iter().map(ToolLine::of).collect())
+            }
+            Ok(_) => HostMessage::Tools(Vec::new()),
+            Err(error) => sender::problem(&error),
+        }
     }
 
     /// All changes of this session so far, masked.
     fn diff(&self) -> Result<HostMessage, Failure> {
-        let session = self.app.session(&self.session)?;
+        let session = self.session.directory();
         let all = Extent::Between(None, None);
         let chosen = Chosen::new(&self.app, &[])?;
-        let diff = SessionDiff::make(self.app.project.root(), &session, &all, &chosen)?;
+        let diff = SessionDiff::make(self.app.project.root(), session, &all, &chosen)?;
         if diff.files.is_empty() {
             return Ok(HostMessage::Notice(
                 "this session has not changed any files".to_owned(),
@@ -145,8 +140,7 @@ impl Host {
     }
 
     fn export(&self, form: ExportForm) -> Result<String, Failure> {
-        let session = self.app.session(&self.session)?;
-        let exported = commands::export::beside(&self.app, &session, form)?;
+        let exported = commands::export::beside(&self.app, self.session.directory(), form)?;
         let file = self.app.short(&exported.file);
         let mut text = format!("written to {file}");
         for note in exported.notes {

@@ -1,11 +1,11 @@
 //! The screen and what it leads to: a session, then perhaps another one, a branch, a replay or the
 //! demo, until the user leaves. [`session`] is one of them at work.
 
-mod courier;
 mod editor;
 mod host;
 mod past;
 mod replay;
+mod sender;
 mod session;
 mod start;
 

@@ -6,8 +6,9 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use agent_log::{SessionDirectory, SessionWriter};
+use agent_log::SessionDirectory;
 use agent_protocol::{Event, Payload};
+use agent_runtime::Session;
 use agent_tui::Input;
 use agent_tui::state::State;
 use tokio::sync::mpsc::UnboundedSender;
@@ -86,18 +87,18 @@ fn parse(bytes: &[u8]) -> Vec<Arc<Event>> {
 /// Shows what was written after the event `after` until now, and from then on every line as it is
 /// written. Nothing else may write meanwhile.
 pub(super) fn follow(
-    writer: &SessionWriter,
+    session: &Session,
     after: Option<u64>,
     inputs: &UnboundedSender<Input>,
 ) -> Result<(), Failure> {
     match after {
         None => {
-            let log = std::fs::read(writer.log_path()).or_fail()?;
+            let log = std::fs::read(session.log_path()).or_fail()?;
             let _ = inputs.send(Input::History(parse(&log)));
         }
         Some(after) => {
             // What opening added is at the end, and little.
-            let mut file = File::open(writer.log_path()).or_fail()?;
+            let mut file = File::open(session.log_path()).or_fail()?;
             let length = file.metadata().or_fail()?.len();
             file.seek(SeekFrom::Start(length.saturating_sub(AT_ONCE)))
                 .or_fail()?;
@@ -111,7 +112,7 @@ pub(super) fn follow(
         }
     }
     let inputs = inputs.clone();
-    writer.subscribe(move |appended| {
+    session.subscribe(move |appended| {
         let event = Arc::new(appended.event.clone());
         inputs.send(Input::Event(event)).is_ok()
     });

@@ -1,4 +1,4 @@
-//! The control plane with an engine at work: inputs that steer, wait, are promoted, and come twice.
+//! Control with an engine at work: inputs that steer, wait, are promoted, and come twice.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,17 +13,13 @@ mod stage;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use agent_engine::{Control, Desk, OnAsk, Reply, TurnEnd};
-use agent_protocol::command::{
-    Acknowledgement, ControlCommand, ExportRequest, InterruptTurn, PermissionQuery,
-    ProcessInputRequest, QueuedTurn, RespondAction, ResumeThread, SubmitTurn, ToolInventoryQuery,
-    Window,
-};
-use agent_protocol::id::{ProcessId, TurnId};
+use agent_engine::TurnEnd;
+use agent_protocol::Payload;
+use agent_protocol::command::SubmitTurn;
+use agent_protocol::id::TurnId;
 use agent_protocol::payload::conversation::{QueuePolicy, TurnSource};
-use agent_protocol::status::{Mode, Status};
-use agent_protocol::{Event, Payload};
-use serde_json::json;
+use agent_protocol::reply::Acknowledgement;
+use agent_protocol::status::Status;
 
 use stage::{TWO_STEPS, session, submit};
 
@@ -77,13 +73,8 @@ async fn an_input_that_waits_does_not_join_and_a_promoted_one_runs_first() {
     session.run(turn).await;
     assert_eq!(session.asked()[1], ["Do it."]);
     let queued = queued.lock().unwrap().clone();
-    let promote = ControlCommand::PromoteQueuedTurn(QueuedTurn {
-        turn_id: queued[1].clone(),
-    });
-    let reply = session.plane.handle(promote, TurnSource::Cli).unwrap();
-    assert!(
-        matches!(reply, Reply::Answer(answer) if answer.acknowledgement == Acknowledgement::Accepted)
-    );
+    let promoted = session.control.promote_queued(&queued[1]).unwrap();
+    assert_eq!(promoted.acknowledgement, Acknowledgement::Accepted);
     let mut ran = Vec::new();
     while let Some(next) = session.control.take_next().unwrap() {
         ran.push(next.clone());
@@ -143,106 +134,8 @@ async fn the_same_key_is_one_turn_also_when_the_log_told_it() {
             );
         }
     }
-    let desk = Arc::new(Desk::new(OnAsk::Deny));
-    let journal = Arc::clone(&session.plane.journal);
-    let thread = session.plane.thread_id.clone();
-    let restarted = Control::new(journal, thread, desk, Vec::new()).knowing(keys);
+    let restarted = session.control_knowing(keys);
     let third = restarted.submit(keyed(), TurnSource::Cli).unwrap();
     assert_eq!(third.acknowledgement, Acknowledgement::NoOp);
     assert_eq!(third.turn_id, first.turn_id);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_command_has_a_typed_answer() {
-    let mut session = session(TWO_STEPS);
-    let turn = session.submit("Do it.");
-    session.run(turn.clone()).await;
-    let plane = &session.plane;
-    let ask = |command| plane.handle(command, TurnSource::Cli).unwrap();
-    let Reply::Session(whole) = ask(ControlCommand::GetSession(Window::default())) else {
-        panic!("a session");
-    };
-    assert!(whole.next.is_none());
-    let window = Window {
-        cursor: Some(1),
-        limit: Some(2),
-    };
-    let Reply::Session(part) = ask(ControlCommand::GetSession(window)) else {
-        panic!("a part of a session");
-    };
-    assert_eq!(part.events[0].sequence, 1);
-    assert_eq!((part.events.len(), part.next), (2, Some(3)));
-    let threads = whole
-        .models
-        .threads
-        .threads
-        .keys()
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap();
-    assert!(matches!(
-        ask(ControlCommand::GetThreadRead(threads)),
-        Reply::Thread(_)
-    ));
-    let tools = ControlCommand::GetToolInventory(ToolInventoryQuery::default());
-    assert!(matches!(ask(tools), Reply::Tools(tools) if tools.is_empty()));
-    assert!(matches!(
-        ask(ControlCommand::GetExecutionEnvironment),
-        Reply::Environment(_)
-    ));
-    let query = PermissionQuery {
-        tool: "bash".to_owned(),
-        input: json!({"command": "rm -rf build"}),
-        mode: None,
-    };
-    let Reply::Permission(evaluated) = ask(ControlCommand::EvaluatePermission(query)) else {
-        panic!("a decision");
-    };
-    assert_eq!(evaluated.decision.to_string(), "ask");
-    let replay = ControlCommand::ExportReplay(ExportRequest {
-        turn_id: Some(turn.clone()),
-        include_images: false,
-    });
-    let Reply::Replay(replayed) = ask(replay) else {
-        panic!("the story of a turn");
-    };
-    assert!(!replayed.entries.is_empty());
-    let of_the_turn = |event: &Event| event.scope.turn_id.as_ref() == Some(&turn);
-    assert!(replayed.entries.iter().all(|(_, event)| of_the_turn(event)));
-    let review = ask(ControlCommand::ExportReview(ExportRequest::default()));
-    assert!(matches!(review, Reply::Review(text) if !text.is_empty()));
-    assert!(matches!(
-        ask(ControlCommand::ExportEvidence(ExportRequest::default())),
-        Reply::Evidence(_)
-    ));
-    for refused in [
-        ControlCommand::WriteProcessStdin(ProcessInputRequest::default()),
-        ControlCommand::SetModel("other/m".to_owned()),
-        ControlCommand::ResumeThread(ResumeThread::default()),
-    ] {
-        assert!(matches!(ask(refused), Reply::Unavailable { .. }));
-    }
-    for nothing in [
-        ControlCommand::TerminateProcess(ProcessId::default()),
-        ControlCommand::InterruptTurn(InterruptTurn::default()),
-        ControlCommand::RespondAction(RespondAction::default()),
-        ControlCommand::RemoveQueuedTurn(QueuedTurn::default()),
-    ] {
-        let Reply::Answer(answer) = ask(nothing) else {
-            panic!("an answer");
-        };
-        assert_eq!(answer.acknowledgement, Acknowledgement::NoOp);
-        assert!(answer.reason.is_some());
-    }
-    for done in [
-        ControlCommand::SetMode(Mode::ReadOnly),
-        ControlCommand::Compact,
-        ControlCommand::EndSession,
-    ] {
-        let Reply::Answer(answer) = ask(done) else {
-            panic!("an answer");
-        };
-        assert_eq!(answer.acknowledgement, Acknowledgement::Accepted);
-    }
 }

@@ -6,11 +6,12 @@ use std::convert::Infallible;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use agent_engine::{ControlPlane, Interrupt, OnAsk, TurnEnd};
-use agent_protocol::command::{Acknowledgement, ControlAnswer, ControlCommand, RespondAction};
+use agent_engine::{Control, Interrupt, OnAsk, SessionAuthority, TurnEnd};
+use agent_protocol::command::RespondAction;
 use agent_protocol::id::ActionId;
-use agent_protocol::payload::conversation::{Budget, TurnSource};
+use agent_protocol::payload::conversation::Budget;
 use agent_protocol::payload::permission::ActionDecision;
+use agent_protocol::reply::{Acknowledgement, ControlAnswer};
 use agent_protocol::status::Mode;
 use agent_protocol::{Event, Payload};
 use agent_tool_runtime::Registry;
@@ -196,16 +197,38 @@ fn orders(people: &[Vec<Act>]) -> Vec<Vec<(usize, Act)>> {
     all
 }
 
+/// Everything that somebody can do something to.
+#[derive(Clone)]
+struct Handles {
+    control: Arc<Control>,
+    authority: Arc<SessionAuthority>,
+}
+
+impl Handles {
+    fn of(session: &Session) -> Self {
+        Self {
+            control: Arc::clone(&session.control),
+            authority: Arc::clone(&session.authority),
+        }
+    }
+
+    fn set_mode(&self, mode: Mode) {
+        let unrecorded = || Ok::<(), Infallible>(());
+        self.authority.set_mode(mode, unrecorded).unwrap();
+    }
+}
+
 /// The acts of one person, and what came of the answers.
-fn act(plane: &ControlPlane, action: &ActionId, acts: &[Act]) -> Vec<ControlAnswer> {
+fn act(handles: &Handles, action: &ActionId, acts: &[Act]) -> Vec<ControlAnswer> {
     let mut answers = Vec::new();
     for act in acts {
         match *act {
             Act::Mode(mode) => {
-                let command = ControlCommand::SetMode(mode);
-                plane.handle(command, TurnSource::Cli).unwrap();
+                handles.set_mode(mode);
             }
-            Act::Answer(decision) => answers.push(plane.control.respond(answer(action, decision))),
+            Act::Answer(decision) => {
+                answers.push(handles.control.respond(answer(action, decision)))
+            }
             Act::Yield => std::thread::yield_now(),
         }
     }
@@ -232,12 +255,12 @@ type Asked = (ActionId, Vec<Vec<Act>>);
 type Answered = Vec<Vec<ControlAnswer>>;
 
 /// Does to each question what its round says.
-fn people(plane: &ControlPlane, asked: impl Iterator<Item = Asked>, answered: &Sender<Answered>) {
+fn people(handles: &Handles, asked: impl Iterator<Item = Asked>, answered: &Sender<Answered>) {
     for (action, people) in asked {
         let all = std::thread::scope(|scope| {
             let acting: Vec<_> = people
                 .iter()
-                .map(|acts| scope.spawn(|| act(plane, &action, acts)))
+                .map(|acts| scope.spawn(|| act(handles, &action, acts)))
                 .collect();
             let all: Answered = acting
                 .into_iter()
@@ -248,7 +271,9 @@ fn people(plane: &ControlPlane, asked: impl Iterator<Item = Asked>, answered: &S
         let settles = |act: &Act| !matches!(act, Act::Yield | Act::Mode(Mode::Ask));
         if !people.iter().flatten().any(settles) {
             // Nobody did anything that settles it; whether it was settled early is not known here.
-            plane.control.respond(answer(&action, ActionDecision::Deny));
+            handles
+                .control
+                .respond(answer(&action, ActionDecision::Deny));
         }
         if answered.send(all).is_err() {
             return;
@@ -284,17 +309,16 @@ async fn check(rounds: Vec<Round>) {
     let mut session: Session = session_with(&script, registry(), OnAsk::Interactive);
     let (ask, asked) = channel::<Asked>();
     let (tell, told) = channel::<Answered>();
-    let plane = Arc::clone(&session.plane);
-    let acting = std::thread::spawn(move || people(&plane, asked.iter().take(questions), &tell));
+    let handles = Handles::of(&session);
+    let acting = std::thread::spawn(move || people(&handles, asked.iter().take(questions), &tell));
     let round: Arc<Mutex<Option<Round>>> = Arc::default();
-    let (plane, current) = (Arc::clone(&session.plane), Arc::clone(&round));
+    let (handles, current) = (Handles::of(&session), Arc::clone(&round));
     session.subscribe(
         move |event| match (&event.payload, &event.scope.action_id) {
             (Payload::PermissionRequested(_), _) => {
                 let early = current.lock().unwrap().as_ref().and_then(|now| now.early);
                 if let Some(mode) = early {
-                    let unrecorded = || Ok::<(), Infallible>(());
-                    plane.authority.set_mode(mode, unrecorded).unwrap();
+                    handles.set_mode(mode);
                 }
             }
             (Payload::ActionRequired(_), Some(action)) => {
@@ -330,8 +354,7 @@ async fn check(rounds: Vec<Round>) {
             .chain(&now.early.map(Act::Mode))
             .any(|act| *act == Act::Mode(Mode::ReadOnly));
         assert!(started == allowed || (allowed && is_denied), "{now:?}");
-        let command = ControlCommand::SetMode(Mode::Ask);
-        session.plane.handle(command, TurnSource::Cli).unwrap();
+        Handles::of(&session).set_mode(Mode::Ask);
     }
     acting.join().unwrap();
 }

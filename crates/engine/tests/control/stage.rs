@@ -1,5 +1,6 @@
 //! A session on disk with an engine at work, whose model plays a script.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,13 +10,13 @@ use agent_engine::limits::LoopLimits;
 use agent_engine::live::NullSink;
 use agent_engine::prompt::Preamble;
 use agent_engine::{
-    AuthorityPlace, Control, ControlPlane, Desk, Engine, Interrupt, Model, OnAsk, Parts,
-    ProcessControl, SessionAuthority, SessionJournal, SessionState, Settings, ThreadState, TurnEnd,
+    AuthorityPlace, Control, Engine, Interrupt, Model, OnAsk, Parts, PendingApprovals,
+    SessionAuthority, SessionJournal, SessionState, Settings, ThreadState, TurnEnd,
 };
 use agent_log::{Holder, Redactor, SessionDirectory, SessionEnv, SessionStore, SessionWriter};
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::command::SubmitTurn;
-use agent_protocol::id::{IdMint, ProcessId, ThreadId, TurnId};
+use agent_protocol::id::{IdMint, ThreadId, TurnId};
 use agent_protocol::payload::conversation::{
     Budget, QueuePolicy, SessionCreated, ThreadStarted, TurnSource,
 };
@@ -92,20 +93,12 @@ impl Provider for Watched {
     }
 }
 
-struct NoProcesses;
-
-impl ProcessControl for NoProcesses {
-    fn terminate(&self, _: &ProcessId) -> bool {
-        false
-    }
-}
-
 pub(crate) struct Session {
     place: Place,
     pub(crate) engine: Engine,
     pub(crate) control: Arc<Control>,
     watched: Option<Arc<Watched>>,
-    pub(crate) plane: Arc<ControlPlane>,
+    pub(crate) authority: Arc<SessionAuthority>,
 }
 
 /// The log and its project, which outlast an engine.
@@ -203,7 +196,7 @@ impl Place {
             session.apply(&event);
             thread.apply(&event, &|_| None);
         }
-        let desk = Arc::new(Desk::new(on_ask));
+        let approvals = Arc::new(PendingApprovals::new(on_ask));
         let place = AuthorityPlace {
             home: self.root.clone(),
             sandbox: SandboxLevel::Full,
@@ -218,7 +211,7 @@ impl Place {
             Vec::new(),
             Mode::Ask,
             place,
-            Arc::clone(&desk),
+            Arc::clone(&approvals),
             Arc::clone(&self.clock),
         ));
         let pipeline = Pipeline::new(PipelineParts {
@@ -233,24 +226,18 @@ impl Place {
             settings: PipelineSettings::default(),
         });
         let thread_id = self.thread_id.clone();
-        let control = Control::new(Arc::clone(&journal), thread_id.clone(), desk, Vec::new());
+        let control = Control::new(
+            Arc::clone(&journal),
+            thread_id.clone(),
+            approvals,
+            Vec::new(),
+        );
         let control = Arc::new(control);
-        let plane = Arc::new(ControlPlane {
-            control: Arc::clone(&control),
-            authority: Arc::clone(&authority),
-            pipeline: pipeline.clone(),
-            journal: Arc::clone(&journal),
-            session: self.store.resolve("last").unwrap(),
-            thread_id: thread_id.clone(),
-            processes: Arc::new(NoProcesses),
-            anchors: None,
-            redactor: Arc::new(Redactor::off()),
-        });
         let engine = Engine::new(Parts {
             journal,
             events: self.writer.listen(),
             tools: pipeline,
-            authority,
+            authority: Arc::clone(&authority) as Arc<_>,
             models,
             preamble: Preamble::default(),
             thread,
@@ -270,7 +257,7 @@ impl Place {
             engine,
             control,
             watched: None,
-            plane,
+            authority,
         }
     }
 
@@ -282,6 +269,14 @@ impl Place {
 }
 
 impl Session {
+    /// Another control of the same thread, as after a restart.
+    pub(crate) fn control_knowing(&self, keys: HashMap<String, TurnId>) -> Control {
+        let journal = Arc::clone(&self.place.journal);
+        let approvals = Arc::new(PendingApprovals::new(OnAsk::Deny));
+        let thread_id = self.place.thread_id.clone();
+        Control::new(journal, thread_id, approvals, Vec::new()).knowing(keys)
+    }
+
     /// The same log with another engine, as after a restart.
     pub(crate) fn restarted(self, lines: &str, registry: Registry, on_ask: OnAsk) -> Self {
         self.place.watched(lines, registry, on_ask)

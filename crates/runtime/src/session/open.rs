@@ -1,7 +1,6 @@
-//! Opening a session to work in it.
+//! Opening a session: log, rules, tools and what an engine needs, put together.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -11,7 +10,7 @@ use agent_engine::live::StreamSink;
 use agent_engine::state::depends_on;
 use agent_engine::verification::checks_in;
 use agent_engine::{
-    AuthorityPlace, Control, CountChecks, Desk, Engine, Model, OnAsk, Parts, Queued,
+    AuthorityPlace, Control, CountChecks, Engine, Model, Parts, PendingApprovals, Queued,
     SessionAuthority, SessionJournal, SessionState, Settings, ThreadState,
 };
 use agent_local_tools::{CommandSettings, Processes, Roots, local_tools};
@@ -33,56 +32,43 @@ use agent_tool_runtime::{
 };
 use sha2::{Digest as _, Sha256};
 
+use super::options::OpenOptions;
 use crate::Runtime;
 use crate::config::Config;
 use crate::error::{OrFail as _, RuntimeError};
 use crate::work_tree::WorkTree;
 use crate::{Scratch, command_settings as commands, preamble, rules};
 
-/// A session to open, and how to work in it.
-#[derive(Clone, Debug, Default)]
-pub struct OpenOptions {
-    /// The process's own words for what it does, shown to others that want the session meanwhile.
-    pub program: String,
-    /// The session to resume: an id, a unique beginning of one, or `last`; without it a new one.
-    pub session: Option<String>,
-    /// A file with further permission rules.
-    pub rules: Option<PathBuf>,
-    /// Run one tool call after the other.
-    pub serial: bool,
-    pub on_ask: OnAsk,
-}
-
-/// An open session and everything that works in it.
-pub struct Workbench {
-    pub writer: SessionWriter,
-    pub journal: Arc<dyn Journal>,
-    pub authority: Arc<SessionAuthority>,
-    pub control: Arc<Control>,
-    pub pipeline: Pipeline,
-    pub thread_id: ThreadId,
-    pub thread: ThreadState,
-    pub session: SessionState,
-    pub events: Receiver<Arc<Appended>>,
-    pub sandbox: String,
-    pub sandbox_level: SandboxLevel,
-    pub registry: Arc<Registry>,
+/// The parts of an open session.
+pub(crate) struct SessionParts {
+    pub(crate) writer: SessionWriter,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) authority: Arc<SessionAuthority>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) thread_id: ThreadId,
+    pub(crate) thread: ThreadState,
+    pub(crate) session: SessionState,
+    pub(crate) events: Receiver<Arc<Appended>>,
+    /// The sandbox in words, for the model.
+    sandbox: String,
+    pub(crate) sandbox_level: SandboxLevel,
     /// The permission rules in force, one per line.
-    pub rules: String,
+    pub(crate) rules: String,
     /// The first event of this run.
-    pub first_sequence: u64,
-    pub processes: Arc<Processes>,
+    pub(crate) first_sequence: u64,
+    processes: Arc<Processes>,
     scratch: Arc<Scratch>,
     /// A turn that was left open, with its questions, by an earlier run.
-    pub open_turn: Option<TurnId>,
+    pub(crate) open_turn: Option<TurnId>,
 }
 
-/// Opens a new session or goes on with an old one.
-pub fn open(
+/// Opens a new session or resumes an old one.
+pub(crate) fn open_parts(
     runtime: &Runtime,
     config: &Config,
     wanted: &OpenOptions,
-) -> Result<Workbench, RuntimeError> {
+) -> Result<SessionParts, RuntimeError> {
     let root = runtime.project.root();
     let rules = rules(runtime, config, wanted.rules.as_deref())?;
     let rules_text = rules
@@ -119,7 +105,7 @@ pub fn open(
     let scratch = Arc::new(scratch.or_usage()?);
     let settings = commands::settings(runtime, config, writer.directory(), &scratch)?;
     let sandbox = commands::level(&settings);
-    let desk = Arc::new(Desk::new(wanted.on_ask));
+    let approvals = Arc::new(PendingApprovals::new(wanted.on_ask));
     let work_tree = WorkTree::within(runtime, Arc::clone(&settings.sandbox));
     let place = AuthorityPlace {
         home: runtime.home(),
@@ -137,18 +123,17 @@ pub fn open(
         rules,
         mode,
         place,
-        Arc::clone(&desk),
+        Arc::clone(&approvals),
         Arc::clone(&runtime.host.clock),
     ));
     let (registry, processes) = registry(runtime, settings)?;
     processes.remember_lost(history.lost.drain(..));
-    let registry = Arc::new(registry);
     let workspace = Workspace {
         root: root.to_path_buf(),
         extra_roots: Vec::new(),
     };
     let pipeline = Pipeline::new(PipelineParts {
-        registry: Arc::clone(&registry),
+        registry: Arc::new(registry),
         journal: Arc::clone(&journal),
         authority: Arc::clone(&authority) as Arc<dyn Authority>,
         workspace,
@@ -177,9 +162,17 @@ pub fn open(
     if foreign > 0 {
         warn_foreign(&journal, &thread_id, foreign)?;
     }
-    let control = Control::new(Arc::clone(&journal), thread_id.clone(), desk, history.queue);
-    let control = Arc::new(control.knowing(history.keys));
-    Ok(Workbench {
+    let control = Control::new(
+        Arc::clone(&journal),
+        thread_id.clone(),
+        approvals,
+        history.queue,
+    );
+    let control = control
+        .knowing(history.keys)
+        .behind(history.open_turn.clone());
+    let control = Arc::new(control);
+    Ok(SessionParts {
         writer,
         journal,
         authority,
@@ -191,7 +184,6 @@ pub fn open(
         events,
         sandbox: sandbox_words(sandbox).to_owned(),
         sandbox_level: sandbox,
-        registry,
         rules: rules_text,
         first_sequence,
         processes,
@@ -200,8 +192,8 @@ pub fn open(
     })
 }
 
-/// Ends a session in order: background commands are ended and recorded, then the end itself.
-pub struct Closer {
+/// The end of a session in order: background commands are ended and recorded, then the end itself.
+pub(crate) struct ShutdownGuard {
     writer: SessionWriter,
     journal: Arc<dyn Journal>,
     processes: Arc<Processes>,
@@ -210,13 +202,18 @@ pub struct Closer {
     scratch: Arc<Scratch>,
 }
 
-impl Closer {
+impl ShutdownGuard {
+    /// Asks a background command to end; false when no such command runs.
+    pub(crate) fn terminate(&self, process_id: &ProcessId) -> bool {
+        self.processes.terminate(process_id)
+    }
+
     /// Background commands that closing will end.
-    pub fn running(&self) -> Vec<(ProcessId, String)> {
+    pub(crate) fn running(&self) -> Vec<(ProcessId, String)> {
         self.processes.running()
     }
 
-    pub fn close(&self) -> Result<(), RuntimeError> {
+    pub(crate) fn close(self) -> Result<(), RuntimeError> {
         self.processes.shutdown();
         self.scratch.clear();
         // A cache is worth no failure; what is wrong with the log shows in the next event.
@@ -239,10 +236,10 @@ impl Closer {
     }
 }
 
-impl Workbench {
-    /// What ends the session, for whoever gives the rest away.
-    pub fn closer(&self) -> Closer {
-        Closer {
+impl SessionParts {
+    /// The end of the session, apart from its parts.
+    pub(crate) fn guard(&self) -> ShutdownGuard {
+        ShutdownGuard {
             writer: self.writer.clone(),
             journal: Arc::clone(&self.journal),
             processes: Arc::clone(&self.processes),
@@ -252,7 +249,7 @@ impl Workbench {
     }
 
     /// The engine for this session.
-    pub fn engine(
+    pub(crate) fn engine(
         self,
         runtime: &Runtime,
         config: &Config,

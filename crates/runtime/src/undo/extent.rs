@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use agent_history::workspace::Workspace;
+use agent_protocol::command::UndoExtent;
 
 use crate::Runtime;
 use crate::error::RuntimeError;
@@ -31,6 +32,18 @@ pub struct Span {
 }
 
 impl Extent {
+    /// The extent that a command asks for.
+    #[must_use]
+    pub fn of(asked: &UndoExtent) -> Self {
+        match asked {
+            UndoExtent::LastChange => Self::LastChange,
+            UndoExtent::Turn { turn } if turn == "last" => Self::LastChange,
+            UndoExtent::Turn { turn } => Self::Turn(turn.clone()),
+            UndoExtent::After { sequence } => Self::After(*sequence),
+            UndoExtent::Session => Self::All,
+        }
+    }
+
     /// Finds the events in the session.
     pub fn span(&self, workspace: &Workspace) -> Result<Span, RuntimeError> {
         let last = workspace.next_sequence().saturating_sub(1);

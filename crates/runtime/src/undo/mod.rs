@@ -1,8 +1,9 @@
 //! Taking back what a session did to the project's files, and telling what that was.
 //!
-//! [`Plan::make`] decides from the log and the disk and changes nothing; [`carry_out`] does it and
-//! records it through the session's one writer. Nothing here starts a program. The commands `undo`
-//! and `diff` and the screen's `/undo` and `/diff` are all made of these.
+//! [`Plan::make`] decides from the log and the disk and changes nothing; `carry_out` does it and
+//! records it through the session's one writer, for the control command `undo` alone. Nothing here
+//! starts a program. The commands `undo` and `diff` and the screen's `/undo` and `/diff` are all made
+//! of these.
 
 mod diff;
 mod extent;
@@ -13,4 +14,5 @@ mod tree;
 pub use diff::{FileDiff, SessionDiff, Shown};
 pub use extent::{Chosen, Extent};
 pub use plan::{Entry, Plan, Verdict};
-pub use restore::{OnConflict, Outcome, carry_out, restore_without_record};
+pub(crate) use restore::carry_out;
+pub use restore::restore_without_record;

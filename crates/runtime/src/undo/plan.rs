@@ -118,6 +118,26 @@ impl Plan {
         }
     }
 
+    /// A hash of every path with its verdict and its state on disk, by which two plans are the same.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        let mut text = String::new();
+        for entry in &self.entries {
+            let (verdict, why) = match &entry.verdict {
+                Verdict::Restore => ("restore", ""),
+                Verdict::Done => ("done", ""),
+                Verdict::Beside(why) => ("beside", why.as_str()),
+                Verdict::Conflict(why) => ("conflict", why.as_str()),
+                Verdict::Impossible(why) => ("impossible", why.as_str()),
+            };
+            let found = fact(&entry.found.state);
+            let facts = serde_json::json!([entry.name, verdict, why, found]);
+            text.push_str(&facts.to_string());
+            text.push('\n');
+        }
+        agent_text::sha256_hex(text.as_bytes())
+    }
+
     /// The event whose state is restored; the start of the session is event 0, where nothing has
     /// happened yet.
     pub fn target_sequence(&self) -> u64 {
@@ -195,6 +215,21 @@ impl Plan {
                 staying.insert(directory);
             }
         }
+    }
+}
+
+/// A state of a path as JSON.
+fn fact(state: &PathState) -> serde_json::Value {
+    let content = |kind: &str, content: &agent_history::workspace::Content| {
+        serde_json::json!([kind, content.sha256, content.bytes, content.mode])
+    };
+    match state {
+        PathState::Unknown => "unknown".into(),
+        PathState::Missing => "missing".into(),
+        PathState::File(file) => content("file", file),
+        PathState::Symlink(link) => content("symlink", link),
+        PathState::Directory { mode } => serde_json::json!(["directory", mode]),
+        PathState::Special { kind } => serde_json::json!(["special", kind]),
     }
 }
 

@@ -10,49 +10,27 @@ use std::path::{Path, PathBuf};
 use crate::error::Context as _;
 use agent_history::workspace::{Images, PathState};
 use agent_log::SessionWriter;
+use agent_protocol::command::OnConflict;
 use agent_protocol::id::ArtifactId;
 use agent_protocol::payload::conversation::{
     ArtifactKind, HistoryRollbackCompleted, HistoryRollbackStarted, RefusedFile,
 };
 use agent_protocol::payload::{SideEffect, SideEffectKind};
+use agent_protocol::reply::UndoReport;
 use agent_protocol::{Refs, Scope};
 
 use super::plan::{Entry, Plan, Verdict, in_parallel, in_words};
 use super::tree::{Seen, Tree};
 use crate::error::{OrFail as _, RuntimeError, chain};
 
-/// What to do where somebody else changed a path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnConflict {
-    /// Leave it as it is
-    #[default]
-    Keep,
-    /// Put back what it was; the log keeps what is overwritten
-    Restore,
-    /// Put back what it was, and keep what is there beside it as `.orig`
-    Orig,
-}
-
-/// What was done.
-pub struct Outcome {
-    /// How many paths are as they were again.
-    pub paths: u64,
-    /// The files that keep what somebody else had written.
-    pub beside: Vec<String>,
-    pub restored: Vec<SideEffect>,
-    pub refused: Vec<RefusedFile>,
-    /// The last event before the undo: `--to` this takes the undo back.
-    pub before: u64,
-}
-
 /// Does what `plan` says. `decide` answers for each path that somebody else changed.
-pub fn carry_out(
+pub(crate) fn carry_out(
     root: &Path,
     writer: &SessionWriter,
     plan: &Plan,
     reason: &str,
     mut decide: impl FnMut(&Entry) -> OnConflict,
-) -> Result<Outcome, RuntimeError> {
+) -> Result<UndoReport, RuntimeError> {
     let tree = Tree::open(root).or_usage()?;
     let before = writer.head().next_sequence.saturating_sub(1);
     let mut refused = Vec::new();
@@ -141,7 +119,7 @@ pub fn carry_out(
         .append(&scope, completed, Refs::default())
         .context(doing)?;
     writer.sync().context(doing)?;
-    Ok(Outcome {
+    Ok(UndoReport {
         paths,
         beside: kept,
         restored,

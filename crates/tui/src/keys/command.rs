@@ -1,6 +1,6 @@
 //! The slash commands at work.
 
-use agent_protocol::command::ControlCommand;
+use agent_protocol::command::{ControlCommand, Undo, UndoExtent};
 use agent_protocol::status::Mode;
 
 use crate::commands::{self, Does};
@@ -28,13 +28,18 @@ impl Ui {
             }
         };
         let host = |request| vec![Effect::Host(request)];
+        let undo = |extent| {
+            let undo = Undo {
+                extent,
+                ..Undo::default()
+            };
+            vec![Effect::Command(ControlCommand::Undo(undo))]
+        };
         match command.does {
             Does::Help => self.show_help(),
             Does::Model if arguments.is_empty() => return host(HostRequest::Models),
             Does::Model => {
-                return vec![Effect::Command(ControlCommand::SetModel(
-                    arguments.to_owned(),
-                ))];
+                return vec![Effect::set_model(arguments.to_owned())];
             }
             Does::Mode if arguments.is_empty() => {
                 let now = self.state.facts.mode.map(|mode| mode.to_string());
@@ -42,7 +47,7 @@ impl Ui {
                 self.overlay = Some(Overlay::Picker(picker));
             }
             Does::Mode => match arguments.parse::<Mode>() {
-                Ok(mode) => return vec![Effect::Command(ControlCommand::SetMode(mode))],
+                Ok(mode) => return vec![Effect::set_mode(mode)],
                 Err(error) => self.state.say(NoticeLevel::Error, error.to_string()),
             },
             Does::Permissions => return host(HostRequest::Permissions),
@@ -52,8 +57,8 @@ impl Ui {
             Does::Cost => self.overlay = Some(documents::cost(&self.state.facts)),
             Does::Diff => return host(HostRequest::Diff),
             Does::Undo => match arguments.parse() {
-                Ok(sequence) => return host(HostRequest::Undo { to: Some(sequence) }),
-                Err(_) if arguments.is_empty() => return host(HostRequest::Undo { to: None }),
+                Ok(sequence) => return undo(UndoExtent::After { sequence }),
+                Err(_) if arguments.is_empty() => return undo(UndoExtent::LastChange),
                 Err(_) => self
                     .state
                     .say(NoticeLevel::Error, "/undo takes the number of an event"),

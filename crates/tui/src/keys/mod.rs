@@ -5,7 +5,9 @@ mod command;
 mod overlay;
 mod prompt;
 
-use agent_protocol::command::{ControlCommand, InterruptTurn, QueuedTurn, SubmitTurn};
+use agent_protocol::command::{
+    ControlCommand, InterruptReason, InterruptTurn, QueuedTurn, Shell, SubmitTurn,
+};
 use agent_protocol::payload::conversation::QueuePolicy;
 use agent_protocol::payload::permission::{ActionDecision, GrantScope};
 use agent_protocol::status::Mode;
@@ -79,12 +81,12 @@ impl Ui {
         } else if !self.composer.editor.is_empty() {
             self.composer.editor.set("");
         } else if self.state.busy() {
-            return self.interrupt("the user pressed Ctrl-C");
+            return self.interrupt();
         }
         Vec::new()
     }
 
-    fn interrupt(&mut self, reason: &str) -> Vec<Effect> {
+    fn interrupt(&mut self) -> Vec<Effect> {
         let Some(turn) = &mut self.state.facts.turn else {
             return Vec::new();
         };
@@ -92,7 +94,7 @@ impl Ui {
         vec![Effect::Command(ControlCommand::InterruptTurn(
             InterruptTurn {
                 turn_id: turn.turn_id.clone(),
-                reason: reason.to_owned(),
+                reason: InterruptReason::User,
             },
         ))]
     }
@@ -173,7 +175,7 @@ impl Ui {
                 return vec![Effect::Exit(Exit::Quit)];
             }
             KeyCode::BackTab => {
-                return vec![Effect::Command(ControlCommand::SetMode(self.next_mode()))];
+                return vec![Effect::set_mode(self.next_mode())];
             }
             KeyCode::Char('?') if self.composer.editor.is_empty() => {
                 self.show_help();
@@ -222,7 +224,7 @@ impl Ui {
 
     fn escape(&mut self) -> Vec<Effect> {
         if self.state.busy() {
-            return self.interrupt("the user pressed Esc");
+            return self.interrupt();
         }
         if self.composer.editor.is_empty() && self.arm(Armed::EditEarlier) {
             self.choose_message();
@@ -296,7 +298,7 @@ impl Ui {
         } else if let Some(command) = text.strip_prefix('!') {
             let command = command.trim().to_owned();
             if !command.is_empty() {
-                effects.push(Effect::Host(HostRequest::Shell { command }));
+                effects.push(Effect::Command(ControlCommand::Shell(Shell { command })));
             }
         } else {
             effects.push(Effect::Command(ControlCommand::SubmitTurn(SubmitTurn {

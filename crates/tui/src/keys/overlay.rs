@@ -1,6 +1,5 @@
 //! Keys while something covers the screen.
 
-use agent_protocol::command::ControlCommand;
 use agent_protocol::status::Mode;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -259,10 +258,8 @@ fn chosen(choices: &Choices, place: usize) -> Vec<Effect> {
     let effect = match choices {
         Choices::Models(models) => models
             .get(place)
-            .map(|model| Effect::Command(ControlCommand::SetModel(model.clone()))),
-        Choices::Modes => Mode::ALL
-            .get(place)
-            .map(|mode| Effect::Command(ControlCommand::SetMode(*mode))),
+            .map(|model| Effect::set_model(model.clone())),
+        Choices::Modes => Mode::ALL.get(place).map(|mode| Effect::set_mode(*mode)),
         Choices::Exports => ExportForm::ALL
             .get(place)
             .map(|form| Effect::Host(HostRequest::Export { form: *form })),

@@ -1,6 +1,5 @@
 //! Keys while a question is open.
 
-use agent_protocol::command::ControlCommand;
 use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, GrantScope};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -123,7 +122,7 @@ impl Ui {
                 ))
             }
             KeyCode::BackTab if self.may_allow() => {
-                vec![Effect::Command(ControlCommand::SetMode(self.next_mode()))]
+                vec![Effect::set_mode(self.next_mode())]
             }
             KeyCode::Char('r')
                 if !question && pending.suggested_rule.is_some() && self.may_allow() =>

@@ -94,8 +94,9 @@ fn words(effects: &[Effect]) -> String {
             text
         }
         Effect::Command(ControlCommand::InterruptTurn(_)) => "interrupt".into(),
-        Effect::Command(ControlCommand::SetMode(mode)) => format!("mode {mode}"),
-        Effect::Command(ControlCommand::SetModel(model)) => format!("model {model}"),
+        Effect::Command(ControlCommand::SetMode(set)) => format!("mode {}", set.mode),
+        Effect::Command(ControlCommand::SetModel(set)) => format!("model {}", set.model),
+        Effect::Command(ControlCommand::Undo(undo)) => format!("undo {:?}", undo.extent),
         Effect::Command(other) => format!("{other:?}"),
         Effect::Host(crate::host::HostRequest::Remember { .. }) => String::new(),
         Effect::Host(request) => format!("{request:?}"),
@@ -171,7 +172,11 @@ fn composer_keys() {
         "esc esc enter",
         "exit Fork { at: 7, text: \"an earlier message\" }",
     );
-    check(idle(), "\"!ls_-l\" enter", "Shell { command: \"ls -l\" }");
+    check(
+        idle(),
+        "\"!ls_-l\" enter",
+        "Shell(Shell { command: \"ls -l\" })",
+    );
     check(idle(), "\"@\"", "Files");
 }
 
@@ -219,8 +224,8 @@ fn slash_commands() {
     check("\"/tools\" enter", "Tools");
     check("\"/compact\" enter", "Compact");
     check("\"/diff\" enter", "Diff");
-    check("\"/undo\" enter", "Undo { to: None }");
-    check("\"/undo_12\" enter", "Undo { to: Some(12) }");
+    check("\"/undo\" enter", "undo LastChange");
+    check("\"/undo_12\" enter", "undo After { sequence: 12 }");
     check("\"/resume\" enter", "Sessions");
     check(
         "\"/fork\" enter enter",

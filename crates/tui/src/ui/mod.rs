@@ -9,8 +9,9 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use agent_protocol::command::ControlCommand;
+use agent_protocol::command::{ControlCommand, SetMode, SetModel};
 use agent_protocol::id::{ActionId, ArtifactId};
+use agent_protocol::status::Mode;
 use crossterm::event::Event as TerminalEvent;
 
 use crate::compose::Composer;
@@ -39,6 +40,16 @@ pub enum Effect {
     Notify(String),
     /// Put text into the clipboard.
     Copy(String),
+}
+
+impl Effect {
+    pub(crate) fn set_mode(mode: Mode) -> Self {
+        Self::Command(ControlCommand::SetMode(SetMode { mode }))
+    }
+
+    pub(crate) fn set_model(model: String) -> Self {
+        Self::Command(ControlCommand::SetModel(SetModel { model }))
+    }
 }
 
 /// Everything that is drawn.
