@@ -18,7 +18,7 @@ pub mod walk;
 
 pub use attributes::copy_metadata;
 pub use beneath::beneath;
-pub use content::{Hashed, hash, overwrite};
+pub use content::{Hashed, hash, open_regular, overwrite};
 pub use dir::{Dir, kind_of};
 pub use remove::remove_tree;
 pub use snapshot::{Difference, Snapshot};

@@ -1,4 +1,4 @@
-//! What `edit`, `write` and `apply_patch` have in common: from decided bytes to a changed file with its evidence.
+//! Common part of `edit`, `write` and `apply_patch`: from decided bytes to a changed file with its evidence.
 
 use std::path::Path;
 
@@ -73,7 +73,7 @@ impl Change {
     }
 }
 
-/// What was done, in words: `what` and how many lines changed.
+/// A change in words: `what` and how many lines changed.
 pub(crate) fn words(verb: &str, what: &str, raw: &RawResult) -> Normalized {
     let data = &raw.data;
     let name = data.path.as_deref().unwrap_or_default();
@@ -95,7 +95,7 @@ pub(crate) fn words(verb: &str, what: &str, raw: &RawResult) -> Normalized {
     }
 }
 
-/// Keeps the evidence, puts the content in place, and says what happened. The image of what was
+/// Keeps the evidence, puts the content in place, and tells what happened. The image of what was
 /// there is complete on disk before the file is touched.
 pub(crate) fn make(
     change: &Change,
@@ -259,7 +259,7 @@ pub(crate) fn made_directories(
     effects.into_iter()
 }
 
-/// `Also changes 2 other names`: a fact for whoever approves, and for the record.
+/// `Also changes 2 other names`: a fact for the person who approves, and for the record.
 pub(crate) fn other_names_fact(links: u64) -> Option<String> {
     match links.saturating_sub(1) {
         0 => None,

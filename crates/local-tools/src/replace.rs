@@ -1,4 +1,4 @@
-//! Putting new content in the place of a file, whole or not at all.
+//! New content in the place of a file, whole or not at all.
 //!
 //! The new content is written beside the target, given the target's mode, owner and extended
 //! attributes, synced, and renamed over it, after the target's content was compared once more under
@@ -8,12 +8,11 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent_fs::{Dir, Stamp, TempFile};
 use agent_protocol::{ActionHappened, Code};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::path::{ProjectPath, Roots};
@@ -296,11 +295,9 @@ struct Target {
 impl Target {
     fn open(directory: Dir, file_name: &OsStr, name: &str) -> Result<Self, ReplaceProblem> {
         let failed = |source: io::Error| classify(name, source);
-        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let open =
-            |access| rustix::fs::openat(&directory, file_name, access | flags, Mode::empty());
+        let path = Path::new(file_name);
         for _ in 0..4 {
-            let file = File::from(open(OFlags::RDONLY).map_err(|error| failed(error.into()))?);
+            let file = directory.file(path).map_err(failed)?;
             let stamp = Stamp::of_file(&file).map_err(failed)?;
             // Root may write anything; the bit still says what the owner wants.
             if stamp.mode & 0o222 == 0 {
@@ -309,11 +306,11 @@ impl Target {
                     reason: format!("its mode is {:04o}", stamp.permissions()),
                 });
             }
-            drop(open(OFlags::WRONLY).map_err(|error| failed(error.into()))?);
+            let writable = directory.open_file(path, OFlags::WRONLY, 0);
+            drop(writable.map_err(failed)?);
             lock(&file).map_err(failed)?;
-            let now = rustix::fs::statat(&directory, file_name, AtFlags::SYMLINK_NOFOLLOW)
-                .map_err(|error| failed(error.into()))?;
-            // Whoever held the lock may have renamed another file over this one.
+            let now = directory.stat(path).map_err(failed)?;
+            // The program that held the lock may have renamed another file over this one.
             if (now.st_dev, now.st_ino) == (stamp.device, stamp.inode) {
                 return Ok(Self {
                     directory,
@@ -374,10 +371,9 @@ impl Target {
         content: &[u8],
     ) -> Result<Replaced, ReplaceProblem> {
         let failed = |source: io::Error| classify(&self.name, source);
-        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let writable = rustix::fs::openat(&self.directory, &self.file_name, flags, Mode::empty())
-            .map_err(|error| failed(error.into()))?;
-        let writable = File::from(writable);
+        let path = Path::new(&self.file_name);
+        let writable = self.directory.open_file(path, OFlags::WRONLY, 0);
+        let writable = writable.map_err(failed)?;
         let stamp = Stamp::of_file(&writable).map_err(failed)?;
         if (stamp.device, stamp.inode) != (self.stamp.device, self.stamp.inode) {
             return Err(ReplaceProblem::Stale { name: self.name });

@@ -106,7 +106,7 @@ pub trait Visitor: Send {
     fn file(&mut self, file: &Entry<'_>);
 }
 
-/// What a walk goes on with in one directory.
+/// Entries of one directory that a walk goes on with.
 #[derive(Debug)]
 pub struct Next<S> {
     directories: Vec<(CString, S)>,
@@ -145,16 +145,16 @@ impl Walk<'_> {
             state,
         };
         shared.queue.add(vec![start], Vec::new());
-        let workers = match self.is_parallel {
-            true => std::thread::available_parallelism().map_or(1, usize::from),
-            false => 1,
-        };
         let mut first = Worker::new(&shared, make());
         // A small tree is walked before another thread would have started.
         first.run(true);
         if shared.queue.is_empty() {
             return vec![first.visitor];
         }
+        let workers = match self.is_parallel {
+            true => std::thread::available_parallelism().map_or(1, usize::from),
+            false => 1,
+        };
         let mut visitors = Vec::with_capacity(workers);
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..workers.min(MAX_WORKERS))

@@ -41,7 +41,7 @@ pub struct Processes {
 /// A part of an output.
 pub(crate) struct Part {
     pub(crate) from: u64,
-    /// Where the next part begins.
+    /// Offset of the next part.
     pub(crate) next: u64,
     /// Its bytes, masked as the whole would be.
     pub(crate) shown: Vec<u8>,
@@ -56,7 +56,7 @@ pub(super) struct Started {
     pub(super) output: Output,
     /// Its own temporary directory, removed with it.
     pub(super) _private: Private,
-    /// Where it will leave off when it fails and when it succeeds, if that is known.
+    /// Its working directory at its end when it fails and when it succeeds, if that is known.
     pub(super) cwd_after: [Option<PathBuf>; 2],
     /// The project as it was at the start and at the end; nothing when the command cannot write it.
     pub(super) followed: Option<(Arc<Followed>, Arc<AfterWalk>)>,
@@ -71,26 +71,26 @@ pub(crate) struct Background {
     started: Started,
     ended: Mutex<Option<Ended>>,
     ended_changed: Condvar,
-    /// Where the next reading without an offset begins.
+    /// Offset of the next reading without one.
     cursor: AtomicU64,
     watcher: Mutex<Option<JoinHandle<()>>>,
-    /// Who asked it to end, the first one.
+    /// The first request to end it.
     stopped: Mutex<Option<Stopped>>,
 }
 
-/// How a background command ended.
+/// End of a background command.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) exit_code: Option<i32>,
     pub(crate) signal: Option<i32>,
     /// All of its output, complete.
     pub(crate) output: Option<ArtifactRef>,
-    /// What the sandbox refused it, in sentences.
+    /// Refusals of the sandbox, in sentences.
     pub(crate) refusals: Vec<String>,
 }
 
 impl Ended {
-    /// How `it` ended, as a sentence.
+    /// The end of `it`, as a sentence.
     pub(crate) fn words(&self, it: &str) -> String {
         match (self.exit_code, self.signal) {
             (Some(code), _) => format!("{it} ended with exit code {code}."),
@@ -130,7 +130,7 @@ impl Processes {
             .collect()
     }
 
-    /// Why no further command may be started in the background.
+    /// The reason why no further command may be started in the background.
     pub(super) fn refusal(&self) -> Option<String> {
         let running = self
             .all()
@@ -369,7 +369,7 @@ impl Background {
         }
     }
 
-    /// What there is from a byte on, and how to see it.
+    /// The output from a byte on, as an omission with the call that shows it.
     pub(crate) fn omitted_from(&self, next: u64) -> Option<Omission> {
         let bytes = self.total().saturating_sub(next);
         (bytes > 0).then(|| Omission {

@@ -24,12 +24,12 @@ use super::scan::{ChangeTracker, Purpose, Scan, ScanLimits};
 use crate::deny::{DenyGlobs, at_home, plain};
 use crate::search::denied_globs;
 
-/// What commands are started with, decided once for the session.
+/// Settings for all commands, decided once for the session.
 #[derive(Clone, Debug)]
 pub struct CommandSettings {
-    /// What confines them; shared by all commands of the session.
+    /// The sandbox, shared by all commands of the session.
     pub sandbox: Arc<Sandbox>,
-    /// Whether a command may run when it cannot be confined.
+    /// Required, or off by the user's word.
     pub mode: Mode,
     /// The whole environment of commands; see `agent_sandbox::environment::build`.
     pub environment: Vec<(OsString, OsString)>,
@@ -41,15 +41,15 @@ pub struct CommandSettings {
     pub readable: Vec<PathBuf>,
     /// Directories besides the project that commands may write.
     pub writable: Vec<PathBuf>,
-    /// What commands may not write, besides the names that are always protected.
+    /// Paths that commands may not write, besides the names that are always protected.
     pub protected: Vec<PathBuf>,
     /// Ceilings for one command.
     pub limits: Limits,
     /// Holds the log.
     pub session_dir: PathBuf,
-    /// Where the private temporary directory of each command and the images of files are made.
+    /// Directory of each command's private temporary directory and of the images of files.
     pub temporary: PathBuf,
-    /// How changes to project files are looked for.
+    /// Bounds on the search for changes to project files.
     pub scan: ScanLimits,
     /// A command that prints more is ended.
     pub max_output_bytes: u64,
@@ -175,7 +175,7 @@ fn lower(set: &Limits, most: &Limits) -> Limits {
     }
 }
 
-/// What is different for a command that nobody allowed: the proof that it only reads may be wrong.
+/// Confines a command that was not allowed but proven to read only: the proof may be wrong.
 fn confine_to_reading(policy: &mut Policy, own: &[PathBuf], opened: &[PathBuf]) {
     // What is the agent's own is opened to nobody.
     let own: Vec<PathBuf> = (own.iter())
@@ -273,7 +273,7 @@ pub(super) fn policy(
     policy
 }
 
-/// What was established, as a fact.
+/// The established sandbox, as a fact.
 pub(super) fn applied(
     report: &EnforcementReport,
     profile: &str,
@@ -336,7 +336,7 @@ pub(super) fn applied(
     }
 }
 
-/// What holds commands at a level.
+/// Name of the mechanism that confines commands at a level.
 pub(super) fn mechanism(level: Level) -> &'static str {
     match level {
         Level::Full => "namespaces+landlock+seccomp",
@@ -371,7 +371,7 @@ pub(super) fn violation(violation: &Violation, process_id: &ProcessId) -> Sandbo
     }
 }
 
-/// How a launch that did not come about is called.
+/// Code and category of a launch that failed.
 pub(super) fn failure(error: &LaunchError) -> (Code, ProcessFailureCategory) {
     match error {
         LaunchError::Unavailable { .. } | LaunchError::Step { .. } | LaunchError::Policy { .. } => {

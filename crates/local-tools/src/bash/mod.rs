@@ -77,12 +77,12 @@ pub(crate) struct PreparedCommand {
     background: bool,
     /// A tool that does the same with more to say about it.
     narrower_tool: Option<&'static str>,
-    /// Where its shell leaves off, as far as its text tells.
+    /// Working directory of its shell at its end, as far as its text tells.
     ends_in: Option<PathBuf>,
 }
 
 impl PreparedCommand {
-    /// Where its shell leaves off, if that is known: a script that went elsewhere and failed may have
+    /// Working directory of its shell at its end, if that is known: a script that went elsewhere and failed may have
     /// failed on the way.
     fn cwd_after(&self, succeeded: bool) -> Option<PathBuf> {
         let end = self.ends_in.as_ref();
@@ -330,7 +330,7 @@ fn ends_in(script: &str, start: &Start<'_>) -> Option<PathBuf> {
     }
 }
 
-/// Whether the command provably changes nothing: a fact for the gate, which decides itself.
+/// True if the command provably changes nothing: a fact for the gate, which decides itself.
 fn only_reads(analysis: &Analysis) -> bool {
     prove(analysis, &mut |_| false).is_ok_and(|proof| proof.writes.is_empty())
 }

@@ -37,14 +37,14 @@ use crate::search::denied_globs;
 use crate::search::walk::Hides;
 use agent_text::counted;
 
-/// How often a running command is looked after.
+/// Interval at which a running command is checked.
 const TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 250_000_000,
 };
 /// A background command that fails at once is better reported at once.
 const EARLY: Duration = Duration::from_millis(400);
-/// How much of the first output of a background command is shown.
+/// Most bytes shown of the first output of a background command.
 const EARLY_BYTES: usize = 8 << 10;
 
 /// One call in progress.
@@ -587,7 +587,7 @@ fn held_by(running: &Running) -> String {
     }
 }
 
-/// Whether the refusal is known and not guessed from the output.
+/// True if the refusal is known and not guessed from the output.
 fn is_certain(violation: &agent_sandbox::Violation) -> bool {
     matches!(
         violation.detection,
@@ -595,7 +595,7 @@ fn is_certain(violation: &agent_sandbox::Violation) -> bool {
     ) && !violation.expected
 }
 
-/// What the sandbox noticed, and what is not known of the changes.
+/// Findings of the sandbox, and what is not known of the changes.
 fn note(finished: &Finished, changes: Option<String>) -> Option<String> {
     let mut notes: Vec<String> = ending::told(finished)
         .take(8)

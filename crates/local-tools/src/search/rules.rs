@@ -131,6 +131,7 @@ fn is_repository(directory: BorrowedFd<'_>) -> bool {
 
 /// The rules of one file. Lines that are no glob are left out, as git does.
 fn load(directory: BorrowedFd<'_>, name: &str) -> Option<Gitignore> {
+    // A link counts, as it does to git.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;
     let file = std::fs::File::from(file);

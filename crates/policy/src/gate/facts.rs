@@ -4,11 +4,7 @@ use std::borrow::Borrow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::io::Read;
 use std::path::{Component, Path, PathBuf};
-
-use rustix::fs::OFlags;
-use sha2::{Digest, Sha256};
 
 use super::glob::expand;
 use super::protected::is_secret;
@@ -244,39 +240,26 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
     }
 
     fn content_hash(&self, path: &Path) -> Option<String> {
-        let mut file = open_regular(path, MAX_HASHED).ok()?;
-        let mut hasher = Sha256::new();
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            let read = file.read(&mut buffer).ok()?;
-            if read == 0 {
-                break;
-            }
-            hasher.update(buffer.get(..read)?);
-        }
-        Some(format!("sha256:{}", agent_text::hex(&hasher.finalize())))
+        let file = open_regular(path, MAX_HASHED).ok()?;
+        let hashed = agent_fs::hash(&file).ok()?;
+        Some(format!("sha256:{}", hashed.sha256))
     }
 }
 
 /// Opens a regular file that is not too large, and no pipe: its writer may never come, or not be meant for us.
 pub(super) fn open_regular(path: &Path, largest: u64) -> std::io::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
     let fits = |data: std::fs::Metadata| match data.is_file() && data.len() <= largest {
         true => Ok(()),
         false => Err(std::io::Error::from(std::io::ErrorKind::InvalidData)),
     };
     fits(std::fs::metadata(path)?)?;
     // What it is may change in between.
-    let at_once = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = std::fs::File::options()
-        .read(true)
-        .custom_flags(at_once.bits().cast_signed())
-        .open(path)?;
+    let file = agent_fs::open_regular(path)?;
     fits(file.metadata()?)?;
     Ok(file)
 }
 
-/// Whether a name is one word to `xargs` and no flag.
+/// True if a name is one word to `xargs` and no flag.
 pub fn is_plain_name(name: &std::ffi::OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     !bytes.starts_with(b"-")

@@ -31,7 +31,7 @@ use crate::error::RuntimeError;
 use crate::host::Host;
 use crate::project::Project;
 
-pub use file::{LayerValues, Source, open_regular};
+pub use file::{LayerValues, Source};
 pub use origin::{Layer, Origin, Place, Setting};
 pub use overrides::Overrides;
 pub use section::{Note, Shown};

@@ -25,7 +25,7 @@ pub(super) struct Judge<'a, V> {
     pub(super) path: Vec<u8>,
 }
 
-/// Why a directory is entered.
+/// Reasons for which a directory is entered, and the rules that hold in it.
 #[derive(Clone)]
 pub(super) struct State {
     level: Option<Arc<Level>>,

@@ -25,7 +25,7 @@ pub(crate) use skipped::{Skipped, note_unopened, skipped_sentence};
 use super::rules::{Level, RuleFiles};
 use judge::{Judge, State};
 
-/// What a worker does with the files it meets.
+/// One worker's part in a walk.
 pub(crate) trait Visitor: Send {
     /// True if symbolic links and directories are wanted too.
     const EVERYTHING: bool = false;
@@ -43,9 +43,9 @@ pub(crate) trait Visitor: Send {
 /// True of a path, relative to the start, that must not be seen.
 pub(crate) type Hides<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
 
-/// How to walk.
+/// Start and rules of a walk.
 pub(crate) struct Walk<'a> {
-    /// Where it begins.
+    /// The directory in which it begins.
     pub(crate) start: OwnedFd,
     /// The same, absolute; for the ignore rules above it.
     pub(crate) start_path: &'a Path,
@@ -59,7 +59,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) cancel: &'a Cancel,
 }
 
-/// How far a walk goes.
+/// Reach of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// To what no ignore rule names.
