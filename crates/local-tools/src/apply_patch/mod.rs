@@ -27,7 +27,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use parse::{Action, Hunk, HunkLine, LineKind, ParseProblem, Patch, Section, parse};
-pub use place::{HunkProblem, HunkProblemKind, Placed, place};
+pub use place::{HunkProblem, HunkProblemKind, Placed, Ranges, place};
 
 use crate::bash::ChangeTracker;
 use crate::change::{Kept, baseline_of, effect, keep, made_directories};

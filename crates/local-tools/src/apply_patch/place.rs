@@ -19,12 +19,15 @@ use crate::encoding::Encoding;
 /// How many lines an error lists.
 const LISTED: usize = 10;
 
+/// Changed byte ranges, before and after.
+pub type Ranges = Vec<(Range<usize>, Range<usize>)>;
+
 /// A file with all hunks made.
 #[derive(Debug)]
 pub struct Placed {
     pub after: Vec<u8>,
     /// The changed byte ranges, before and after.
-    pub changes: Vec<(Range<usize>, Range<usize>)>,
+    pub changes: Ranges,
     /// Hunks that were found with white space or typographic characters aside, from 1.
     pub loosely: Vec<usize>,
     /// True if a hunk has no line that has to be in the file: it says nothing of what it rests on.
@@ -445,7 +448,7 @@ impl<'a> Text<'a> {
             .unwrap_or(self.encoding.line_feed())
     }
 
-    fn bytes(&self, mut out: Vec<OutLine<'a>>) -> (Vec<u8>, Vec<(Range<usize>, Range<usize>)>) {
+    fn bytes(&self, mut out: Vec<OutLine<'a>>) -> (Vec<u8>, Ranges) {
         let is_open = self
             .lines
             .last()

@@ -1,7 +1,6 @@
 //! A patch against the files as they are: every section in its turn, in memory, until it is certain
 //! what each file becomes.
 
-use std::ops::Range;
 use std::path::Path;
 
 use agent_protocol::Code;
@@ -10,7 +9,7 @@ use agent_tool_runtime::{Body, RuntimeContext, ValidationFailure};
 
 use super::carry_out::FileChange;
 use super::parse::{Action, Hunk, HunkLine, Patch, Section};
-use super::place::{HunkProblem, place};
+use super::place::{HunkProblem, Ranges, place};
 use crate::diff::{Diff, changed_range, unified};
 use crate::edit::{check_version, current_version, not_readable, readable};
 use crate::encoding::Encoding;
@@ -76,7 +75,7 @@ struct StagedFile {
     /// How often it was changed.
     touched: usize,
     /// The changed ranges, while there was one update.
-    ranges: Vec<(Range<usize>, Range<usize>)>,
+    ranges: Ranges,
     moved_from: Option<usize>,
 }
 
@@ -291,12 +290,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn change(
-        &mut self,
-        index: usize,
-        now: Option<Vec<u8>>,
-        ranges: Vec<(Range<usize>, Range<usize>)>,
-    ) {
+    fn change(&mut self, index: usize, now: Option<Vec<u8>>, ranges: Ranges) {
         let file = &mut self.files[index];
         file.now = now;
         file.ranges = if file.touched == 0 {
