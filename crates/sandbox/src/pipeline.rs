@@ -6,6 +6,8 @@
 //! that sets a trap of its own, replaces the shell or is killed reports nothing, and nothing is known
 //! then.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use agent_fs::Dir;
