@@ -123,7 +123,7 @@ fn portable_schemas() -> Vec<jsonschema::Validator> {
     .collect()
 }
 
-/// How many events of a class there are.
+/// Number of events of a class there are.
 fn count(events: &[Value], class: &str) -> usize {
     events.iter().filter(|event| event["type"] == class).count()
 }

@@ -113,7 +113,7 @@ pub fn binary_kind(head: &[u8]) -> Option<&'static str> {
     (zero_inside && !wide).then_some("binary data")
 }
 
-/// How many bytes [`binary_kind`] wants to see.
+/// Number of bytes [`binary_kind`] wants to see.
 pub const HEAD: usize = 8 << 10;
 
 /// The first bytes of a file.

@@ -55,7 +55,7 @@ pub(crate) struct Page {
     pub(crate) encoding: Encoding,
     /// `lf`, `crlf`, `mixed` or `none`.
     pub(crate) line_ending: &'static str,
-    /// Whether the last line has a line break.
+    /// True if the last line has a line break.
     pub(crate) ends_with_break: bool,
 }
 

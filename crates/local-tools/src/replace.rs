@@ -45,7 +45,7 @@ pub struct Replaced {
     pub directories: usize,
 }
 
-/// Why the content could not be put in place.
+/// Reason the content could not be put in place.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplaceProblem {
     /// The file is not the one that was read.
@@ -67,7 +67,7 @@ pub enum ReplaceProblem {
     Write {
         /// The path.
         name: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// Writing in place stopped half-way and the old bytes could not be put back.
@@ -77,7 +77,7 @@ pub enum ReplaceProblem {
     Damaged {
         /// The path.
         name: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -92,7 +92,7 @@ impl ReplaceProblem {
         }
     }
 
-    /// Whether the file may have changed.
+    /// True if the file may have changed.
     pub fn action_happened(&self) -> ActionHappened {
         match self {
             Self::Damaged { .. } => ActionHappened::Unknown,

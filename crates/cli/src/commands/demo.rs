@@ -248,7 +248,7 @@ fn conclude(app: &App, directory: &Path, session_id: &SessionId) -> io::Result<(
     app.output.print(&text)
 }
 
-/// Whether a file is not what it was before the session; a log that cannot be read shows none.
+/// True if a file is not what it was before the session; a log that cannot be read shows none.
 fn changed_files(app: &App, session_id: &SessionId) -> bool {
     let events = || {
         let mut log = app.session(session_id.as_str()).ok()?.index().ok()?;

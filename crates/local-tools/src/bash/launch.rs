@@ -29,7 +29,7 @@ use crate::search::denied_globs;
 pub struct CommandSettings {
     /// What confines them; shared by all commands of the session.
     pub sandbox: Arc<Sandbox>,
-    /// Whether a command may run when it cannot be confined.
+    /// True if a command may run when it cannot be confined.
     pub mode: Mode,
     /// The whole environment of commands; see `agent_sandbox::environment::build`.
     pub environment: Vec<(OsString, OsString)>,

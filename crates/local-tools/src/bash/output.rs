@@ -65,7 +65,7 @@ impl Kept {
     }
 }
 
-/// Why output is no longer taken.
+/// Reason output is no longer taken.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// There was more than the limit.
@@ -125,7 +125,7 @@ impl Output {
         }
     }
 
-    /// Whether the command has to end because its output cannot be taken.
+    /// True if the command has to end because its output cannot be taken.
     pub(super) fn is_troubled(&self) -> bool {
         self.state().trouble.is_some()
     }

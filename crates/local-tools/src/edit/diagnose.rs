@@ -15,9 +15,9 @@ use crate::encoding::Encoding;
 const ELLIPSIS: char = '\u{2026}';
 /// How much of a file is looked at; the answer says when there was more.
 const LOOKED_AT: usize = 32 << 20;
-/// How many lines of the nearest place are shown.
+/// Number of lines of the nearest place are shown.
 const SHOWN_LINES: usize = 12;
-/// How many characters of each.
+/// Number of characters of each.
 const SHOWN_CHARACTERS: usize = 200;
 /// Below this share of common letter pairs, a line is not "near".
 const NEAR_ENOUGH: f64 = 0.5;
@@ -74,7 +74,7 @@ pub struct Nearest {
     pub last_line: usize,
     /// All that differs, when nothing else does; empty when the text itself differs.
     pub differs: Vec<Difference>,
-    /// How many such places there are.
+    /// Number of such places.
     pub places: usize,
     /// The lines as they are in the file.
     pub text: String,

@@ -82,7 +82,7 @@ impl<'a> Haystack<'a> {
         });
     }
 
-    /// Whether there is a second match, also one that overlaps the first.
+    /// True if there is a second match, also one that overlaps the first.
     pub(crate) fn again_within(
         &mut self,
         needle: &[u8],

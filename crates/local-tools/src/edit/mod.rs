@@ -21,7 +21,7 @@ pub(crate) use tool::current_version;
 use crate::encoding::Encoding;
 use matching::{Breaks, Haystack, with_breaks_of_place};
 
-/// How many lines an error lists.
+/// Number of lines an error lists.
 const LISTED: usize = 10;
 
 /// One replacement the model asks for.
@@ -50,7 +50,7 @@ pub(crate) struct Replacement {
     edit: usize,
 }
 
-/// Why the edits cannot be made. Nothing was changed.
+/// Reason the edits cannot be made. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditProblem {
     /// The text does not occur.
@@ -269,7 +269,7 @@ impl Plan {
         after
     }
 
-    /// How many places are replaced.
+    /// Number of places that are replaced.
     pub fn count(&self) -> usize {
         self.replacements.len()
     }

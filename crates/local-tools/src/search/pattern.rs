@@ -94,7 +94,7 @@ fn place(error: &regex_syntax::Error) -> String {
     format!("the pattern is not a regular expression: {what} {at}")
 }
 
-/// Whether a part of the pattern other than a literal can match a line break.
+/// True if a part of the pattern other than a literal can match a line break.
 fn may_break(tree: &Hir) -> bool {
     match tree.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Literal(_) => false,

@@ -98,7 +98,7 @@ impl Level {
         }))
     }
 
-    /// Whether the rules leave `path` out.
+    /// True if the rules leave `path` out.
     pub(crate) fn ignores(&self, path: &[u8], is_directory: bool) -> bool {
         let mut verdicts = [const { None::<bool> }; 4];
         let mut in_repository = true;

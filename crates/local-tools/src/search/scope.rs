@@ -65,7 +65,7 @@ impl Scope {
         Ok(Self { path, globs, types })
     }
 
-    /// Whether a file, relative to the place, is one the call asks for.
+    /// True if a file, relative to the place, is one the call asks for.
     pub(crate) fn wants(&self, relative: &Path) -> bool {
         if self.globs.as_ref().is_some_and(|globs| {
             // A glob that leaves out gives no word for what it keeps.
@@ -238,7 +238,7 @@ impl Denied {
         }
     }
 
-    /// Whether a path relative to the start of the walk is hidden.
+    /// True if a path relative to the start of the walk is hidden.
     pub(crate) fn hides(&self, relative: &[u8]) -> bool {
         let path = super::walk::as_path(relative);
         if self.secrets && agent_policy::gate::is_secret(&self.relative.join(path)) {

@@ -212,7 +212,7 @@ impl Stage {
         report.outcomes[0].observation().unwrap().fact().clone()
     }
 
-    /// Whether the log passes the audit.
+    /// True if the log passes the audit.
     pub(crate) fn check_log(&self) -> Result<(), String> {
         let found = self.audit()?;
         match found.is_ok() {

@@ -11,7 +11,8 @@ use super::word::{UNKNOWN, Value, Word};
 pub struct Start<'a> {
     pub directory: PathBuf,
     pub home: PathBuf,
-    /// Whether a path is a directory, if that is known; `cd` to one that exists cannot fail quietly.
+    /// True if a path is a directory, if that is known; `cd` to one that exists cannot fail
+    /// quietly.
     pub is_directory: &'a dyn Fn(&Path) -> Option<bool>,
 }
 

@@ -18,7 +18,7 @@ const MAX_CASES: usize = 5;
 /// Open braces and compound commands at one point of the text.
 const MAX_BLOCKS: usize = 32;
 
-/// Why a script is not even parsed.
+/// Reason a script is not even parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     TooLong {

@@ -101,7 +101,7 @@ pub struct Proof {
     /// Redirects into files. Empty for a script that only reads.
     pub writes: Vec<PathUse>,
     pub needs_sandbox: bool,
-    /// Whether some command is there because a rule covers it, not because the table knows it.
+    /// True if some command is there because a rule covers it, not because the table knows it.
     pub by_rule: bool,
 }
 
@@ -323,7 +323,7 @@ fn appended_names(command: &Command) -> Vec<PathUse> {
         .collect()
 }
 
-/// Whether the table knows the command as a reader with these words.
+/// True if the table knows the command as a reader with these words.
 pub(crate) fn is_table_reader(command: &Command) -> bool {
     programs::judge(&command.words, &command.directories).is_ok()
 }

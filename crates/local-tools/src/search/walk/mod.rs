@@ -48,7 +48,7 @@ impl Entry<'_> {
 
 /// What a worker does with the files it meets.
 pub(crate) trait Visitor: Send {
-    /// Whether symbolic links and directories are wanted too.
+    /// True if symbolic links and directories are wanted too.
     const EVERYTHING: bool = false;
 
     /// One regular file that no rule leaves out.
@@ -164,7 +164,7 @@ fn levels_above(start: &Path, project: &Path) -> (Option<Arc<Level>>, Vec<u8>) {
     }
 }
 
-/// Whether the project's ignore rules name the file `relative`, or a directory it lies in.
+/// True if the project's ignore rules name the file `relative`, or a directory it lies in.
 pub(crate) fn is_ignored(project: &Path, relative: &Path) -> bool {
     let (mut level, mut path) = levels_above(project, project);
     let mut directory = project.to_owned();

@@ -47,7 +47,7 @@ struct Lexer<'a> {
     condition_follows: bool,
 }
 
-/// Whether the program only prints.
+/// True if the program only prints.
 pub(in crate::shell) fn only_prints(program: &str) -> bool {
     let mut lexer = Lexer {
         rest: program,

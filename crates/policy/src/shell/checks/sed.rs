@@ -3,7 +3,7 @@
 //! Where implementations of sed read a script differently (a delimiter inside brackets, what ends a
 //! label), the script is refused.
 
-/// Whether every command of the script works on the pattern and hold space alone.
+/// True if every command of the script works on the pattern and hold space alone.
 pub(in crate::shell) fn only_prints(script: &str) -> bool {
     let mut rest = script;
     let mut depth = 0usize;
@@ -126,7 +126,7 @@ fn pattern(text: &str, delimiter: char) -> Option<&str> {
     brackets_are_closed(expression).then_some(after)
 }
 
-/// Whether no bracket expression is open at the end of this regular expression, whether or not a
+/// True if no bracket expression is open at the end of this regular expression, whether or not a
 /// backslash escapes inside brackets.
 pub(super) fn brackets_are_closed(expression: &str) -> bool {
     [true, false].into_iter().all(|escapes| {

@@ -51,7 +51,7 @@ pub(super) struct Reading {
     pub needs_sandbox: bool,
 }
 
-/// Whether `words` is a command of the table, used only with flags and operands that read.
+/// True if `words` is a command of the table, used only with flags and operands that read.
 /// The error is a clause that can follow "because".
 pub(super) fn judge(words: &[Word], directories: &Directories) -> Result<Reading, String> {
     let Some(name) = words.first().and_then(Word::plain_text) else {
@@ -74,7 +74,7 @@ pub(super) fn judge(words: &[Word], directories: &Directories) -> Result<Reading
     Ok(arguments.reading)
 }
 
-/// Whether arguments nobody has seen can be appended to this command without harm.
+/// True if arguments nobody has seen can be appended to this command without harm.
 pub(crate) fn tolerates_any_argument(words: &[Word]) -> bool {
     words
         .first()

@@ -285,7 +285,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Whether a condition is one of those that never change.
+    /// True if a condition is one of those that never change.
     fn never_ends(&self, condition: Range<usize>) -> bool {
         match self.commands.get(condition) {
             Some([only]) => {
@@ -382,7 +382,8 @@ impl Walker<'_> {
     }
 }
 
-/// Whether a loop's body starts jobs in the background and does nothing itself that would slow or end it.
+/// True if a loop's body starts jobs in the background and does nothing itself that would slow or
+/// end it.
 fn only_starts(body: &ast::CompoundList) -> bool {
     starts_jobs(body) && !pauses(body)
 }

@@ -12,7 +12,7 @@ use scanner::Scanner;
 /// Stands in a sketch for a piece that only the running shell knows.
 pub const UNKNOWN: char = '\u{FFFC}';
 
-/// Why the value of a word is decided by the running shell.
+/// Reason the value of a word is decided by the running shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dynamic {
     CommandSubstitution,

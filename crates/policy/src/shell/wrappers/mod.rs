@@ -356,7 +356,7 @@ fn unwrap_wrapper(wrapper: &Wrapper, rest: &[Word]) -> Unwrapped {
     }
 }
 
-/// How many words an option takes, `None` if the table does not have it.
+/// Number of words an option takes, `None` if the table does not have it.
 fn option_width(wrapper: &Wrapper, text: &str) -> Option<usize> {
     let listed = |list: &str, flag: &str| list.split(' ').any(|entry| entry == flag);
     if listed(wrapper.flags, text) {
