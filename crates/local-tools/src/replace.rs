@@ -92,7 +92,7 @@ impl ReplaceProblem {
         }
     }
 
-    /// True if the file may have changed.
+    /// State of the file after the problem: changed, unchanged or unknown.
     pub fn action_happened(&self) -> ActionHappened {
         match self {
             Self::Damaged { .. } => ActionHappened::Unknown,

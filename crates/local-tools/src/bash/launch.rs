@@ -29,7 +29,7 @@ use crate::search::denied_globs;
 pub struct CommandSettings {
     /// What confines them; shared by all commands of the session.
     pub sandbox: Arc<Sandbox>,
-    /// True if a command may run when it cannot be confined.
+    /// Rule for commands that cannot be confined: they may run or not.
     pub mode: Mode,
     /// The whole environment of commands; see `agent_sandbox::environment::build`.
     pub environment: Vec<(OsString, OsString)>,

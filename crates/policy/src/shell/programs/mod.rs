@@ -51,7 +51,7 @@ pub(super) struct Reading {
     pub needs_sandbox: bool,
 }
 
-/// True if `words` is a command of the table, used only with flags and operands that read.
+/// Proof that `words` is a command of the table, used only with flags and operands that read.
 /// The error is a clause that can follow "because".
 pub(super) fn judge(words: &[Word], directories: &Directories) -> Result<Reading, String> {
     let Some(name) = words.first().and_then(Word::plain_text) else {
