@@ -16,11 +16,11 @@ use rustix::io::Errno;
 
 use crate::path::{ProjectPath, Roots};
 
-/// How long another program may hold its lock on the file.
+/// Tries while another program holds its lock on the file.
 const LOCK_PATIENCE: usize = 100;
 const LOCK_STEP: Duration = Duration::from_millis(20);
 
-/// What has to be there for the replacement to go on.
+/// Precondition of a replacement.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected<'a> {
     /// Nothing.
@@ -34,7 +34,7 @@ pub enum Expected<'a> {
     },
 }
 
-/// What was done.
+/// Result of a replacement.
 #[derive(Debug)]
 pub struct Replaced {
     /// Of the file as it is now.

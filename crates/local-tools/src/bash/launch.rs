@@ -27,7 +27,7 @@ use crate::search::denied_globs;
 /// What commands are started with, decided once for the session.
 #[derive(Clone, Debug)]
 pub struct CommandSettings {
-    /// What confines them; shared by all commands of the session.
+    /// Sandbox of the commands; shared by all commands of the session.
     pub sandbox: Arc<Sandbox>,
     /// Rule for commands that cannot be confined: they may run or not.
     pub mode: Mode,

@@ -1,4 +1,4 @@
-//! Where a command's output goes while it runs.
+//! Output of a command while it runs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -76,7 +76,7 @@ pub(super) enum Trouble {
     Write(JournalError),
 }
 
-/// How far the output is.
+/// Progress of the output.
 pub(super) struct Progress {
     pub(super) bytes: u64,
     pub(super) lines: u64,
@@ -105,13 +105,13 @@ impl Output {
         })
     }
 
-    /// What the sandbox calls with every piece. Once there is trouble, the rest is dropped.
+    /// Sink that the sandbox calls with every piece. Once there is trouble, the rest is dropped.
     pub(super) fn sink(&self) -> Sink {
         let output = self.clone();
         Box::new(move |stream, bytes| output.state().take(stream, bytes))
     }
 
-    /// How far the output is, for whoever has been told the first `told` bytes.
+    /// Progress of the output for a reader that has been told the first `told` bytes.
     pub(super) fn progress(&self, told: u64) -> Progress {
         let state = self.state();
         let collector = state.collector.as_ref();

@@ -66,7 +66,7 @@ pub(crate) fn compile(
     })
 }
 
-/// What is wrong with a pattern, and at which character.
+/// Problem with a pattern, and the character it is at.
 fn place(error: &regex_syntax::Error) -> String {
     let (what, span, pattern) = match error {
         regex_syntax::Error::Parse(error) => {

@@ -34,7 +34,7 @@ pub(crate) struct Level {
 /// The first two kinds hold everywhere, the last two within their repository.
 const FILES: [&str; 4] = [".rgignore", ".ignore", ".gitignore", ".git/info/exclude"];
 
-/// Which names that matter here a directory holds, noticed while it is listed.
+/// Ignore files a directory holds, noticed while it is listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleFiles {
     present: [bool; 3],

@@ -1,4 +1,4 @@
-//! Where a search looks: a place in the project, narrowed by globs and file types.
+//! Scope of a search: a place in the project, narrowed by globs and file types.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub(crate) struct Scope {
     types: Option<Types>,
 }
 
-/// What the call's glob names.
+/// Files the call's glob names.
 struct Globs {
     set: Override,
     /// The place in the project, for a glob that was given as an absolute path; otherwise globs
@@ -218,11 +218,12 @@ fn compile_type(name: &str) -> Result<Types, ValidationFailure> {
     })
 }
 
-/// What deny rules hide from a walk, and secrets from a search that does not name them.
+/// Names that deny rules hide from a walk, and secrets hidden from a search that does not name
+/// them.
 pub(crate) struct Denied {
     globs: DenyGlobs,
     secrets: bool,
-    /// Where the walk starts, in the project and absolute.
+    /// Start of the walk, in the project and absolute.
     relative: PathBuf,
     start: PathBuf,
 }

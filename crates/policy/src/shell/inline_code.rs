@@ -191,7 +191,7 @@ fn sed_scripts<'a>(arguments: &[&'a Word]) -> Vec<&'a str> {
     scripts
 }
 
-/// What `e` starts in a sed script: `1e command`, and the replacement of `s/…/command/e`.
+/// Commands that `e` starts in a sed script: `1e command`, and the replacement of `s/…/command/e`.
 fn started_by_sed(script: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in script.lines() {

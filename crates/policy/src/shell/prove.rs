@@ -94,7 +94,7 @@ pub(super) fn changes_shell(name: &str) -> bool {
     SHELL_STATE.contains(&name)
 }
 
-/// What a proven script touches.
+/// Paths a proven script touches.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Proof {
     pub reads: Vec<PathUse>,
@@ -406,7 +406,7 @@ fn targets_in_directory(name: &str, command: &Command) -> Vec<String> {
         .collect()
 }
 
-/// What may be a path in the text of a program: `open(".env")`, `print > "out"`.
+/// Possible paths in the text of a program: `open(".env")`, `print > "out"`.
 fn paths_in_code(text: &str) -> impl Iterator<Item = &str> {
     const MOST: usize = 200;
     text.split(|character: char| {

@@ -46,7 +46,7 @@ impl Entry<'_> {
     }
 }
 
-/// What a worker does with the files it meets.
+/// Visitor of the files a walk meets.
 pub(crate) trait Visitor: Send {
     /// True if symbolic links and directories are wanted too.
     const EVERYTHING: bool = false;
@@ -64,9 +64,9 @@ pub(crate) trait Visitor: Send {
 /// Says of a path, relative to the start, whether it must not be seen.
 pub(crate) type Hides<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
 
-/// How to walk.
+/// Options of a walk.
 pub(crate) struct Walk<'a> {
-    /// Where it begins.
+    /// Its start.
     pub(crate) start: OwnedFd,
     /// The same, absolute; for the ignore rules above it.
     pub(crate) start_path: &'a Path,
@@ -78,7 +78,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) cancel: &'a Cancel,
 }
 
-/// How far a walk goes.
+/// Depth of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// To what no ignore rule names.

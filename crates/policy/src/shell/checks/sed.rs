@@ -119,7 +119,7 @@ fn address(text: &str) -> Option<&str> {
     Some(pattern(body, delimiter)?.trim_start_matches(['I', 'M']))
 }
 
-/// What follows a regular expression. Refused when the delimiter might stand inside brackets.
+/// Text after a regular expression. Refused when the delimiter might stand inside brackets.
 fn pattern(text: &str, delimiter: char) -> Option<&str> {
     let after = until(text, delimiter)?;
     let expression = text.get(..text.len() - after.len() - delimiter.len_utf8())?;
@@ -175,7 +175,7 @@ fn bracket_closes(
     false
 }
 
-/// What follows the first `delimiter` that no backslash stands before, on the same line.
+/// Text after the first `delimiter` that no backslash stands before, on the same line.
 fn until(text: &str, delimiter: char) -> Option<&str> {
     let mut escaped = false;
     for (offset, character) in text.char_indices() {

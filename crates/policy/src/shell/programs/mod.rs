@@ -13,7 +13,7 @@ use super::checks::Check;
 use super::word::{Dynamic, Value, Word};
 use table::{Flag, Kind, Operand, Program, Repeat, program, table};
 
-/// What a path named by an argument is used for.
+/// Use of a path named by an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Its content is shown, searched or compared.
@@ -43,7 +43,7 @@ pub struct PathUse {
     pub directories: Directories,
 }
 
-/// What a proof of one command found out.
+/// Result of a proof of one command.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Reading {
     pub paths: Vec<PathUse>,
@@ -126,7 +126,7 @@ pub(super) struct Arguments {
     pub(super) values: Vec<(String, String)>,
     /// Operands that are not paths, for the checks.
     pub(super) texts: Vec<String>,
-    /// How many operands are paths to read.
+    /// Number of operands that are paths to read.
     named: usize,
 }
 

@@ -441,8 +441,8 @@ fn pauses(list: &ast::CompoundList) -> bool {
 
 pub(crate) const FORK_BOMB: &str = "it starts copies of itself endlessly";
 
-/// What `echo`, `printf` or a `cat` of a here-document prints, when it is certain enough to be read as a
-/// script.
+/// Output of `echo`, `printf` or a `cat` of a here-document, when it is certain enough to be read
+/// as a script.
 fn printed_text(command: &Command) -> Option<String> {
     match command.words.first()?.text()? {
         "echo" | "printf" => {

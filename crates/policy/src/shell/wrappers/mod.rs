@@ -10,7 +10,7 @@ use git::unwrap_git;
 use super::inline_code::started_by;
 use super::word::Word;
 
-/// What a wrapper would start.
+/// Command that a wrapper would start.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Inner {
     Words(Vec<Word>),
