@@ -50,7 +50,7 @@ const TRANSCRIPT: &str = include_str!("../../../../fixtures/transcripts/demo.jso
 /// What it says to whoever goes on asking when its part is over.
 const OVER: &str = r#"{"text": "I am a script, and this is the end of it. Leave with `/quit`, then run `agent` in your own project to use a real model."}"#;
 
-/// Number of matches.
+/// Number of times it says so.
 const OVER_TIMES: usize = 100;
 
 /// What the demo may do without asking; the rest of the rules is the user's own.

@@ -64,7 +64,7 @@ pub(crate) struct DoctorReport {
 struct Check {
     name: &'static str,
     status: CheckStatus,
-    /// Matches of a search.
+    /// What was found.
     message: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
