@@ -1,4 +1,4 @@
-//! What is written into the composer, and where it goes.
+//! Text written into the composer, and where it goes.
 
 use agent_test_support::model_server::{Script, Turn};
 use nix::sys::signal::Signal;

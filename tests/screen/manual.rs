@@ -16,7 +16,7 @@ use crate::picture::masked;
 
 const DEMO: &[&str] = &["demo", "--directory", "sum"];
 
-/// What is on the screen, without what differs from place to place.
+/// Text on the screen, without what differs from place to place.
 fn shown(project: &TestProject, terminal: &Terminal) -> String {
     let text = terminal.screen();
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();

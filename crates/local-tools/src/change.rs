@@ -1,4 +1,4 @@
-//! What `edit` and `write` have in common: from decided bytes to a changed file with its evidence.
+//! Steps shared by `edit` and `write`: from decided bytes to a changed file with its evidence.
 
 use std::path::Path;
 
@@ -71,7 +71,7 @@ impl Change {
     }
 }
 
-/// What was done, in words: `what` and how many lines changed.
+/// Summary of the change: `what` and how many lines changed.
 pub(crate) fn words(verb: &str, what: &str, raw: &RawResult) -> Normalized {
     let data = &raw.data;
     let name = data.path.as_deref().unwrap_or_default();

@@ -41,7 +41,7 @@ pub struct Processes {
 /// A part of an output.
 pub(crate) struct Part {
     pub(crate) from: u64,
-    /// Where the next part begins.
+    /// Offset of the next part.
     pub(crate) next: u64,
     /// Its bytes, masked as the whole would be.
     pub(crate) shown: Vec<u8>,
@@ -56,7 +56,7 @@ pub(super) struct Started {
     pub(super) output: Output,
     /// Its own temporary directory, removed with it.
     pub(super) _private: Private,
-    /// Where it will leave off when it fails and when it succeeds, if that is known.
+    /// Working directory it leaves when it fails and when it succeeds, if known.
     pub(super) cwd_after: [Option<PathBuf>; 2],
     /// The project as it was at the start; nothing when the command cannot write it.
     pub(super) followed: Option<Arc<Followed>>,
@@ -71,7 +71,7 @@ pub(crate) struct Background {
     started: Started,
     ended: Mutex<Option<Ended>>,
     ended_changed: Condvar,
-    /// Where the next reading without an offset begins.
+    /// Offset of the next reading that names none.
     cursor: AtomicU64,
     watcher: Mutex<Option<JoinHandle<()>>>,
     /// Who asked it to end, the first one.

@@ -27,9 +27,9 @@ use crate::search::denied_globs;
 /// What commands are started with, decided once for the session.
 #[derive(Clone, Debug)]
 pub struct CommandSettings {
-    /// What confines them; shared by all commands of the session.
+    /// Sandbox of the commands; shared by all commands of the session.
     pub sandbox: Arc<Sandbox>,
-    /// Whether a command may run when it cannot be confined.
+    /// Rule for commands that cannot be confined: they may run or not.
     pub mode: Mode,
     /// The whole environment of commands; see `agent_sandbox::environment::build`.
     pub environment: Vec<(OsString, OsString)>,

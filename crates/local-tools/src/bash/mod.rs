@@ -330,7 +330,7 @@ fn ends_in(script: &str, start: &Start<'_>) -> Option<PathBuf> {
     }
 }
 
-/// Whether the command provably changes nothing: a fact for the gate, which decides itself.
+/// True if the command provably changes nothing: a fact for the gate, which decides itself.
 fn only_reads(analysis: &Analysis) -> bool {
     prove(analysis, &mut |_| false).is_ok_and(|proof| proof.writes.is_empty())
 }

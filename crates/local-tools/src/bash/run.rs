@@ -561,7 +561,7 @@ fn held_by(running: &Running) -> String {
     }
 }
 
-/// Whether the refusal is known and not guessed from the output.
+/// True if the refusal is known and not guessed from the output.
 fn is_certain(violation: &agent_sandbox::Violation) -> bool {
     matches!(
         violation.detection,

@@ -46,9 +46,9 @@ impl Entry<'_> {
     }
 }
 
-/// What a worker does with the files it meets.
+/// Visitor of the files a walk meets.
 pub(crate) trait Visitor: Send {
-    /// Whether symbolic links and directories are wanted too.
+    /// True if symbolic links and directories are wanted too.
     const EVERYTHING: bool = false;
 
     /// One regular file that no rule leaves out.
@@ -64,9 +64,9 @@ pub(crate) trait Visitor: Send {
 /// Says of a path, relative to the start, whether it must not be seen.
 pub(crate) type Hides<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
 
-/// How to walk.
+/// Options of a walk.
 pub(crate) struct Walk<'a> {
-    /// Where it begins.
+    /// Its start.
     pub(crate) start: OwnedFd,
     /// The same, absolute; for the ignore rules above it.
     pub(crate) start_path: &'a Path,
@@ -78,7 +78,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) cancel: &'a Cancel,
 }
 
-/// How far a walk goes.
+/// Depth of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// To what no ignore rule names.
@@ -164,7 +164,7 @@ fn levels_above(start: &Path, project: &Path) -> (Option<Arc<Level>>, Vec<u8>) {
     }
 }
 
-/// Whether the project's ignore rules name the file `relative`, or a directory it lies in.
+/// True if the project's ignore rules name the file `relative`, or a directory it lies in.
 pub(crate) fn is_ignored(project: &Path, relative: &Path) -> bool {
     let (mut level, mut path) = levels_above(project, project);
     let mut directory = project.to_owned();

@@ -261,7 +261,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         self.judge(directory, name, is_directory)
     }
 
-    /// What the ignore rules say; leaves the path of what was judged.
+    /// Verdict of the ignore rules; leaves the path of what was judged.
     fn judge(&mut self, directory: &Directory, name: &[u8], is_directory: bool) -> Verdict {
         self.set_path(directory, name);
         match &directory.level {
