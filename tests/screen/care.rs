@@ -140,7 +140,7 @@ fn a_screen_brought_back_takes_keys_one_by_one() {
     assert_eq!(terminal.exit_code(), 0);
 }
 
-/// What a hostile command or model can say to a terminal, all at once.
+/// Hostile output of a command or model for a terminal, all at once.
 const ATTACK: &[&str] = &[
     "\x1b]0;owned-title\x07",
     "\x1b]52;c;b3duZWQ=\x07",
@@ -275,7 +275,7 @@ fn an_idle_screen_does_not_wake_up() {
     leave(&mut terminal);
 }
 
-/// How often the threads of a process went to sleep of their own accord so far.
+/// Number of voluntary context switches of a process's threads so far.
 fn wake_ups(pid: i32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     tasks

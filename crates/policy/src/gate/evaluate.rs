@@ -384,7 +384,7 @@ impl Judging<'_> {
                 findings.add(
                     Effect::Ask,
                     DecisionSource::Sandbox,
-                    "it asks for network access, which the sandbox blocks",
+                    "it asks for full network access, which the sandbox blocks",
                 );
             }
         }

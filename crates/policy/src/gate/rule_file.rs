@@ -506,7 +506,7 @@ mod tests {
             (
                 "[[permissions.rule]]\neffect = \"deny\"\ntool = \"bash\"\nlayer = \"managed\"\n",
                 4,
-                "only in a file given with --rules",
+                "only allowed in a file passed with --rules",
                 None,
             ),
             (

@@ -94,14 +94,14 @@ pub(super) fn changes_shell(name: &str) -> bool {
     SHELL_STATE.contains(&name)
 }
 
-/// What a proven script touches.
+/// Paths a proven script touches.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Proof {
     pub reads: Vec<PathUse>,
     /// Redirects into files. Empty for a script that only reads.
     pub writes: Vec<PathUse>,
     pub needs_sandbox: bool,
-    /// Whether some command is there because a rule covers it, not because the table knows it.
+    /// True if some command is there because a rule covers it, not because the table knows it.
     pub by_rule: bool,
 }
 
@@ -323,7 +323,7 @@ fn appended_names(command: &Command) -> Vec<PathUse> {
         .collect()
 }
 
-/// Whether the table knows the command as a reader with these words.
+/// True if the table knows the command as a reader with these words.
 pub(crate) fn is_table_reader(command: &Command) -> bool {
     programs::judge(&command.words, &command.directories).is_ok()
 }
@@ -406,7 +406,7 @@ fn targets_in_directory(name: &str, command: &Command) -> Vec<String> {
         .collect()
 }
 
-/// What may be a path in the text of a program: `open(".env")`, `print > "out"`.
+/// Possible paths in the text of a program: `open(".env")`, `print > "out"`.
 fn paths_in_code(text: &str) -> impl Iterator<Item = &str> {
     const MOST: usize = 200;
     text.split(|character: char| {

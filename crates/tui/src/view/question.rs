@@ -302,11 +302,11 @@ mod tests {
     fn what_the_sandbox_leaves_open_is_said_once() {
         let asked = agent_protocol::payload::permission::ActionRequired {
             safe_args: Some(serde_json::json!({"command": "curl x"})),
-            risk_facts: vec![format!("{SANDBOXED}it can write the project")],
+            risk_facts: vec![format!("{SANDBOXED}it can write only to the project")],
             ..Default::default()
         };
         let pending = Pending::new("act_1".parse().unwrap(), None, &asked);
-        let said = risks(&pending, "it asks for the network");
+        let said = risks(&pending, "it asks for full network access");
         assert_eq!(said.len(), 1);
         assert!(said[0].ends_with("review its changes afterwards with /diff"));
     }

@@ -13,7 +13,7 @@ use super::checks::Check;
 use super::word::{Dynamic, Value, Word};
 use table::{Flag, Kind, Operand, Program, Repeat, program, table};
 
-/// What a path named by an argument is used for.
+/// Use of a path named by an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Its content is shown, searched or compared.
@@ -43,7 +43,7 @@ pub struct PathUse {
     pub directories: Directories,
 }
 
-/// What a proof of one command found out.
+/// Result of a proof of one command.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Reading {
     pub paths: Vec<PathUse>,
@@ -51,7 +51,7 @@ pub(super) struct Reading {
     pub needs_sandbox: bool,
 }
 
-/// Whether `words` is a command of the table, used only with flags and operands that read.
+/// Proof that `words` is a command of the table, used only with flags and operands that read.
 /// The error is a clause that can follow "because".
 pub(super) fn judge(words: &[Word], directories: &Directories) -> Result<Reading, String> {
     let Some(name) = words.first().and_then(Word::plain_text) else {
@@ -74,7 +74,7 @@ pub(super) fn judge(words: &[Word], directories: &Directories) -> Result<Reading
     Ok(arguments.reading)
 }
 
-/// Whether arguments nobody has seen can be appended to this command without harm.
+/// True if arguments nobody has seen can be appended to this command without harm.
 pub(crate) fn tolerates_any_argument(words: &[Word]) -> bool {
     words
         .first()
@@ -126,7 +126,7 @@ pub(super) struct Arguments {
     pub(super) values: Vec<(String, String)>,
     /// Operands that are not paths, for the checks.
     pub(super) texts: Vec<String>,
-    /// How many operands are paths to read.
+    /// Number of operands that are paths to read.
     named: usize,
 }
 

@@ -85,9 +85,9 @@ struct Flow<'a> {
     bindings: HashMap<String, Binding>,
     commands: Vec<Command>,
     piped: bool,
-    /// How many substitutions stand around the place at hand.
+    /// Number of substitutions around the current position.
     outputs: usize,
-    /// How many conditions of loops do.
+    /// Number of loop conditions around it.
     conditions: usize,
     /// The directories below which the names lie that come from the pipe.
     listed: Option<Vec<String>>,

@@ -10,7 +10,7 @@ use git::unwrap_git;
 use super::inline_code::started_by;
 use super::word::Word;
 
-/// What a wrapper would start.
+/// Command that a wrapper would start.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Inner {
     Words(Vec<Word>),
@@ -356,7 +356,7 @@ fn unwrap_wrapper(wrapper: &Wrapper, rest: &[Word]) -> Unwrapped {
     }
 }
 
-/// How many words an option takes, `None` if the table does not have it.
+/// Number of words an option takes, `None` if the table does not have it.
 fn option_width(wrapper: &Wrapper, text: &str) -> Option<usize> {
     let listed = |list: &str, flag: &str| list.split(' ').any(|entry| entry == flag);
     if listed(wrapper.flags, text) {
