@@ -46,6 +46,8 @@ pub enum Ours {
     Bound(&'static str),
     /// A script, or the words of a command.
     Script(&'static str),
+    /// The number of the first line, as the number of lines before it.
+    FromOne(&'static str),
     /// First and last line.
     Lines(&'static str, &'static str),
 }
@@ -88,22 +90,25 @@ pub(crate) struct Understood {
 }
 
 impl Spellings {
-    /// The call in our words, if it is in another program's. `is_own` is true of the names that our
-    /// tools have.
+    /// The call in our words, if another program's words for it are known. `own` is the name of our
+    /// tool that is called; without it, the name is looked for among those of other programs.
     pub(crate) fn understand(
         &self,
         name: &str,
+        own: Option<&str>,
         input: &Value,
-        is_own: impl Fn(&str) -> bool,
     ) -> Option<Understood> {
         let fields = input.as_object()?;
-        let fits = |one: &&Spelling| {
-            let is_named = one.tool == name
-                || (!is_own(name) && one.names.iter().any(|other| other.eq_ignore_ascii_case(name)));
-            let is_meant = |(field, value): (&str, &str)| {
-                fields.get(field).and_then(Value::as_str) == Some(value)
-            };
-            is_named && one.when.is_none_or(is_meant)
+        let fits = |one: &&Spelling| match own {
+            Some(own) => one.tool == own && one.when.is_none(),
+            None => {
+                let is_it = |other: &&str| other.eq_ignore_ascii_case(name);
+                let is_meant = |(field, value): (&str, &str)| {
+                    fields.get(field).and_then(Value::as_str) == Some(value)
+                };
+                (is_it(&one.tool) || one.names.iter().any(|other| is_it(&other)))
+                    && one.when.is_none_or(is_meant)
+            }
         };
         let spelling = self.tools.iter().find(fits)?;
         let mut ours = Map::new();
@@ -116,17 +121,26 @@ impl Spellings {
                 None => put(theirs, value.clone(), &mut ours),
             }
         }
-        if spelling.tool != name {
+        if own.is_none() {
             for (field, value) in spelling.implied {
                 let value = Value::from(*value);
                 ours.entry(*field).or_insert(value);
             }
         }
-        if let Some(called) = self.called_by_shell(&ours) {
+        if let Some(called) = self.called_by_shell(fields, &ours) {
             return Some(called);
         }
-        let input = Value::Object(ours);
-        Some(Understood { tool: spelling.tool, input })
+        Some(Understood {
+            tool: spelling.tool,
+            input: Value::Object(ours),
+        })
+    }
+
+    /// The tool that takes a plain text by this name.
+    pub(crate) fn plain_tool(&self, name: &str) -> Option<&'static str> {
+        let plain = self.plain?;
+        let is_it = plain.tool == name || plain.programs.contains(&name);
+        is_it.then_some(plain.tool)
     }
 
     /// A text that is the whole of the arguments.
@@ -141,39 +155,55 @@ impl Spellings {
             .then(|| Value::from(Map::from_iter([(plain.field.to_owned(), text.into())])))
     }
 
-    /// A shell's script that does nothing but hand a text to the tool that takes it, perhaps from
+    /// A shell's command that does nothing but hand a text to the tool that takes it, perhaps from
     /// another directory.
-    fn called_by_shell(&self, fields: &Map<String, Value>) -> Option<Understood> {
+    fn called_by_shell(
+        &self,
+        given: &Map<String, Value>,
+        ours: &Map<String, Value>,
+    ) -> Option<Understood> {
         let plain = self.plain?;
-        let script = fields.get("command")?.as_str()?;
-        let mut rest = script.trim();
-        let mut cwd = fields.get("cwd").and_then(Value::as_str).map(str::to_owned);
-        if let Some(moved) = rest.strip_prefix("cd ") {
-            let (directory, after) = moved.split_once("&&")?;
-            let directory = unquoted(directory.trim())?;
-            cwd = Some(match cwd {
-                Some(from) if !directory.starts_with(['/', '~']) => format!("{from}/{directory}"),
-                _ => directory.to_owned(),
-            });
-            rest = after.trim_start();
-        }
-        let program = plain.programs.iter().find(|program| {
-            let after = rest.strip_prefix(**program);
-            after.is_some_and(|after| after.starts_with([' ', '\n', '<', '\'', '"']))
-        })?;
-        let rest = rest.get(program.len()..)?.trim_start();
-        let text = match rest.strip_prefix("<<") {
-            Some(document) => here_document(document)?,
-            None => unquoted(rest)?.to_owned(),
+        let mut cwd = ours.get("cwd").and_then(Value::as_str).map(str::to_owned);
+        let text = match given.get("command").and_then(Value::as_array) {
+            Some(words) if words.len() == 2 => {
+                let is_program = words[0].as_str().is_some_and(|word| plain.programs.contains(&word));
+                words[1].as_str().filter(|_| is_program)?.to_owned()
+            }
+            _ => {
+                let mut rest = ours.get("command")?.as_str()?.trim();
+                if let Some(moved) = rest.strip_prefix("cd ") {
+                    let (directory, after) = moved.split_once("&&")?;
+                    let directory = unquoted(directory.trim())?;
+                    cwd = Some(match cwd {
+                        Some(from) if !directory.starts_with(['/', '~']) => {
+                            format!("{from}/{directory}")
+                        }
+                        _ => directory,
+                    });
+                    rest = after.trim_start();
+                }
+                let program = plain.programs.iter().find(|program| {
+                    let after = rest.strip_prefix(**program);
+                    after.is_some_and(|after| after.starts_with([' ', '\n', '<', '\'', '"']))
+                })?;
+                let rest = rest.get(program.len()..)?.trim_start();
+                match rest.strip_prefix("<<") {
+                    Some(document) => here_document(document)?,
+                    None => unquoted(rest)?,
+                }
+            }
         };
         let is_whole = text.trim_start().starts_with(plain.begin) && text.trim_end().ends_with(plain.end);
         is_whole.then(|| {
             let mut input = Map::new();
-            input.insert(plain.field.to_owned(), text.into());
+            put(plain.field, text.into(), &mut input);
             if let Some(cwd) = cwd {
-                input.insert(plain.cwd_field.to_owned(), cwd.into());
+                put(plain.cwd_field, cwd.into(), &mut input);
             }
-            Understood { tool: plain.tool, input: input.into() }
+            Understood {
+                tool: plain.tool,
+                input: input.into(),
+            }
         })
     }
 
@@ -184,33 +214,31 @@ impl Spellings {
     }
 }
 
-/// The text of a here-document that nothing follows, as the shell would hand it on.
+/// The text of a here-document that nothing follows, as it is written: values that a shell would put
+/// in are none in the text that is meant.
 fn here_document(document: &str) -> Option<String> {
     let (word, body) = document.split_once('\n')?;
-    let word = word.trim();
-    let bare = unquoted(word)?;
-    // Without quotes a shell puts values in: then the text is not what is written there.
-    let is_literal = bare != word || !body.contains(['$', '`', '\\']);
-    let body = body.trim_end();
-    let text = body.strip_suffix(bare)?;
+    let bare = unquoted(word.trim())?;
+    let text = body.trim_end().strip_suffix(&*bare)?;
     let is_simple = text.ends_with('\n') && !text.lines().any(|line| line == bare);
-    (is_literal && is_simple && !bare.is_empty()).then(|| text.to_owned())
+    (is_simple && !bare.is_empty()).then(|| text.to_owned())
 }
 
 /// One word of a script without its quotes; nothing if a shell would do anything else with it.
-fn unquoted(word: &str) -> Option<&str> {
+fn unquoted(word: &str) -> Option<String> {
     let inside = |quote: char| word.strip_prefix(quote)?.strip_suffix(quote);
     if let Some(text) = inside('\'') {
-        return (!text.contains('\'')).then_some(text);
+        let parts: Vec<&str> = text.split("'\\''").collect();
+        let is_one = !parts.iter().any(|part| part.contains('\''));
+        return is_one.then(|| parts.join("'"));
     }
     if let Some(text) = inside('"') {
-        return (!text.contains(['"', '$', '`', '\\'])).then_some(text);
+        return (!text.contains(['"', '$', '`', '\\'])).then(|| text.to_owned());
     }
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%~".contains(c);
-    word.chars().all(is_plain).then_some(word)
+    word.chars().all(is_plain).then(|| word.to_owned())
 }
 
-/// Our field wins over theirs where a call has both.
 fn put(name: &str, value: Value, ours: &mut Map<String, Value>) {
     ours.insert(name.to_owned(), value);
 }
@@ -227,7 +255,7 @@ impl Ours {
         if value.is_null() {
             return;
         }
-        let mut named = |name: &str, value: Value| {
+        let named = |name: &str, value: Value, ours: &mut Map<String, Value>| {
             if name == theirs || !given.contains_key(name) {
                 put(name, value, ours);
             } else if given.get(name) != Some(&value) {
@@ -236,7 +264,7 @@ impl Ours {
             }
         };
         match self {
-            Self::Named(name) => named(name, value.clone()),
+            Self::Named(name) => named(name, value.clone(), ours),
             Self::Nothing => {}
             Self::NothingIf(this) => {
                 if value.to_string() != this {
@@ -250,8 +278,8 @@ impl Ours {
                 };
                 match words.iter().find(|(word, _)| *word == said) {
                     Some((_, "")) => {}
-                    Some((_, word)) => named(name, (*word).into()),
-                    None => named(name, value.clone()),
+                    Some((_, word)) => named(name, (*word).into(), ours),
+                    None => named(name, value.clone(), ours),
                 }
             }
             Self::Largest(name, most) => match value.as_u64() {
@@ -263,19 +291,24 @@ impl Ours {
             },
             Self::Bound(name) => {
                 if value.as_u64() != Some(0) {
-                    named(name, value.clone());
+                    named(name, value.clone(), ours);
                 }
             }
+            Self::FromOne(name) => match value.as_u64() {
+                Some(number) => put(name, number.saturating_sub(1).into(), ours),
+                None => put(theirs, value.clone(), ours),
+            },
             Self::Script(name) => match script_of(value) {
-                Some(script) => named(name, script.into()),
+                Some(script) => named(name, script.into(), ours),
                 None => put(theirs, value.clone(), ours),
             },
             Self::Lines(first, count) => match value.as_array().map(Vec::as_slice) {
-                Some([from, to]) => {
-                    put(first, from.clone(), ours);
-                    if let (Some(from), Some(to)) = (from.as_u64(), to.as_u64()) {
-                        let lines = (to + 1).saturating_sub(from);
-                        put(count, lines.into(), ours);
+                Some([from, to]) if from.is_u64() => {
+                    let from = from.as_u64().unwrap_or_default().max(1);
+                    put(first, (from - 1).into(), ours);
+                    // -1 is the end of the file.
+                    if let Some(to) = to.as_u64() {
+                        put(count, to.saturating_sub(from - 1).into(), ours);
                     }
                 }
                 _ => put(theirs, value.clone(), ours),
@@ -323,4 +356,165 @@ pub(crate) fn no_such_tool(name: &str, instead: Option<&str>, meant: Option<&str
     }
     let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     format!("there is no tool `{shown}`; the tools are {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const fn field(theirs: &'static str, ours: Ours) -> Field {
+        Field { theirs, ours }
+    }
+
+    const SPELLINGS: Spellings = Spellings {
+        tools: &[
+            Spelling {
+                tool: "view",
+                names: &["editor"],
+                when: Some(("command", "view")),
+                fields: &[field("range", Ours::Lines("offset", "limit"))],
+                implied: &[],
+            },
+            Spelling {
+                tool: "run",
+                names: &["Shell"],
+                when: None,
+                fields: &[
+                    field("command", Ours::Script("command")),
+                    field("cmd", Ours::Script("command")),
+                    field("workdir", Ours::Named("cwd")),
+                    field("login", Ours::Nothing),
+                    field("only", Ours::NothingIf("1")),
+                ],
+                implied: &[("kind", "theirs")],
+            },
+            Spelling {
+                tool: "find",
+                names: &["Grep"],
+                when: None,
+                fields: &[
+                    field("output_mode", Ours::Word("mode", &[("content", "lines")])),
+                    field("-i", Ours::Word("case", &[("true", "insensitive"), ("false", "")])),
+                    field("-A", Ours::Largest("context", 20)),
+                    field("-B", Ours::Largest("context", 20)),
+                    field("head_limit", Ours::Bound("limit")),
+                ],
+                implied: &[],
+            },
+        ],
+        missing: &[Missing {
+            names: &["Todo"],
+            instead: "keep the list in your answer",
+        }],
+        plain: Some(Plain {
+            tool: "patch",
+            field: "input",
+            cwd_field: "cwd",
+            programs: &["patch", "patch_it"],
+            begin: "BEGIN",
+            end: "END",
+        }),
+    };
+
+    #[track_caller]
+    fn check(name: &str, own: Option<&str>, input: &Value, expected: Option<(&str, Value)>) {
+        let found = SPELLINGS.understand(name, own, input);
+        let found = found.map(|found| (found.tool, found.input));
+        assert_eq!(found, expected, "{name} {input}");
+    }
+
+    #[test]
+    fn fields_become_ours() {
+        let run = |mut input: Value| {
+            input["kind"] = "theirs".into();
+            Some(("run", input))
+        };
+        check("shell", None, &json!({"cmd": "ls"}), run(json!({"command": "ls"})));
+        check(
+            "SHELL",
+            None,
+            &json!({"command": ["bash", "-lc", "a | b"], "workdir": "w", "login": true, "only": 1}),
+            run(json!({"command": "a | b", "cwd": "w"})),
+        );
+        check(
+            "shell",
+            None,
+            &json!({"command": ["git", "commit", "-m", "it's"], "only": 2}),
+            run(json!({"command": r"git commit -m 'it'\''s'", "only": 2})),
+        );
+        // Under our own name nothing is implied.
+        check("run", Some("run"), &json!({"cmd": "ls"}), Some(("run", json!({"command": "ls"}))));
+        // What is said twice and differs stays for the schema to refuse.
+        let twice = json!({"cmd": "a", "command": "b"});
+        check("run", Some("run"), &twice, Some(("run", json!({"cmd": "a", "command": "b"}))));
+        check(
+            "Grep",
+            None,
+            &json!({"output_mode": "content", "-i": false, "-A": 3, "-B": 90, "head_limit": 0}),
+            Some(("find", json!({"mode": "lines", "context": 20}))),
+        );
+        check(
+            "Grep",
+            None,
+            &json!({"output_mode": "odd", "-i": true, "head_limit": 7, "glob": null}),
+            Some(("find", json!({"mode": "odd", "case": "insensitive", "limit": 7, "glob": null}))),
+        );
+        let view = |range: Value| json!({"command": "view", "range": range});
+        let lines = |input: Value| Some(("view", input));
+        check("editor", None, &view(json!([3, 5])), lines(json!({"offset": 2, "limit": 3})));
+        check("editor", None, &view(json!([3, -1])), lines(json!({"offset": 2})));
+        check("editor", None, &json!({"command": "undo"}), None);
+        check("other", None, &json!({}), None);
+    }
+
+    #[test]
+    fn a_shell_that_only_hands_on_a_text_is_the_tool_that_takes_it() {
+        let text = "BEGIN\nit's $x\nEND\n";
+        let expected = |cwd: Option<&str>, text: &str| {
+            let mut input = json!({"input": text});
+            if let Some(cwd) = cwd {
+                input["cwd"] = cwd.into();
+            }
+            Some(("patch", input))
+        };
+        let given = |command: Value| json!({"command": command, "workdir": "w"});
+        check("shell", None, &given(json!(["patch", text])), expected(Some("w"), text));
+        let script = format!("patch <<'X'\n{text}X\n");
+        check("shell", None, &json!({"command": script}), expected(None, text));
+        let script = format!("cd 'a b' && patch_it <<X\n{text}X");
+        check("shell", None, &given(json!(["bash", "-lc", script])), expected(Some("w/a b"), text));
+        // Anything else a shell has to do is the shell's.
+        for script in [
+            format!("patch <<'X'\n{text}X\nls"),
+            format!("ls && patch <<'X'\n{text}X"),
+            format!("patch <<'X' | cat\n{text}X"),
+            "patch 'BEGIN $x' END".to_owned(),
+        ] {
+            let found = SPELLINGS.understand("shell", None, &json!({"command": script}));
+            assert_eq!(found.unwrap().tool, "run", "{script}");
+        }
+        let input = SPELLINGS.plain_text("patch", text).unwrap();
+        assert_eq!(input, json!({"input": text}));
+        assert_eq!(SPELLINGS.plain_text("patch", "hello"), None);
+        assert_eq!(SPELLINGS.plain_text("run", text), None);
+    }
+
+    #[test]
+    fn names_that_nothing_has_get_an_answer() {
+        let instead = SPELLINGS.instead_of("todo");
+        assert_eq!(
+            no_such_tool("todo", instead, Some("find"), &[]),
+            "there is no tool `todo` here: keep the list in your answer"
+        );
+        assert_eq!(
+            no_such_tool("fnd", None, Some("find"), &[]),
+            "there is no tool `fnd`; did you mean `find`?"
+        );
+        assert_eq!(
+            no_such_tool("x", None, None, &["find", "run"]),
+            "there is no tool `x`; the tools are `find`, `run`"
+        );
+    }
 }
