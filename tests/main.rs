@@ -19,6 +19,7 @@ mod config;
 mod context;
 mod conversation;
 mod demo;
+mod dialects;
 mod diff;
 mod doctor;
 mod example;

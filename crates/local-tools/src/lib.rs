@@ -30,6 +30,7 @@ mod read_artifact;
 pub mod replace;
 mod reveal;
 mod search;
+mod spellings;
 mod support;
 mod write;
 
@@ -47,6 +48,7 @@ pub use process::{ProcessKillTool, ProcessOutputTool};
 pub use read::ReadTool;
 pub use read_artifact::ReadArtifactTool;
 pub use search::{GlobTool, GrepTool};
+pub use spellings::SPELLINGS;
 pub use write::WriteTool;
 
 /// All tools of this crate, and the background commands they start.

@@ -60,6 +60,7 @@ pub(super) fn known_fields<E>(
         }
         Payload::ToolIntent(intent) => {
             json(&mut intent.raw_input, &mut intent.raw_input_ref, put)?;
+            json(&mut intent.own_input, &mut intent.own_input_ref, put)?;
         }
         Payload::ToolArgs(args) => json(&mut args.safe_args, &mut args.args_ref, put)?,
         Payload::ToolCatalogResolved(catalog) => {

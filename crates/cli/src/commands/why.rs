@@ -246,7 +246,7 @@ fn in_words(payload: &Payload) -> Option<(&'static str, Vec<String>)> {
 }
 
 fn intended(intent: &ToolIntent) -> Vec<String> {
-    let input = match (&intent.raw_input, &intent.raw_input_ref) {
+    let input = match (intent.input(), intent.input_ref()) {
         (Some(input), _) => input.to_string(),
         (None, Some(artifact)) => format!("the input in {artifact}"),
         (None, None) => "an unknown input".to_owned(),

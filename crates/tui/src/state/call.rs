@@ -41,7 +41,7 @@ impl State {
         }
         match &event.payload {
             Payload::ToolIntent(intent) => {
-                let target = intent.raw_input.as_ref().map(target_of).unwrap_or_default();
+                let target = intent.input().map(target_of).unwrap_or_default();
                 let asked = match &intent.requested_name {
                     Some(name) => format!("{} (asked for as {name})", intent.tool_name),
                     None => intent.tool_name.clone(),

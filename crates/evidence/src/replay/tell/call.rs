@@ -13,7 +13,7 @@ use super::{Block, BlockKind, Facts, Kind, Level, Told, Tone, words};
 pub(super) fn tell(payload: &Payload) -> Option<Told> {
     Some(match payload {
         Payload::ToolIntent(intent) => {
-            let says = match (&intent.raw_input, &intent.raw_input_ref) {
+            let says = match (intent.input(), intent.input_ref()) {
                 (Some(input), _) => in_one_line(input),
                 (None, Some(artifact)) => format!("(input in artifact {artifact})"),
                 (None, None) => "(no input recorded)".into(),
