@@ -461,7 +461,7 @@ fn summary(plan: &Plan) -> String {
 }
 
 fn outcome_text(outcome: &UndoReport, session: &SessionDirectory, app: &App) -> String {
-    let done = format!("{} taken back", counted(outcome.paths, "path"));
+    let done = format!("{} undone", counted(outcome.paths, "path"));
     let mut text = format!("{}\n", app.output.paint(Tone::Good, &done));
     for beside in &outcome.beside {
         let word = app.output.paint(Tone::Warn, "kept");
