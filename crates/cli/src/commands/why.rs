@@ -27,15 +27,15 @@ use agent_text::clip;
 /// The most columns an input or a message gets; the log has the rest.
 const LONGEST: usize = 400;
 
-/// Tell in words how one call was decided, confined and carried out
+/// Explain how a call was decided, confined and run
 ///
-/// Follows the log from what was asked for to what came of it. Reads only.
+/// Lists the recorded facts from request to result. Reads only.
 #[derive(Args, Debug)]
 pub(crate) struct WhyArgs {
-    /// Id, a beginning of it that only one session has, or `last`
+    /// Session id, a unique prefix of it, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The call's number in the session, its id, or a beginning of it that only one call has
+    /// The call's number in the session, its id, or a unique prefix of it
     #[arg(value_name = "CALL")]
     call: String,
     /// Print one JSON object (docs/schemas/why.schema.json)
@@ -178,10 +178,10 @@ fn find<'a>(
         (Some(call), None) => Ok(call),
         (Some(call), Some(_)) if exact.is_some() => Ok(call),
         (Some(_), Some(_)) => Err(Failure::usage(format!(
-            "several calls of session {} begin with `{asked}`",
+            "several calls in session {} start with `{asked}`",
             session.id()
         ))
-        .hint("give more of the id")),
+        .hint("use more characters of the id")),
         (None, _) => Err(
             Failure::usage(format!("session {} has no call `{asked}`", session.id())).hint(
                 format!("`agent sessions show {}` lists its calls", session.id()),
@@ -223,7 +223,7 @@ fn in_words(payload: &Payload) -> Option<(&'static str, Vec<String>)> {
             let how = match (completed.exit_code, completed.signal) {
                 (Some(code), _) => format!("exit code {code}"),
                 (None, Some(signal)) => format!("ended by signal {signal}"),
-                (None, None) => "ended in an unknown way".to_owned(),
+                (None, None) => "ended, exit status unknown".to_owned(),
             };
             (
                 "ended",
@@ -292,7 +292,7 @@ fn decided(evaluated: &PermissionEvaluated) -> Vec<String> {
         .as_ref()
         .and_then(|parse| parse.why_not_proven.as_ref());
     if let Some(why) = unproven {
-        says.push(format!("not proven to only read: {why}"));
+        says.push(format!("not provably read-only: {why}"));
     }
     says
 }
@@ -387,7 +387,8 @@ fn as_text(why: &WhyOutput, output: &Output) -> String {
     }
     if why.is_left {
         let step = output.paint(Tone::Faint, &format!("{:<11}", "then"));
-        let said = "the log stops, and nobody writes it now; what became of the call is unknown";
+        let said = "the log stops here and nothing is writing it; the result of the call is \
+            unknown";
         text.push_str(&format!("{step} {}\n", output.wrap(said, 12)));
     }
     text

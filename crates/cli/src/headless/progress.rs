@@ -80,9 +80,7 @@ fn line(event: &Event) -> Option<String> {
             Some(words) => format!("! {words}"),
             None => format!("! model: {}", failed.message),
         }),
-        Payload::ContextCompactionStarted(_) => {
-            Some("… making room in the conversation".to_owned())
-        }
+        Payload::ContextCompactionStarted(_) => Some("… compacting the conversation".to_owned()),
         Payload::RuntimeWarning(warning) => Some(format!("! {}", warning.message)),
         _ => None,
     }
@@ -97,7 +95,7 @@ fn detail(event: &Event) -> Option<String> {
             routed.selected.provider, routed.selected.model, routed.reason
         )),
         Payload::RoutingFallbackApplied(applied) => Some(format!(
-            "model: {}/{} takes over: {}",
+            "model: switching to {}/{}: {}",
             applied.to.provider, applied.to.model, applied.reason
         )),
         Payload::ModelRequested(asked) => Some(format!(

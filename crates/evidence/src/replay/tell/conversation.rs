@@ -350,7 +350,7 @@ fn tell_record(payload: &Payload) -> Option<Told> {
                 Level::Headline,
                 "undone",
                 format!(
-                    "{} taken back, {} refused",
+                    "{} undone, {} refused",
                     counted(rollback.files_restored.len() as u64, "file"),
                     rollback.files_refused.len()
                 ),
