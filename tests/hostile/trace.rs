@@ -9,41 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use agent_test_support::trace::CHANGING;
+
 use super::repository::RAN;
 
-/// System calls that change something by name.
-const CHANGING: &[&str] = &[
-    "creat",
-    "mkdir",
-    "mkdirat",
-    "rmdir",
-    "unlink",
-    "unlinkat",
-    "rename",
-    "renameat",
-    "renameat2",
-    "link",
-    "linkat",
-    "symlink",
-    "symlinkat",
-    "chmod",
-    "fchmodat",
-    "fchmodat2",
-    "chown",
-    "lchown",
-    "fchownat",
-    "truncate",
-    "utime",
-    "utimes",
-    "utimensat",
-    "futimesat",
-    "mknod",
-    "mknodat",
-    "setxattr",
-    "lsetxattr",
-    "mount",
-    "umount2",
-];
 /// System calls that take bytes out of an open file; the descriptor is the first argument, or the second.
 const READING: &[&str] = &[
     "read",

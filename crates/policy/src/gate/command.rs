@@ -19,7 +19,7 @@ use crate::shell::prove::{
     PathUse, Proof, Use, is_table_reader, prove, tolerates_any_argument, touched_paths,
 };
 use crate::shell::word::{UNKNOWN, Value, Word};
-use crate::shell::{Analysis, Command, Redirect, RedirectKind};
+use crate::shell::{Analysis, Command, Redirect, RedirectKind, unknown_code};
 
 /// What came out about a script besides the findings.
 pub(super) struct CommandJudgement {
@@ -177,7 +177,8 @@ impl Judging<'_> {
                 Match::No => {}
             }
         }
-        let opaque = analysis.commands.iter().find_map(|command| command.opaque);
+        let mut commands = analysis.commands.iter();
+        let opaque = commands.find_map(|command| command.opaque.or_else(|| unknown_code(command)));
         let Some(why) = opaque else { return };
         let denial = rules.iter().find(|rule| rule.effect == Effect::Deny);
         match denial {

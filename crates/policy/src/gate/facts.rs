@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use super::glob::expand;
 use super::protected::is_secret;
 use super::repository::program_named;
+use super::toolchain::tool_named;
 use crate::shell::normalise;
 
 /// Facts about files. `None` always means "not known" and never makes a decision milder.
@@ -30,6 +31,10 @@ pub trait Facts {
     /// The setting of a git repository by which git, run in `directory` only to read, would start a
     /// program that no setting of ours can take back.
     fn program_of_repository(&self, directory: &Path) -> Option<String>;
+
+    /// The setting, in a file between `directory` and `root`, by which this program, run in `directory`, would be
+    /// another one or start another one than the machine's own.
+    fn tool_of_project(&self, program: &str, directory: &Path, root: &Path) -> Option<String>;
 
     /// Further names of a file (hard links), whose content changes with it; 0 where that is not known.
     fn other_names(&self, path: &Path) -> u64;
@@ -59,6 +64,10 @@ impl Facts for NamesOnly {
     }
 
     fn program_of_repository(&self, _directory: &Path) -> Option<String> {
+        None
+    }
+
+    fn tool_of_project(&self, _program: &str, _directory: &Path, _root: &Path) -> Option<String> {
         None
     }
 
@@ -133,6 +142,10 @@ impl Facts for Remembered<'_> {
 
     fn program_of_repository(&self, directory: &Path) -> Option<String> {
         self.facts.program_of_repository(directory)
+    }
+
+    fn tool_of_project(&self, program: &str, directory: &Path, root: &Path) -> Option<String> {
+        self.facts.tool_of_project(program, directory, root)
     }
 
     fn other_names(&self, path: &Path) -> u64 {
@@ -230,6 +243,10 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
 
     fn program_of_repository(&self, directory: &Path) -> Option<String> {
         program_named(directory)
+    }
+
+    fn tool_of_project(&self, program: &str, directory: &Path, root: &Path) -> Option<String> {
+        tool_named(program, directory, root)
     }
 
     fn other_names(&self, path: &Path) -> u64 {

@@ -54,13 +54,21 @@ impl Judging<'_> {
         if !searches.iter().any(|search| search.shows_content) {
             return false;
         }
-        if self.can_hide_secrets(analysis, proof) {
-            return true;
-        }
-        for search in searches.iter().filter(|search| search.shows_content) {
+        let hides = self.can_hide_secrets(analysis, proof);
+        let shows = searches.iter().filter(|search| search.shows_content);
+        for search in shows.filter(|search| !(hides && self.is_hidden_there(search))) {
             self.judge_secrets_below(findings, search);
         }
-        false
+        hides
+    }
+
+    /// True where the sandbox would show secrets as empty: in the project. Where a rule opens a directory outside, they
+    /// are looked for; modes in which no proof is needed leave what lies outside to the sandbox.
+    fn is_hidden_there(&self, search: &Search) -> bool {
+        let root = &self.setting.workspace.root;
+        let resolved = search.place.resolved.as_deref();
+        resolved.is_some_and(|path| path.starts_with(root))
+            || matches!(self.setting.mode, Mode::Auto | Mode::Full)
     }
 
     fn searches_of(&self, command: &Command) -> Vec<Search> {

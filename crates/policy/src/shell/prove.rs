@@ -1,5 +1,7 @@
 //! The proof that a script only reads, or runs only what rules cover.
 
+use agent_text::reads_as_utf8;
+
 use super::analysis::{Analysis, Command, Directories, Place, RedirectKind};
 use super::inline_code::takes_code;
 use super::programs;
@@ -94,6 +96,17 @@ pub(super) fn changes_shell(name: &str) -> bool {
     SHELL_STATE.contains(&name)
 }
 
+/// True if the variable may be set to this value: it changes how output looks and nothing else, also for the shell.
+fn is_harmless(name: &str, value: &str) -> bool {
+    match name {
+        // Its value may be the name of any file.
+        "TZ" => !value.starts_with([':', '/']) && !value.split('/').any(|part| part == ".."),
+        "LANG" => reads_as_utf8(value),
+        name if name.starts_with("LC_") => reads_as_utf8(value),
+        name => HARMLESS_VARIABLES.contains(&name),
+    }
+}
+
 /// Paths a proven script touches.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Proof {
@@ -131,10 +144,10 @@ fn prove_command(
     for assignment in &command.assignments {
         let name = assignment.name.as_str();
         let value = assignment.value.as_deref();
-        let harmless = HARMLESS_VARIABLES.contains(&name)
-            || name.starts_with("LC_")
-            || (PAGERS.contains(&name) && matches!(value, Some("cat" | "")));
-        if !harmless || value.is_none() || command.words.is_empty() {
+        let harmless = value.is_some_and(|value| {
+            is_harmless(name, value) || (PAGERS.contains(&name) && matches!(value, "cat" | ""))
+        });
+        if !harmless || command.words.is_empty() {
             return Err(format!("it sets the variable `{name}`"));
         }
     }
@@ -240,7 +253,7 @@ fn prove_export(command: &Command) -> Result<(), String> {
     let words = literal_words(command).unwrap_or_default();
     let harmless = |word: &&str| {
         word.split_once('=')
-            .is_some_and(|(name, _)| HARMLESS_VARIABLES.contains(&name) || name.starts_with("LC_"))
+            .is_some_and(|(name, value)| is_harmless(name, value))
     };
     if !words.is_empty() && words.iter().all(harmless) {
         Ok(())

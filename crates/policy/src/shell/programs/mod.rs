@@ -497,7 +497,9 @@ impl Arguments {
     fn use_trees(&mut self, program: &Program) {
         let any = |flags: &HashSet<String>| flags.iter().any(|flag| self.seen.contains(flag));
         let value_recurses = self.values.iter().any(|(flag, value)| {
-            matches!(flag.as_str(), "-d" | "--directories") && value == "recurse"
+            // grep takes the beginning of the word too.
+            matches!(flag.as_str(), "-d" | "--directories")
+                && !matches!(value.as_str(), "read" | "skip")
         });
         let recurses = program.recurse.contains("always")
             || any(&program.recurse)

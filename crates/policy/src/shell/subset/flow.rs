@@ -153,7 +153,7 @@ impl Flow<'_> {
         for (at, node) in pipeline.nodes.iter().enumerate() {
             self.piped = outer || at > 0;
             let before: Vec<&[Word]> = members.iter().map(Vec::as_slice).collect();
-            self.listed = names::listed_below(&before);
+            self.listed = names::listed_below(&before).filter(|_| keeps_input(node));
             let first = self.commands.len();
             self.node(node, from)?;
             let is_simple = matches!(&node.kind, Kind::Simple { .. });
@@ -161,7 +161,8 @@ impl Flow<'_> {
                 .commands
                 .get(first)
                 .map(|command| command.words.clone());
-            members.push(words.filter(|_| is_simple).unwrap_or_default());
+            let passes_on = is_simple && keeps_input(node) && keeps_output(node);
+            members.push(words.filter(|_| passes_on).unwrap_or_default());
         }
         self.listed = None;
         self.piped = outer;
@@ -332,6 +333,13 @@ impl Flow<'_> {
                 self.finish(command, 0)?;
             }
             return Ok(After::same(from));
+        }
+        // With input of its own it gets no names from the pipe.
+        let takes_input = redirections
+            .iter()
+            .any(|one| !matches!(one.target, Target::Write(_) | Target::Duplicate(_)));
+        if takes_input {
+            self.listed = None;
         }
         let is_cd = command.words.first().and_then(Word::plain_text) == Some("cd");
         let target = is_cd
@@ -566,6 +574,18 @@ impl Flow<'_> {
             value: built.value(),
         })
     }
+}
+
+/// True if what comes from the pipe is what the command reads.
+fn keeps_input(node: &Node) -> bool {
+    let mut targets = node.redirections.iter().map(|one| &one.target);
+    targets.all(|target| matches!(target, Target::Write(_) | Target::Duplicate(_)))
+}
+
+/// True if nothing but what the command says of itself goes into the pipe, and no errors.
+fn keeps_output(node: &Node) -> bool {
+    let mut targets = node.redirections.iter().map(|one| &one.target);
+    !targets.any(|target| matches!(target, Target::Duplicate(_)))
 }
 
 /// A loop whose body moves somewhere may do so again from there.
