@@ -183,7 +183,7 @@ fn an_expired_question_takes_no_answer_and_nothing_runs() {
         .finish()
         .expect_code(2);
     assert!(
-        again.stderr().contains("no open question"),
+        again.stderr().contains("no pending question"),
         "{}",
         again.stderr()
     );

@@ -295,9 +295,9 @@ fn another_programs_calls_are_judged_by_todays_rules() {
         "8 calls imported from claude-code, decided as today in mode ask",
         "here: 3 allowed, 4 asked, 0 denied",
         "bash           2 allowed, 2 asked, 0 denied",
-        "the most frequent reasons:",
-        "1 call that you had refused would run without a question",
-        "1 call of tools that there are none of here: Task 1",
+        "most common reasons:",
+        "1 call that you refused would now run without asking",
+        "1 call of tools that agent does not have: Task 1",
         "allow bash(cargo test *) (2 questions)",
     ] {
         assert!(text.contains(words), "{words}: {text}");

@@ -157,7 +157,7 @@ fn a_change_is_shown_as_a_diff_before_it_is_trusted() {
         agent(&project, &all).finish().expect_code(0)
     };
     let first = show(&["--show"]).stdout();
-    assert!(first.contains("was never trusted"), "{first}");
+    assert!(first.contains("has not been trusted before"), "{first}");
     assert!(first.contains("+allow = [\"bash(make *)\"]"), "{first}");
     let paths = agent(&project, &["config", "path", "--json"])
         .finish()

@@ -134,7 +134,7 @@ fn instructions_that_cannot_be_read_are_missing() {
     let receipt = receipts(&log(&project)).remove(0);
     let missing = facts(&receipt);
     assert_eq!(missing.len(), 2, "{missing:?}");
-    assert!(missing[0].starts_with("instructions in `AGENTS.md`: it is not text"));
+    assert!(missing[0].starts_with("instructions in `AGENTS.md`: it is not UTF-8 text"));
     assert!(missing[1].contains("it cannot be read") && missing[1].ends_with("(unavailable)"));
 }
 

@@ -62,7 +62,7 @@ fn a_program_that_should_give_the_key_is_looked_for_and_not_run() {
     let report = run.expect_code(1).json();
     let message = check(&report, "model")["message"].as_str().unwrap();
     assert!(
-        message.contains("no program `no-such-program`"),
+        message.contains("program `no-such-program` not found"),
         "{message}"
     );
 

@@ -114,7 +114,7 @@ fn a_question_in_foreign_words_takes_no_answer_and_is_put_anew() {
     let refused = agent(&project, &["respond", "last", &action, "allow"]).finish();
     assert_eq!(refused.code(), 2, "{}", refused.stderr());
     assert!(
-        refused.stderr().contains("was not asked here"),
+        refused.stderr().contains("was not asked on this machine"),
         "{}",
         refused.stderr()
     );

@@ -97,10 +97,10 @@ fn what_is_no_document_of_the_project_is_left_out_and_named() {
     assert_eq!(
         left_out(&receipt),
         [
-            "instructions in `AGENTS.md`: it is a link that leads out of the project",
+            "instructions in `AGENTS.md`: it is a link to a path outside the project",
             "instructions in `a/AGENTS.md`: it is a link to `.env`, which is no document",
             "instructions in `a/b/AGENTS.md`: it is a named pipe",
-            "instructions in `a/b/CLAUDE.md`: it is not text in UTF-8",
+            "instructions in `a/b/CLAUDE.md`: it is not UTF-8 text",
         ]
     );
 }

@@ -212,7 +212,7 @@ fn a_key_that_cannot_be_had_is_named_with_the_line_to_correct() {
         (
             "api_key_file = \"HOME/missing\"",
             "/missing`: No such file",
-            "correct `api_key_file` under [providers.mine] (",
+            "fix `api_key_file` under [providers.mine] (",
         ),
         (
             "api_key_file = \"HOME/empty\"",
@@ -222,7 +222,7 @@ fn a_key_that_cannot_be_had_is_named_with_the_line_to_correct() {
         (
             "api_key_cmd = [\"false\"]",
             "`false` failed",
-            "correct `api_key_cmd` under [providers.mine] (",
+            "fix `api_key_cmd` under [providers.mine] (",
         ),
         (
             "api_key_cmd = [\"no-such-program-here\"]",
@@ -232,7 +232,7 @@ fn a_key_that_cannot_be_had_is_named_with_the_line_to_correct() {
         (
             "api_key_cmd = [\"true\"]",
             "`true` printed nothing",
-            "correct `api_key_cmd`",
+            "fix `api_key_cmd`",
         ),
         (
             "env_headers = { \"api-key\" = \"NOT_THERE\" }",

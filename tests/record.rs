@@ -201,7 +201,7 @@ fn of_a_run_that_was_killed_and_went_on() {
         .expect_code(0);
     assert!(why.stdout().contains("bash lost"), "{}", why.stdout());
     assert!(
-        why.stdout().contains("the log stops, and nobody writes it"),
+        why.stdout().contains("the log stops here"),
         "{}",
         why.stdout()
     );

@@ -199,10 +199,7 @@ fn what_a_person_answered_is_answered_again_and_labelled() {
         );
         let run = agent(&project, &["rerun", "last"]).finish();
         let text = run.stdout();
-        assert!(
-            text.contains("answered as a person answered then"),
-            "{text}"
-        );
+        assert!(text.contains("given the recorded answer"), "{text}");
     }
 }
 
@@ -212,7 +209,7 @@ fn there_has_to_be_something_to_play() {
     drop(sample::begin(&project, 1, "empty"));
     let run = agent(&project, &["rerun", "last"]).finish().expect_code(2);
     assert!(
-        run.stderr().contains("no call to play again"),
+        run.stderr().contains("no model answers or calls to rerun"),
         "{}",
         run.stderr()
     );

@@ -413,11 +413,11 @@ fn a_fork_tells_what_it_inherited() {
     let later = tell(&["--from", "1"]).stdout().to_owned();
     assert!(!later.contains("inherited"), "{later}");
 
-    let note = format!("branched from {parent} after its event 10");
+    let note = format!("forked from {parent} after event 10");
     let diff = agent(&project, &["diff", &forked]).finish().expect_code(0);
     assert!(
         diff.stderr().contains(&format!(
-            "{note}: what changed before that, `agent diff {parent} --to 10`"
+            "{note}: for what changed before that, `agent diff {parent} --to 10`"
         )),
         "{}",
         diff.stderr()
@@ -445,7 +445,7 @@ fn a_fork_tells_what_it_inherited() {
     let diff = agent(&project, &["diff", &forked]).finish().expect_code(0);
     assert!(
         diff.stderr().contains(&format!(
-            "{note}, which is not here: what changed before that is unknown"
+            "{note}, which is missing: what changed before that is unknown"
         )),
         "{}",
         diff.stderr()

@@ -376,7 +376,7 @@ fn a_pack_holds_masked_output_unless_raw_is_asked_for() {
     let (_place, directory, said) = unpack(&project, &["--with-raw"]);
     files_with(&directory, KEY, &mut found);
     assert!(!found.is_empty());
-    assert!(said.contains("as it came"), "{said}");
+    assert!(said.contains("unmasked: "), "{said}");
     assert!(!directory.join("masked").exists());
     let path = directory.to_str().unwrap();
     agent(&project, &["audit", path]).finish().expect_code(0);

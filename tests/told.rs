@@ -265,7 +265,7 @@ fn background_commands_that_end_with_the_run_are_named() {
     let ended = first(&events, "process.terminated");
     assert_eq!(ended["payload"]["by"], "runtime");
     let id = ended["payload"]["process_id"].as_str().unwrap();
-    let said = format!("it ended 1 background command: `sleep 600` ({id})");
+    let said = format!("stopped 1 background command: `sleep 600` ({id})");
     let lines: Vec<String> = ran.stderr().lines().map(str::to_owned).collect();
     let told = lines.iter().filter(|line| line.contains(&said));
     assert_eq!(told.count(), 1, "{lines:?}");

@@ -76,7 +76,7 @@ fn nothing_is_written_without_a_yes() {
         "{}",
         run.stdout()
     );
-    assert!(run.stderr().contains("`--yes` does it"), "{}", run.stderr());
+    assert!(run.stderr().contains("use `--yes`"), "{}", run.stderr());
     assert_same(&snapshot(&project), &end);
     assert_eq!(last_event(&project), events);
 }
@@ -138,7 +138,7 @@ fn what_was_put_beside_is_not_taken_away() {
     let run = agent(&project, &["undo", "--yes", "--on-conflict", "orig"]);
     let run = run.finish().expect_code(0);
     assert!(
-        run.stdout().contains("1 path taken back\nkept a.txt.orig:"),
+        run.stdout().contains("1 path undone\nkept a.txt.orig:"),
         "{}",
         run.stdout()
     );
@@ -206,7 +206,7 @@ fn a_command_that_was_cut_off_is_named_and_the_undo_is_not_done() {
         let printed = ran.json();
         assert_eq!(printed["carried_out"], carried_out, "{printed}");
         assert_eq!(printed["gaps"].as_array().unwrap().len(), 1, "{printed}");
-        assert!(ran.stderr().contains("is unknown"), "{}", ran.stderr());
+        assert!(ran.stderr().contains("are unknown"), "{}", ran.stderr());
         assert_eq!(project.read("a.txt"), start, "what is known is taken back");
     }
 }

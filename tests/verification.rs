@@ -226,7 +226,7 @@ fn required_verification_decides_the_exit_code() {
         let arguments = ["run", "--mode", "full", "--require-verified", "Do it."];
         let ran = agent(&project, &arguments).finish();
         assert_eq!(ran.code(), code, "{calls:?}: {}", ran.stderr());
-        let named = ran.stderr().contains("the work is not verified: ");
+        let named = ran.stderr().contains("not verified: ");
         assert_eq!(named, code == 4, "{}", ran.stderr());
     }
 }

@@ -133,7 +133,7 @@ fn a_screen_brought_back_takes_keys_one_by_one() {
         .keys("/quit\r")
         .wait_until_raw("the shell at the end", |raw| {
             let text = String::from_utf8_lossy(raw);
-            text.rsplit_once("goes on with it")
+            text.rsplit_once("replay with `agent")
                 .is_some_and(|(_, behind)| behind.contains("shell>"))
         });
     terminal.keys("exit\r");
@@ -468,7 +468,7 @@ fn leaving_names_the_session() {
         terminal.assert_given_back();
         let id = events(&project, ".")[0].session_id.to_string();
         let told = told(&terminal);
-        let how = "`agent resume last` goes on with it, `agent replay last` plays it";
+        let how = "resume with `agent resume last`, replay with `agent replay last`";
         assert_eq!(
             told[told.len() - 2..],
             [format!("session {id}"), how.to_owned()],

@@ -28,6 +28,22 @@ fn five_thousand_pasted_lines_are_one_mark_and_all_arrive() {
 }
 
 #[test]
+fn a_paste_between_two_ctrl_c_is_kept() {
+    let (project, server) = project_with(Script::new().turn(Turn::text("Read.")));
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("\x03");
+    terminal.wait_for("Ctrl-C again").paste("kept for later");
+    // The second one only clears the line; the screen stays and takes the next message.
+    terminal.wait_for("› kept for later").keys("\x03");
+    terminal.wait_until("an empty line", |screen| {
+        !screen.contents().contains("› kept for later")
+    });
+    terminal.keys("go\r").wait_for("Read.");
+    assert_eq!(server.bodies().len(), 1);
+    leave(&mut terminal);
+}
+
+#[test]
 fn the_users_editor_writes_the_message() {
     let (project, server) = project_with(Script::new().turn(Turn::text("Read.")));
     project.write_home(

@@ -6,6 +6,7 @@ use agent_test_support::model_server::{Script, Turn};
 
 use super::terminal::Terminal;
 use super::{READY, USUAL, bash, events, leave, project_with, with_setting};
+use crate::agent;
 
 #[test]
 fn what_joined_a_turn_is_known_after_compaction() {
@@ -50,6 +51,38 @@ fn what_joined_a_turn_is_known_after_compaction() {
     }
     assert_eq!(messages.last().unwrap()["content"], "last");
     leave(&mut terminal);
+}
+
+/// An input that joined a turn has ended with it: it is told neither as queued nor as open.
+#[test]
+fn what_joined_a_turn_has_ended_with_it() {
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(bash("until [ -e stop ]; do sleep 0.01; done; echo over"))
+            .turn(Turn::text("Both done.")),
+    );
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY).keys("go\r");
+    terminal.question("until [ -e stop ]").keys("a");
+    terminal
+        .wait_for("bash is running")
+        .keys("Mind the tests.\x13");
+    terminal.wait_for("joins at the next step");
+    project.write("stop", "");
+    terminal.wait_for("Both done.").wait_for(READY);
+    leave(&mut terminal);
+    let shown = agent(&project, &["sessions", "show", "last", "--json"]).finish();
+    let shown = shown.expect_code(0).json();
+    assert_eq!(shown["queue"], serde_json::json!([]), "{shown:#}");
+    for turn in shown["turns"].as_array().unwrap() {
+        assert_eq!(turn["status"], "completed", "{turn:#}");
+    }
+    let audited = agent(&project, &["audit", "last"]).finish().expect_code(0);
+    assert!(
+        !audited.stdout().contains("has not started"),
+        "{}",
+        audited.stdout()
+    );
 }
 
 #[test]

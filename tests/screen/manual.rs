@@ -240,7 +240,7 @@ When something needs your permission, the question takes the composer's place. I
 will happen: the whole command, or the whole diff with line numbers, side by side on a wide screen.
 Control characters, invisible characters, look-alike letters and long runs of blanks are written
 out, in changed lines tabs and blanks at the end too. Below stand the reason for asking, the facts
-about the risk, how far `s` would reach, and the rule that would stop the asking, with what else it
+about the risk, how far `s` would reach, and the rule that would allow it without asking, with what else it
 would allow. Some things are asked about every time; they offer neither.
 
 For an edit, `s` means all edits in this project until the session ends; protected files still ask. For

@@ -102,14 +102,14 @@ impl App {
             if !waiting.is_empty() {
                 let keys = waiting.join(", ");
                 self.output.note(&format!(
-                    "`{path}` is not trusted, so these settings are not in force: {keys} \
-                     (`agent config trust` trusts it)"
+                    "`{path}` is not trusted, so these settings are ignored: {keys} (run \
+                     `agent config trust` to trust it)"
                 ));
             }
             if !never.is_empty() {
                 let keys = never.join(", ");
                 self.output.note(&format!(
-                    "`{path}` may not set {keys}: only user or managed settings may"
+                    "`{path}` cannot set {keys}: only user or managed settings can"
                 ));
             }
         }

@@ -9,8 +9,8 @@ use crate::{commands, exit};
 
 /// A local coding agent that governs each tool call and records every step.
 ///
-/// The model proposes; the runtime decides, confines and records. Everything shown can be read
-/// back from the session log in `.agent/sessions`, and checked.
+/// The model proposes; the runtime decides, confines and records. Everything on the screen comes
+/// from the session log in `.agent/sessions` and can be checked against it.
 #[derive(Debug, Parser)]
 #[command(
     name = "agent",
@@ -22,7 +22,7 @@ use crate::{commands, exit};
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) global: GlobalArgs,
-    /// What to do; without a command this opens the screen
+    /// A one-off prompt; without a command or a prompt, opens the screen
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
     #[command(flatten)]
@@ -40,10 +40,10 @@ pub(crate) struct GlobalArgs {
     /// When to use colours; `auto` means on a terminal, unless NO_COLOR is set
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,
-    /// Say only what was asked for: no notes
+    /// Print only the result
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Say more: where settings come from, each step of a run and what decided it
+    /// Print more: where settings come from, each step of a run and what decided it
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 }

@@ -31,7 +31,8 @@ impl Auditor {
         let config = config
             .inspect_err(|_| {
                 app.output.note(
-                    "the settings cannot be read (`agent doctor` says why): patterns of your own are not looked for",
+                    "cannot read the settings (see `agent doctor`): your own redaction patterns \
+                     are not checked",
                 );
             })
             .ok();

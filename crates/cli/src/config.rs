@@ -14,17 +14,16 @@ pub(crate) struct SettingArgs {
     /// The model to use, as `provider/name` [env: AGENT_MODEL]
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(crate) model: Option<String>,
-    /// How much may be done without asking: read-only, ask, accept-edits, auto, full
-    /// [env: AGENT_MODE]
+    /// What may happen without asking: read-only, ask, accept-edits, auto, full [env: AGENT_MODE]
     #[arg(long, value_name = "MODE")]
     pub(crate) mode: Option<Mode>,
-    /// End a turn after this many model requests
+    /// Stop a turn after this many model requests
     #[arg(long, value_name = "N")]
     pub(crate) max_steps: Option<u32>,
-    /// End a session before it costs more than this, in US dollars
+    /// Stop the session before it costs more than this, in US dollars
     #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
     pub(crate) max_cost: Option<f64>,
-    /// End a turn after this time: `90s`, `5m`
+    /// Stop a turn after this long, such as `90s` or `5m`
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<Span>,
     /// A flag of the commands that open the screen, and of no other.

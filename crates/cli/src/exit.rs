@@ -38,12 +38,12 @@ impl From<Exit> for ExitCode {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
-  1    it was tried and failed (`audit`: there are findings)
-  2    bad usage or configuration, nothing was started (`audit`: unreadable)
-  3    something that was needed was denied, or nobody could be asked
-  4    finished, but not verified although --require-verified was given
-  5    a budget or limit ended it
-  6    the sandbox could not be enforced, nothing was run
+  1    the command failed (`audit`: there are findings)
+  2    bad usage or configuration; nothing was started (`audit`: unreadable)
+  3    something needed was denied, or needed an approval nobody could give
+  4    finished, but not verified, with --require-verified
+  5    stopped by a budget or limit
+  6    the sandbox could not be enforced; nothing was run
   130  interrupted
-  141  the reader of the output went away
+  141  the reader of the output closed it
   143  terminated";

@@ -31,7 +31,7 @@ impl Clock for SystemClock {
 /// Reads the machine. `cwd` is the directory the user asked for, if any.
 pub(crate) fn read(cwd: Option<&Path>) -> anyhow::Result<Host> {
     let environment: Environment = std::env::vars_os().collect();
-    let started_in = std::env::current_dir().context("cannot find out the current directory")?;
+    let started_in = std::env::current_dir().context("cannot determine the current directory")?;
     let cwd = match cwd {
         Some(asked) => {
             let asked = started_in.join(asked);
@@ -46,7 +46,7 @@ pub(crate) fn read(cwd: Option<&Path>) -> anyhow::Result<Host> {
     };
     let directories = directories(&environment)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let seed = u64::from_le_bytes(random().context("cannot read the system's randomness")?);
+    let seed = u64::from_le_bytes(random().context("cannot read random bytes from the system")?);
     Ok(Host {
         ids: Arc::new(IdMint::new(Arc::clone(&clock), seed)),
         clock,
@@ -87,7 +87,7 @@ fn directories(environment: &Environment) -> anyhow::Result<Directories> {
         return Ok(Directories::below(&home, managed_config));
     }
     let platform = directories::ProjectDirs::from("", "", "agent")
-        .context("cannot find a home directory: set HOME or AGENT_HOME")?;
+        .context("cannot find the home directory: set HOME or AGENT_HOME")?;
     let state = platform
         .state_dir()
         .unwrap_or_else(|| platform.data_local_dir());

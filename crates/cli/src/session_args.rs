@@ -8,13 +8,13 @@ use clap::Args;
 /// Which session to work in, and how; the flags of every command that does.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SessionArgs {
-    /// Go on with this session: an id, a unique beginning of one, or `last`
+    /// Resume this session: an id, a unique prefix of one, or `last`
     #[arg(long, value_name = "SESSION")]
     pub(crate) session: Option<String>,
-    /// Use the permission rules in this file too
+    /// Also use the permission rules in this file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) rules: Option<PathBuf>,
-    /// Run one tool call after the other
+    /// Run tool calls one at a time
     #[arg(long)]
     pub(crate) serial: bool,
 }

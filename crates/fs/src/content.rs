@@ -18,14 +18,21 @@ pub struct Hashed {
 
 /// Hashes a file from its beginning, without keeping it.
 ///
+/// It reads one byte more than the file has when it begins: a file that grows meanwhile has the hash of
+/// no state it was ever in, and one that grows as fast as it is read comes to an end all the same.
+///
 /// # Errors
 /// When the file cannot be read.
 pub fn hash(mut file: &File) -> io::Result<Hashed> {
     file.seek(SeekFrom::Start(0))?;
-    // One byte more than the file has, so that its end shows at once.
-    let size = usize::try_from(file.metadata()?.len()).unwrap_or(CHUNK);
-    let mut chunk = vec![0; size.saturating_add(1).min(CHUNK)];
+    let size = match file.metadata()?.len() {
+        // Files that the kernel makes while they are read have no length.
+        0 => CHUNK as u64,
+        length => length.saturating_add(1),
+    };
+    let mut chunk = vec![0; usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
     let (mut hasher, mut bytes) = (Sha256::new(), 0);
+    let mut file = file.take(size);
     loop {
         match file.read(&mut chunk) {
             Ok(0) => break,
@@ -50,4 +57,32 @@ pub fn hash(mut file: &File) -> io::Result<Hashed> {
 pub fn overwrite(file: &File, content: &[u8]) -> io::Result<()> {
     file.write_all_at(content, 0)?;
     file.set_len(content.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that grows as fast as it is read.
+    #[test]
+    fn hashing_comes_to_an_end() {
+        let endless = File::open("/dev/zero").unwrap();
+        assert_eq!(hash(&endless).unwrap().bytes, CHUNK as u64);
+    }
+
+    #[test]
+    fn the_whole_file_is_hashed() {
+        let file = tempfile::tempfile().unwrap();
+        for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK] {
+            let content = vec![7; length];
+            overwrite(&file, &content).unwrap();
+            let hashed = hash(&file).unwrap();
+            assert_eq!(hashed.bytes, length as u64);
+            assert_eq!(
+                hashed.sha256,
+                agent_text::hex(&Sha256::digest(&content)),
+                "{length}"
+            );
+        }
+    }
 }

@@ -125,7 +125,7 @@ pub fn find(runtime: &Runtime, config: &Config, name: &str) -> Result<Option<Key
         Some((reason, setting, origin)) => Err(MissingKey {
             reason,
             action: format!(
-                "correct `{setting}` under [providers.{name}]{}",
+                "fix `{setting}` under [providers.{name}]{}",
                 written_at(runtime, origin)
             ),
         }),
@@ -226,12 +226,12 @@ fn run(command: &[String]) -> Result<String, String> {
     };
     let status = child
         .wait()
-        .map_err(|error| failed(format!("got lost: {error}")))?;
+        .map_err(|error| failed(format!("cannot be waited for: {error}")))?;
     if !status.success() {
         return Err(failed(format!("failed ({status})")));
     }
     let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-    let text = text.ok_or_else(|| failed("printed something that is no text".to_owned()))?;
+    let text = text.ok_or_else(|| failed("printed something that is not text".to_owned()))?;
     match text.trim() {
         "" => Err(failed("printed nothing".to_owned())),
         key => Ok(key.to_owned()),

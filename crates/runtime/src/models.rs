@@ -163,8 +163,8 @@ pub fn route(runtime: &Runtime, config: &Config) -> Result<Route, RuntimeError> 
 fn possible(route: Route) -> Result<Route, RuntimeError> {
     if route.selected().is_none() {
         let action = route.required_action();
-        let failure = RuntimeError::usage(format!("no model can be used: {action}"));
-        return Err(failure.hint("`agent demo` shows a run without any model"));
+        let failure = RuntimeError::usage(format!("no usable model: {action}"));
+        return Err(failure.hint("`agent demo` runs without a model"));
     }
     Ok(route)
 }
@@ -242,13 +242,13 @@ fn discover(runtime: &Runtime, config: &Config) -> Result<(ModelRef, RouteSource
     }
     let config_file = runtime.short(&runtime.host.directories.user_config);
     Err(RuntimeError::usage(
-        "no model is configured, no key is set, and no local model server answers",
+        "no model is configured, no API key is set, and no local model server is running",
     )
     .hint("set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start a local server such as `ollama serve`")
     .hint(format!(
         "or name one: `--model ollama/qwen3`, or `model = \"ollama/qwen3\"` in {config_file}"
     ))
-    .hint("`agent demo` shows a run without any model"))
+    .hint("`agent demo` runs without a model"))
 }
 
 fn candidate_status(runtime: &Runtime, config: &Config, target: &ModelRef) -> CandidateStatus {

@@ -100,7 +100,7 @@ impl OfflineGate {
         let known: Vec<&str> = tool_names().filter(|name| *name != "network").collect();
         if known.contains(&tool) {
             let key = if tool == "bash" { "command" } else { "path" };
-            return RuntimeError::usage(format!("the input of `{tool}` has no text `{key}`"));
+            return RuntimeError::usage(format!("the input of `{tool}` has no string `{key}`"));
         }
         RuntimeError::usage(format!("there is no tool `{tool}`"))
             .hint(format!("the tools are {}", known.join(", ")))

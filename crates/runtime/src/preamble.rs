@@ -107,7 +107,7 @@ fn project_text(roots: &Roots, path: &str) -> Result<Option<String>, String> {
         Ok(place) => place,
         Err(PathProblem::NotFound { .. }) => return Ok(None),
         Err(PathProblem::Outside { .. }) => {
-            return Err("it is a link that leads out of the project".to_owned());
+            return Err("it is a link to a path outside the project".to_owned());
         }
         Err(problem) => return Err(problem.to_string()),
     };
@@ -140,7 +140,7 @@ fn project_text(roots: &Roots, path: &str) -> Result<Option<String>, String> {
     if bytes.len() as u64 > LARGEST {
         return Err(format!("it is larger than {LARGEST} bytes"));
     }
-    let text = String::from_utf8(bytes).map_err(|_| "it is not text in UTF-8".to_owned())?;
+    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
     Ok(Some(text))
 }
 

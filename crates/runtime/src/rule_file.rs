@@ -38,7 +38,7 @@ impl RuleFiles {
             GrantScope::ProjectLocal => (&self.project_local, Layer::ProjectLocal),
             GrantScope::User => (&self.user, Layer::User),
             GrantScope::Once | GrantScope::Session => {
-                return Err(RuntimeError::usage("this answer saves no rule"));
+                return Err(RuntimeError::usage("this answer does not save a rule"));
             }
         };
         let shown = path.display();

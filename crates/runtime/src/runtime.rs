@@ -62,9 +62,9 @@ impl Runtime {
         let found = self.sessions().resolve(asked);
         let hint = match &found {
             Err(ResolveError::Empty { .. }) => {
-                "`agent run PROMPT` makes one, and `agent demo` shows how it goes"
+                "create one with `agent run PROMPT`, or try `agent demo`"
             }
-            _ => "`agent sessions list` shows the sessions there are",
+            _ => "`agent sessions list` shows all sessions",
         };
         found.or_usage().map_err(|error| error.hint(hint))
     }

@@ -15,10 +15,11 @@ use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::{Tone, local_second, visible, visible_text};
 
-/// List the questions that wait for an answer
+/// List pending questions
 ///
-/// A run with `--on-ask wait` leaves a call that needs approval open and ends. `agent respond`
-/// answers it, and `agent run --session SESSION` goes on with exactly that call.
+/// With `--on-ask wait`, a run ends at a call that needs approval and leaves the question pending.
+/// Answer it with `agent respond`; `agent run --session SESSION` then resumes with exactly that
+/// call.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +27,7 @@ Examples:
   agent actions last --json | jq -r '.actions[].action_id'
   agent respond last act_01m7h allow && agent run --session last")]
 pub(crate) struct ActionsArgs {
-    /// Id, a beginning of it that only one session has, or `last`; all sessions when missing
+    /// Session id, a unique prefix of it, or `last` [default: all sessions]
     #[arg(value_name = "SESSION")]
     session: Option<String>,
     /// Print one JSON object (docs/schemas/actions.schema.json)
@@ -74,7 +75,7 @@ pub(crate) fn run(arguments: &ActionsArgs, app: &App) -> Result<Exit, Failure> {
             // One unreadable log must not hide the questions of the others.
             Err(_) => app
                 .output
-                .note(&format!("session {} cannot be read", session.id())),
+                .note(&format!("cannot read session {}", session.id())),
         }
     }
     let doing = "cannot print the questions";
@@ -83,7 +84,7 @@ pub(crate) fn run(arguments: &ActionsArgs, app: &App) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if actions.is_empty() {
-        app.output.note("no question waits for an answer");
+        app.output.note("no pending questions");
         return Ok(Exit::Done);
     }
     for action in &actions {
@@ -157,7 +158,7 @@ impl OpenAction {
         }
         match &self.held_by {
             Some(holder) => lines.push(format!(
-                "  the session is open in {}: answer there",
+                "  this session is open in {}: answer there",
                 visible(holder)
             )),
             None => lines.push(format!(

@@ -21,34 +21,33 @@ use agent_text::counted;
 
 const EXAMPLES: &str = "Examples:
   agent audit last
-  agent audit                                every session of the project
+  agent audit                                every session in the project
   agent audit --since 7d --format sarif -o audit.sarif
   agent audit last --json | jq '.findings[] | select(.severity == \"error\")'";
 
-/// Check that a session's record is whole and makes sense
+/// Check that a session's record is complete and consistent
 ///
-/// Follows the hash chain and the anchor kept outside of the project, hashes every artifact again,
-/// follows each call and each turn through the states it may have, compares recorded changes with
-/// their images, computes verification anew, holds the final text against it, and looks for secrets
-/// that were not masked. Reads everything, changes nothing. Exit codes: 0 intact, 1 findings, 2
-/// unreadable.
+/// Verifies the hash chain against the anchor kept outside the project, rehashes every artifact,
+/// checks the order of events in each call and turn, compares recorded changes with the saved file
+/// contents, recomputes verification, compares the final text with it, and searches for unmasked
+/// secrets. Reads everything, changes nothing. Exit codes: 0 intact, 1 findings, 2 unreadable.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AuditArgs {
-    /// Id, a beginning of it that only one session has, `last`, or a session's directory; all
-    /// sessions of the project when none is given
+    /// Session id, a unique prefix of it, `last`, or a session directory [default: all sessions of
+    /// the project]
     #[arg(value_name = "SESSION")]
     sessions: Vec<String>,
-    /// Only sessions written since then: `7d`, `24h`, `30m`, or a day such as 2026-11-16
+    /// Only sessions written since: `7d`, `24h`, `30m`, or a date such as 2026-11-16
     #[arg(long, value_name = "WHEN", conflicts_with = "sessions")]
     since: Option<String>,
-    /// Count warnings as findings, too
+    /// Treat warnings as findings
     #[arg(long)]
     strict: bool,
     /// Print one JSON object (docs/schemas/audit.schema.json; audit-all.schema.json for several)
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// The form to print
+    /// Output format
     #[arg(long, value_name = "FORM", default_value = "text")]
     format: Form,
     /// Write to this file instead of standard output
@@ -240,7 +239,7 @@ impl<'a> ProjectAuditor<'a> {
                     None => Err(self.app.session(asked).err().map_or_else(
                         || {
                             Failure::usage(format!(
-                                "session `{asked}` appeared while it was looked for"
+                                "session `{asked}` was created during the search; try again"
                             ))
                         },
                         Failure::from,
@@ -273,8 +272,8 @@ impl<'a> ProjectAuditor<'a> {
         let since = match since {
             None => None,
             Some(text) => Some(moment(text, self.app.host.clock.now()).ok_or_else(|| {
-                Failure::usage(format!("`{text}` is no time to look back to"))
-                    .hint("`7d`, `24h`, `30m`, or a day such as 2026-11-16")
+                Failure::usage(format!("`{text}` is not a time"))
+                    .hint("use `7d`, `24h`, `30m`, or a date such as 2026-11-16")
             })?),
         };
         let sessions = self.app.sessions().list();
@@ -330,7 +329,7 @@ fn moment(text: &str, now: Timestamp) -> Option<Timestamp> {
 
 fn as_text(reports: &[(AuditReport, String)], app: &App) -> String {
     if reports.is_empty() {
-        return "no session to audit".into();
+        return "no sessions to audit".into();
     }
     let mut text = String::new();
     for (at, (report, _)) in reports.iter().enumerate() {

@@ -37,11 +37,11 @@ use agent_runtime::session::{self, OpenOptions, Workbench};
 /// A longer line of standard input is refused; the calls behind it are made.
 const LINE_LIMIT: u64 = 64 << 20;
 
-/// Call a tool as a model would: validated, decided, run, recorded
+/// Call a tool as a model would: validated, checked against the rules, run, recorded
 ///
-/// Prints one observation per call as soon as it is complete. Nobody can be asked, so what needs
-/// asking is refused unless a rule, the mode or --on-ask says otherwise. Exit codes: 0 all calls did
-/// what was asked, 1 one failed, 3 one was refused, 5 the time was up.
+/// Prints the observation of each call as soon as it completes. There is no prompt: a call that
+/// needs approval is refused unless a rule, the mode or --on-ask allows it. Exit codes: 0 all calls
+/// succeeded, 1 a call failed, 3 a call was refused, 5 timed out.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -49,19 +49,19 @@ Examples:
   agent call --mode auto bash '{\"command\": \"cargo test\", \"description\": \"run the tests\"}'
   printf '%s\\n' '{\"tool\":\"glob\",\"input\":{\"pattern\":\"**/*.rs\"}}' | agent call --stdin --json")]
 pub(crate) struct CallArgs {
-    /// The tool's name
+    /// Name of the tool
     #[arg(required_unless_present = "stdin", conflicts_with = "stdin")]
     tool: Option<String>,
-    /// Its input, a JSON object
+    /// Input of the tool, a JSON object
     #[arg(value_name = "JSON", conflicts_with = "stdin")]
     input: Option<String>,
     /// Read calls from standard input, one JSON object {"tool": …, "input": {…}} per line
     #[arg(long)]
     stdin: bool,
-    /// Print each observation as one line of JSON (docs/schemas/call.schema.json)
+    /// Print one JSON object per call (docs/schemas/call.schema.json)
     #[arg(long)]
     json: bool,
-    /// What happens to a question nobody is there to answer
+    /// What to do when a call needs approval
     #[arg(long, value_name = "WHAT", default_value = "deny")]
     on_ask: OnAskChoice,
     #[command(flatten)]
@@ -318,7 +318,7 @@ fn calls(
         let intent = if line.len() as u64 == LINE_LIMIT && !line.ends_with(b"\n") {
             let skipped = stdin.skip_until(b'\n');
             skipped.context("cannot read standard input").or_fail()?;
-            Err(format!("it has more than {LINE_LIMIT} bytes"))
+            Err(format!("the line is longer than {LINE_LIMIT} bytes"))
         } else {
             intent_of(line.trim_ascii())
         };
@@ -380,7 +380,8 @@ fn no_call(
     tally.failed += 1;
     let problem = visible_excerpt(problem, 400);
     let message = bench.journal.mask(&format!(
-        "line {number} of standard input is not a call {{\"tool\": …, \"input\": {{…}}}}: {problem}; nothing was done"
+        "line {number} of standard input is not a call {{\"tool\": …, \"input\": {{…}}}}: \
+         {problem}; nothing was done"
     ));
     let warning = RuntimeWarning {
         code: "line_is_no_call".to_owned(),

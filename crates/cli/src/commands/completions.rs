@@ -8,12 +8,12 @@ use crate::arguments::Arguments;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Print completions for a shell
+/// Print shell completions
 ///
 /// For bash: `agent completions bash > ~/.local/share/bash-completion/completions/agent`
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
-    /// The shell to write them for
+    /// Shell to generate completions for
     shell: clap_complete::Shell,
 }
 

@@ -16,8 +16,8 @@ use crate::output::{Tone, visible};
 
 /// Show settings and where they come from
 ///
-/// Strongest first: managed, command line, environment, project local, project, user, built-in.
-/// Project files may only tighten until you trust them.
+/// Highest precedence first: managed, command line, environment, project local, project, user,
+/// built-in. Project files can only restrict until you trust them.
 #[derive(Args, Debug)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
@@ -31,10 +31,10 @@ enum ConfigCommand {
     Trust(TrustArgs),
 }
 
-/// Print every setting that is in force, as TOML
+/// Print every effective setting, as TOML
 #[derive(Args, Debug)]
 struct ShowArgs {
-    /// Say where each value comes from
+    /// Show where each value comes from
     #[arg(long)]
     origin: bool,
     /// Print one JSON object (docs/schemas/config-show.schema.json)
@@ -44,7 +44,7 @@ struct ShowArgs {
     settings: SettingArgs,
 }
 
-/// Print where the settings files are, strongest first
+/// Print the paths of the settings files, highest precedence first
 #[derive(Args, Debug)]
 struct PathArgs {
     /// Print one JSON object (docs/schemas/config-path.schema.json)
@@ -52,16 +52,16 @@ struct PathArgs {
     json: bool,
 }
 
-/// Trust this project's settings files with exactly their present content
+/// Trust the current content of this project's settings files
 ///
-/// Until then they may only tighten. A change of the file ends the trust; what changed since is
-/// shown as a diff.
+/// Until then they can only restrict. Trust ends when a file changes; a diff shows what changed
+/// since.
 #[derive(Args, Debug)]
 struct TrustArgs {
-    /// Show what would be trusted, and change nothing
+    /// Show what would be trusted without changing anything
     #[arg(long, conflicts_with = "revoke")]
     show: bool,
-    /// Take the trust back
+    /// Remove the trust again
     #[arg(long)]
     revoke: bool,
     /// Print one JSON object (docs/schemas/config-trust.schema.json)
@@ -300,7 +300,7 @@ fn trust_files(arguments: &TrustArgs, app: &App) -> Result<Exit, Failure> {
         text.push_str(&line);
     }
     if changed.is_empty() {
-        text.push_str("nothing to change: no settings file of this project needs it");
+        text.push_str("nothing to change: this project has no settings file that needs trust");
     }
     app.output.print(&text).context(doing)?;
     Ok(Exit::Done)
@@ -312,7 +312,7 @@ fn shown_diff(proposal: &trust::Proposal, app: &App) -> String {
     let heading = if proposal.is_change {
         format!("`{path}` has changed since it was trusted:")
     } else {
-        format!("`{path}` was never trusted; all of it is new:")
+        format!("`{path}` has not been trusted before; all of it is new:")
     };
     let mut text = format!("{}\n", app.output.paint(Tone::Heading, &heading));
     for line in proposal.diff.lines().skip(2) {

@@ -18,7 +18,8 @@ pub(super) fn tell(app: &App, session: &SessionDirectory) {
     let torn = |kind: &DamageKind| matches!(kind, DamageKind::TornTail { .. });
     if let Some(first) = chain.damage.iter().find(|damage| !torn(&damage.kind)) {
         app.output.note(&format!(
-            "the log is damaged at {first}, so this may not be what happened; `agent audit {}` lists all damage",
+            "the log is damaged at {first}, so this may not be accurate; `agent audit {}` lists \
+             the damage",
             session.id()
         ));
     }

@@ -48,7 +48,7 @@ const FILES: &[(&str, &str)] = &[
 const TRANSCRIPT: &str = include_str!("../../../../fixtures/transcripts/demo.jsonl");
 
 /// What it says to whoever goes on asking when its part is over.
-const OVER: &str = r#"{"text": "I am a script, and that was all of it. Leave with `/quit`; `agent` in a project of yours asks a real model, and says what it needs for that."}"#;
+const OVER: &str = r#"{"text": "I am a script, and this is the end of it. Leave with `/quit`, then run `agent` in your own project to use a real model."}"#;
 
 /// How often.
 const OVER_TIMES: usize = 100;
@@ -58,14 +58,14 @@ const RULES: &str = "[permissions]\nallow = [\"bash(sh test.sh)\", \"edit(src/**
 
 const PROMPT: &str = "Find out why the tests fail, and fix it.";
 
-/// See a whole run without a model, a key or a network
+/// Watch a complete run without a model, an API key or a network
 ///
-/// A scripted model fixes a failing test in a throw-away project, through the real pipeline: real
-/// validation, permission rules, sandbox, edits and log. The session it leaves can be audited and
-/// exported like any other.
+/// A scripted model fixes a failing test in a temporary project. Everything else is real:
+/// validation, permission rules, sandbox, edits and log. You can audit and export the session like
+/// any other.
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
-    /// Make the project here instead of in a new temporary directory; it must not exist
+    /// Create the project here instead of in a new temporary directory; it must not exist
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
     #[command(flatten)]
@@ -133,7 +133,7 @@ fn own_place(mut app: App, directory: &Path) -> App {
     home.push("-home");
     let home = PathBuf::from(home);
     app.output.note(&format!(
-        "`{}` cannot be written; this demo keeps its state in `{}` (AGENT_HOME)",
+        "cannot write to `{}`; this demo keeps its state in `{}` (AGENT_HOME)",
         app.host.directories.state.display(),
         home.display()
     ));
@@ -188,7 +188,12 @@ fn make_project(arguments: &DemoArgs, app: &App) -> Result<PathBuf, Failure> {
         Ok(())
     };
     make()
-        .with_context(|| format!("cannot make the demo project in `{}`", directory.display()))
+        .with_context(|| {
+            format!(
+                "cannot create the demo project in `{}`",
+                directory.display()
+            )
+        })
         .or_usage()?;
     fs::canonicalize(&directory).or_usage()
 }
@@ -223,13 +228,13 @@ fn conclude(app: &App, directory: &Path, session_id: &SessionId) -> io::Result<(
     let name = screen::short_name(app, session_id);
     let mut tries = vec![(
         format!("agent replay {name}"),
-        "step by step; nothing runs again",
+        "step through it; nothing runs again",
     )];
     if changed_files(app, session_id) {
-        tries.push((format!("agent diff {name}"), "what was changed"));
-        tries.push((format!("agent undo {name}"), "take it back"));
+        tries.push((format!("agent diff {name}"), "the changes it made"));
+        tries.push((format!("agent undo {name}"), "undo the changes"));
     }
-    tries.push((format!("agent audit {name}"), "is the record whole?"));
+    tries.push((format!("agent audit {name}"), "check the record"));
     tries.push(("agent --model PROVIDER/MODEL".to_owned(), "a real model"));
     let column = tries.iter().map(|(command, _)| command.len()).max();
     let column = column.unwrap_or_default();

@@ -15,39 +15,39 @@ use crate::output::{Table, Tone, visible, visible_text};
 use agent_runtime::undo::{Chosen, Extent, FileDiff, SessionDiff, Shown};
 use agent_text::counted;
 
-/// Show what a session changed in the project's files
+/// Show the changes a session made to the project's files
 ///
-/// A unified diff between the state before and after, from the images the session kept: also of
-/// what commands changed, and without git. Reads only. Secrets are masked and control characters
-/// made visible; `--exact` prints the bytes as they are, for `git apply` or `patch`.
+/// Prints a unified diff from the file contents saved with the session. It includes changes made by
+/// commands, and does not need git. Secrets are masked and control characters are made visible;
+/// `--exact` prints the raw bytes, for `git apply` or `patch`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  agent diff                       all that the last session changed
+  agent diff                       all changes of the last session
   agent diff --stat                one line per file
   agent diff --turn last           only its last turn
   agent diff 0a3f --from 12 --to 41 src
   agent diff --exact | git apply -R")]
 pub(crate) struct DiffArgs {
-    /// Id, a beginning of it that only one session has, or `last`
+    /// Session id, a unique prefix of it, or `last`
     #[arg(value_name = "SESSION", default_value = "last")]
     session: String,
-    /// Only these files, or what is in these directories
+    /// Limit to these files or directories
     #[arg(value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     paths: Vec<String>,
-    /// Only what this turn changed: its number, its id, or `last`
+    /// Only changes of this turn: its number, its id, or `last`
     #[arg(long, value_name = "TURN", conflicts_with_all = ["from", "to"])]
     turn: Option<String>,
-    /// Only what changed after this event
+    /// Only changes after this event
     #[arg(long, value_name = "SEQ")]
     from: Option<u64>,
-    /// Only what changed up to this event
+    /// Only changes up to this event
     #[arg(long, value_name = "SEQ")]
     to: Option<u64>,
-    /// One line per file instead of its changes
+    /// Print a summary, one line per file
     #[arg(long)]
     stat: bool,
-    /// The exact bytes: nothing masked, nothing escaped, no colours
+    /// Print the raw bytes: no masking, escaping or colours
     #[arg(long, conflicts_with_all = ["stat", "json"])]
     exact: bool,
     /// Print one JSON object (docs/schemas/diff.schema.json)

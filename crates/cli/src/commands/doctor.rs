@@ -34,16 +34,16 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// The least that every dialect accepts as a limit of the answer.
 const ONLINE_TOKENS: u32 = 16;
 
-/// Check what a session needs on this machine
+/// Check that this machine has what a session needs
 ///
-/// Changes nothing, and contacts nobody outside this machine without --online. Exit code 1 means that something has to be
-/// repaired.
+/// Changes nothing, and contacts no other machine without --online. Exit code 1 means that a check
+/// failed.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object (docs/schemas/doctor.schema.json)
     #[arg(long)]
     json: bool,
-    /// Send one tiny request to the model that `agent run` would use
+    /// Send a tiny request to the configured model
     #[arg(long)]
     online: bool,
 }
@@ -157,7 +157,7 @@ fn user() -> Check {
         Check::warning(
             "user",
             "running as root",
-            "commands stay confined, but an ordinary account loses less when something goes wrong",
+            "commands are still confined, but use a normal account if you can",
         )
     } else {
         Check::ok("user", format!("running as user {}", Uid::effective()))
@@ -173,12 +173,12 @@ fn writable(path: &Path) -> bool {
 fn state(directory: &Path) -> Check {
     let shown = directory.display();
     if writable(directory) {
-        Check::ok("state", format!("`{shown}` can be written"))
+        Check::ok("state", format!("`{shown}` is writable"))
     } else {
         Check::failed(
             "state",
-            format!("`{shown}` cannot be written"),
-            "anchors and trust decisions are kept there: change its owner, or set AGENT_HOME",
+            format!("`{shown}` is not writable"),
+            "anchors and trust decisions are stored there: fix its owner, or set AGENT_HOME",
         )
     }
 }
@@ -189,8 +189,8 @@ fn project(app: &App) -> Check {
     if !writable(&app.project.agent_dir()) {
         return Check::failed(
             "project",
-            format!("`{shown}` cannot be written"),
-            "sessions are kept in its `.agent` directory: change its owner, or work in a copy",
+            format!("`{shown}` is not writable"),
+            "sessions are stored in its `.agent` directory: fix its owner, or work in a copy",
         );
     }
     let marked = root.join(".git").exists() || app.project.agent_dir().is_dir();
@@ -199,8 +199,8 @@ fn project(app: &App) -> Check {
     } else {
         Check::warning(
             "project",
-            format!("`{shown}`, the current directory: nothing above it has `.git` or `.agent`"),
-            "start in the project's directory, or use `--cwd DIR`",
+            format!("`{shown}` (the current directory; no parent has `.git` or `.agent`)"),
+            "run `agent` in your project, or use `--cwd DIR`",
         )
     }
 }
@@ -212,7 +212,7 @@ fn disk(root: &Path) -> Check {
             let free = facts.blocks_available() * facts.fragment_size();
             let message = format!("{} free", agent_text::words::bytes(free));
             if free < LITTLE {
-                let hint = "a session stops when its log cannot be written: make room";
+                let hint = "free some space: a session stops when it cannot write its log";
                 Check::warning("disk", message, hint)
             } else {
                 Check::ok("disk", message)
@@ -220,8 +220,8 @@ fn disk(root: &Path) -> Check {
         }
         Err(error) => Check::warning(
             "disk",
-            format!("cannot find out the free space: {error}"),
-            "sessions stop when their log cannot be written",
+            format!("cannot determine the free space: {error}"),
+            "a session stops when it cannot write its log",
         ),
     }
 }
@@ -232,7 +232,7 @@ fn settings(config: &Config) -> Check {
         .iter()
         .filter(|file| file.state != FileState::Absent);
     let message = match read.count() {
-        0 => "no files, all settings are built in".to_owned(),
+        0 => "no settings files; using the defaults".to_owned(),
         1 => "1 file read".to_owned(),
         count => format!("{count} files read"),
     };
@@ -253,10 +253,10 @@ fn settings(config: &Config) -> Check {
         Check::warning(
             "settings",
             format!(
-                "{message}; not in force: {} of this project",
+                "{message}; ignored: {} from this project",
                 counted(waiting as u64, "setting")
             ),
-            "read the project's settings, then `agent config trust`",
+            "review the project's settings, then run `agent config trust`",
         )
     } else {
         Check::ok("settings", message)
@@ -269,7 +269,8 @@ fn model(app: &App, config: &Config) -> Check {
         return Check::warning(
             "model",
             "no model is set",
-            "`agent models` lists what has a key or runs here: set `model = \"provider/name\"` in your settings file (`agent config path`); `agent demo` needs none",
+            "set `model = \"provider/name\"` in your settings file (`agent config path`); \
+             `agent models` lists the providers you can use; `agent demo` needs none",
         );
     };
     let asked = match ModelRef::parse(&model.value) {
@@ -283,7 +284,7 @@ fn model(app: &App, config: &Config) -> Check {
     let own = own.map(|settings| settings.config());
     if let Err(error) = resolve_endpoint(&asked.provider, own.as_ref(), HostCredentials::default())
     {
-        let hint = "`agent config show --origin` says where the model was chosen";
+        let hint = "`agent config show --origin` shows where the model was set";
         return Check::failed("model", error.to_string(), hint);
     }
     let variables = key_variables(&asked.provider, own.as_ref());
@@ -308,7 +309,7 @@ fn model(app: &App, config: &Config) -> Check {
                 file.display()
             ),
             format!(
-                "put the key there, or correct `api_key_file` under [providers.{}]",
+                "put the key there, or fix `api_key_file` under [providers.{}]",
                 asked.provider
             ),
         ),
@@ -316,20 +317,17 @@ fn model(app: &App, config: &Config) -> Check {
             Some(program) if !is_installed(app, program) => Check::failed(
                 "model",
                 format!(
-                    "`{}` needs a key: there is no program `{program}`",
+                    "`{}` needs a key: program `{program}` not found",
                     model.value
                 ),
                 format!(
-                    "install it, or correct `api_key_cmd` under [providers.{}]",
+                    "install it, or fix `api_key_cmd` under [providers.{}]",
                     asked.provider
                 ),
             ),
             Some(program) => Check::ok(
                 "model",
-                format!(
-                    "`{}`, key from `{program}`, which was not asked",
-                    model.value
-                ),
+                format!("`{}`, key from `{program}` (not run)", model.value),
             ),
             None if file.is_some() || key_is_optional(&asked.provider, own.as_ref()) => {
                 Check::ok("model", format!("`{}`", model.value))
@@ -368,20 +366,20 @@ fn server(config: &Config) -> Option<Check> {
         return Some(Check::warning(
             NAME,
             format!("{} was not contacted", endpoint.shown_url()),
-            "`agent doctor --online` sends it one tiny request",
+            "`agent doctor --online` sends it a tiny request",
         ));
     };
     Some(
         match TcpStream::connect_timeout(&(address, port).into(), CONNECT) {
             Ok(_) => Check::ok(
                 NAME,
-                format!("something listens at {}", endpoint.shown_url()),
+                format!("a server is listening at {}", endpoint.shown_url()),
             ),
             Err(error) => Check::failed(
                 NAME,
-                format!("nothing answers at {}: {error}", endpoint.shown_url()),
+                format!("no server at {}: {error}", endpoint.shown_url()),
                 format!(
-                    "start the server, or correct `base_url` under [providers.{}]",
+                    "start the server, or fix `base_url` under [providers.{}]",
                     asked.provider
                 ),
             ),
@@ -395,12 +393,12 @@ fn online(app: &App, config: &Config) -> Check {
     let chosen = models::choose(app, config).map_err(Failure::from);
     let chosen = chosen.and_then(|chosen| {
         let first = chosen.models.into_iter().next();
-        first.ok_or_else(|| Failure::usage("no model can be used"))
+        first.ok_or_else(|| Failure::usage("no usable model"))
     });
     let model = match chosen {
         Ok(model) => model,
         Err(failure) => {
-            let message = format!("nobody was asked: {:#}", failure.error);
+            let message = format!("no request was sent: {:#}", failure.error);
             return Check::failed(NAME, message, failure.hints.join("; "));
         }
     };
@@ -418,7 +416,16 @@ fn online(app: &App, config: &Config) -> Check {
         .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return Check::failed(NAME, format!("{name} was not asked: {error}"), ""),
+        Err(error) => {
+            return Check::failed(
+                NAME,
+                format!(
+                    "no request was sent to {name}: \
+            {error}"
+                ),
+                "",
+            );
+        }
     };
     let cancel = CancellationToken::new();
     let (stop, mut first_error) = (cancel.clone(), None);
@@ -440,7 +447,7 @@ fn online(app: &App, config: &Config) -> Check {
                 .http_status
                 .map_or_else(String::new, |status| format!(", HTTP {status}"));
             let message = format!(
-                "{name} gave no answer ({}{status}): {}",
+                "{name} did not answer ({}{status}): {}",
                 error.kind.as_str(),
                 error.message
             );
@@ -454,18 +461,18 @@ fn sandbox(temporary: &Path) -> Check {
     let level = found.level();
     let reasons = found.reasons().join("; ");
     if level == agent_sandbox::Level::Full {
-        Check::ok("sandbox", "commands can be fully confined")
+        Check::ok("sandbox", "commands are fully confined")
     } else if level.may_run_unasked() {
         Check::warning(
             "sandbox",
             format!("confinement is `{}`: {reasons}", level.name()),
-            "commands run; docs/SECURITY.md says what this level does not cover",
+            "commands still run; docs/SECURITY.md lists what this level does not cover",
         )
     } else {
         Check::warning(
             "sandbox",
             format!("confinement is `{}`: {reasons}", level.name()),
-            "commands are asked about or refused; file tools work",
+            "commands need approval or are refused; file tools work",
         )
     }
 }
@@ -489,16 +496,16 @@ fn programs(app: &App) -> Check {
         .filter(|name| !is_installed(app, name))
         .collect();
     match missing.as_slice() {
-        [] => Check::ok("programs", "bash and git are there"),
+        [] => Check::ok("programs", "found bash and git"),
         missing if missing.contains(&"bash") => Check::failed(
             "programs",
-            "no `bash` in PATH",
-            "the bash tool needs it: install it with your package manager",
+            "`bash` not found in PATH",
+            "the bash tool needs it; install it with your package manager",
         ),
         _ => Check::warning(
             "programs",
-            "no `git` in PATH",
-            "the state of the repository is not shown to the model without it",
+            "`git` not found in PATH",
+            "without it, the model does not see the state of the repository",
         ),
     }
 }

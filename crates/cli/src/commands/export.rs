@@ -27,31 +27,31 @@ const EXAMPLES: &str = "Examples:
   agent export last --format evidence -o evidence.tar.zst
   agent export last --format review -o review.md";
 
-/// Write a session for others: its events, an evidence pack, or a review
+/// Export a session: its events, an evidence pack, or a review
 ///
-/// `jsonl` is the log byte by byte. `portable` is what readers of the published Agent Runtime event
-/// schema understand: camelCase, its classes only. `evidence` packs log, artifacts, report, audit,
-/// hashes and how to check them; the same session gives the same bytes. Secrets are masked in every
-/// form; a pack has masked copies of outputs that hold one, unless `--with-raw`. `review` is Markdown in
-/// which every fact names its event. Exit code 1 means that not everything could be exported: some
-/// lines of the log are not events, artifacts are missing, or the output could not be written. Exit
-/// code 2 means that the log cannot be read.
+/// `jsonl` is the log, byte for byte. `portable` follows the published Agent Runtime event schema:
+/// camelCase, only its event classes. `evidence` packs the log, artifacts, report, audit, hashes
+/// and instructions to check them; the same session always gives the same bytes. `review` is
+/// Markdown in which every fact refers to its event. Secrets are masked in every format; a pack has
+/// masked copies of outputs that contain one, unless `--with-raw`. Exit code 1: the export is
+/// incomplete, because some lines of the log are not events, artifacts are missing, or the output
+/// could not be written. Exit code 2: the log cannot be read.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExportArgs {
-    /// Id, a beginning of it that only one session has, or `last`
+    /// Session id, a unique prefix of it, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The form to write
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
     format: Format,
-    /// In an evidence pack: also the exact images of files before and after changes
+    /// Evidence pack: include file contents before and after changes
     #[arg(long)]
     with_images: bool,
-    /// In an evidence pack: outputs of commands as they came, with the secrets in them
+    /// Evidence pack: include command outputs unmasked, with any secrets in them
     #[arg(long)]
     with_raw: bool,
-    /// Write to this file instead of standard output; it is replaced when the export is whole
+    /// Write to this file instead of standard output; it is replaced once the export is complete
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
 }
@@ -60,9 +60,9 @@ pub(crate) struct ExportArgs {
 enum Format {
     Jsonl,
     Portable,
-    /// A `tar.zst` with log, artifacts, report, audit and hashes
+    /// A `tar.zst` archive of log, artifacts, report, audit and hashes
     Evidence,
-    /// Markdown with a reference for every fact
+    /// Markdown with an event reference for every fact
     Review,
 }
 
@@ -70,8 +70,10 @@ pub(crate) fn run(arguments: &ExportArgs, app: &App) -> Result<Exit, Failure> {
     let session = app.session(&arguments.session)?;
     let is_pack = matches!(arguments.format, Format::Evidence);
     if is_pack && arguments.output.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::usage("a pack is no text for a terminal")
-            .hint("`-o evidence.tar.zst` writes it to a file"));
+        return Err(
+            Failure::usage("refusing to write a binary archive to the terminal")
+                .hint("use `-o evidence.tar.zst`"),
+        );
     }
     let file = arguments
         .output
@@ -83,8 +85,10 @@ pub(crate) fn run(arguments: &ExportArgs, app: &App) -> Result<Exit, Failure> {
         } else {
             "--with-images"
         };
-        return Err(Failure::usage(format!("`{flag}` is for evidence packs"))
-            .hint("`--format evidence` makes one"));
+        return Err(
+            Failure::usage(format!("`{flag}` only works with evidence packs"))
+                .hint("add `--format evidence`"),
+        );
     }
     let export = Export {
         app,
@@ -132,7 +136,7 @@ pub(crate) fn beside(
         )));
     }
     std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make `{}`", folder.display()))?;
+        .with_context(|| format!("cannot create `{}`", folder.display()))?;
     let file = folder.join(format!("{}.{ending}", session.id()));
     let notes = match format {
         Some(format) => {
@@ -194,12 +198,12 @@ impl Export<'_> {
         })?;
         if exported.unreadable > 0 {
             let lines = counted(exported.unreadable, "line");
-            let failure = anyhow::anyhow!("{lines} of the log could not be exported: no event");
+            let failure = anyhow::anyhow!("{lines} of the log could not be exported: not an event");
             return Err(self.ask_audit(failure));
         }
         let left_out = (exported.left_out > 0).then(|| {
             let events = counted(exported.left_out, "event");
-            format!("left out, because the portable form has no class for it: {events}")
+            format!("omitted, because the portable format has no class for it: {events}")
         });
         Ok(left_out.into_iter().collect())
     }
@@ -224,22 +228,25 @@ impl Export<'_> {
         }
         let left_out = (packed.left_out > 0).then(|| {
             format!(
-                "left out: {} of files before and after changes (`--with-images` packs them)",
+                "omitted: {} of files before and after changes (use `--with-images` to include \
+                 them)",
                 counted(packed.left_out, "image")
             )
         });
         let masked = match (self.with_raw, packed.masked) {
-            (true, _) => "raw: the output of commands is packed as it came, with the secrets in it"
-                .to_owned(),
-            (false, 0) => "masked: no artifact had to be; all are packed as they are".to_owned(),
-            (false, 1) => {
-                "masked: 1 artifact is a masked copy (`--with-raw` packs it as it came)".to_owned()
+            (true, _) => {
+                "unmasked: command output is included as is, with any secrets in it".to_owned()
             }
+            (false, 0) => "masked: nothing to mask in any artifact".to_owned(),
+            (false, 1) => "masked: 1 artifact is a masked copy (use `--with-raw` to include the \
+                 original)"
+                .to_owned(),
             (false, count) => format!(
-                "masked: {count} artifacts are masked copies (`--with-raw` packs them as they came)"
+                "masked: {count} artifacts are masked copies (use `--with-raw` to include the \
+                 originals)"
             ),
         };
-        let broken = (!found.is_ok()).then(|| not_intact("audit.json says why"));
+        let broken = (!found.is_ok()).then(|| not_intact("see audit.json"));
         let notes = left_out.into_iter().chain([masked]).chain(broken);
         Ok(notes.collect())
     }
@@ -259,10 +266,10 @@ impl Export<'_> {
 
     fn ask_audit(&self, failure: anyhow::Error) -> Failure {
         let session = self.session.id();
-        Failure::from(failure).hint(format!("`agent audit {session}` names them"))
+        Failure::from(failure).hint(format!("`agent audit {session}` lists them"))
     }
 }
 
 fn not_intact(why: &str) -> String {
-    format!("it holds a record that is not intact: {why}")
+    format!("the record in it is not intact: {why}")
 }

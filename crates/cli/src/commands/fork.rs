@@ -12,23 +12,22 @@ use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 
-/// Branch off from a past session at any of its events
+/// Create a new session from a past one, at any of its events
 ///
-/// The new session has the conversation of the old one up to that event and goes its own way from
-/// there. It stands alone: the old session is only read, and may be removed. What was open, queued
-/// or allowed in the old session does not come along, and no file is changed: `agent undo` is for
-/// that.
+/// The new session starts with the old conversation up to that event. It is self-contained: the old
+/// session is not changed, and you can delete it. Pending questions, queued messages and
+/// permissions are not copied, and no files change; use `agent undo` for that.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  agent fork last                       go on from the end, and keep the old session as it is
-  agent fork 01m7h --at 120             go on as if nothing after event 120 had happened
+  agent fork last                       continue from the end, and keep the old session as it is
+  agent fork 01m7h --at 120             continue as if nothing after event 120 had happened
   agent run --session \"$(agent fork last --json | jq -r .session_id)\" \"try it another way\"")]
 pub(crate) struct ForkArgs {
-    /// Id, a beginning of it that only one session has, or `last`
+    /// Session id, a unique prefix of it, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The last event to take along (`agent export` shows their sequence numbers)
+    /// Last event to include (`agent export` shows the sequence numbers)
     #[arg(long, value_name = "SEQ")]
     at: Option<u64>,
     /// Print one JSON object (docs/schemas/fork.schema.json)
@@ -93,7 +92,8 @@ pub(crate) fn run(arguments: &ForkArgs, app: &App) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let text = format!(
-        "{session_id}\nbegins after event {sequence} of {}\n\ngo on with:\n  agent resume {session_id}\n  agent run --session {session_id} PROMPT",
+        "{session_id}\nforked after event {sequence} of {}\n\nto continue:\n  agent resume \
+         {session_id}\n  agent run --session {session_id} PROMPT",
         parent.id()
     );
     app.output.print(&text).context(doing)?;

@@ -28,18 +28,18 @@ const EXAMPLES: &str = "Examples:
   agent import ~/.claude/projects/-home-me-app/0205f437-f816-4704-b6f3-9cf7b060888c.jsonl
   agent import ~/.codex/sessions/2025/10/29/rollout-2025-10-29T00-59-38-019a2d7a.jsonl
   agent replay last
-  agent permissions test last          how often would you have been asked here?";
+  agent permissions test last          how often would agent have asked?";
 
 /// Import a Claude Code or Codex session file
 ///
-/// The session can then be replayed, explained, audited and counted as far as its facts go. It is
-/// marked as imported; what the other program did not record, such as who allowed a call and what
-/// confined it, is unknown. The file itself is only read, and so are the files of the session's
-/// sub-agents where they lie beside it. Nothing of it is ever run.
+/// You can then replay, audit and report on the session like any other, as far as its facts go. It
+/// is marked as imported; what the other program did not record, such as who allowed a call or how
+/// it was confined, is shown as unknown. The file is only read, as are the session's sub-agent
+/// files next to it. Nothing in it is ever run.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ImportArgs {
-    /// The file; its format is recognised
+    /// The session file; the format is detected
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: PathBuf,
     /// Print one JSON object (docs/schemas/import.schema.json)
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &ImportArgs, app: &App) -> Result<Exit, Failure> {
     }
     if left_out > 0 {
         text.push_str(&format!(
-            "left out: {} (the session's last events name them)\n",
+            "skipped: {} (see the last events of the session)\n",
             counted(left_out, "record")
         ));
     }
@@ -127,7 +127,7 @@ fn read_text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
-        return Err(io::Error::other("it is too large"));
+        return Err(io::Error::other("the file is too large"));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -25,7 +25,7 @@ pub(crate) struct InteractiveArgs {
 /// How the screen looks, for every command that opens it.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct ScreenArgs {
-    /// Lines of words, one after the other, for a screen reader: nothing is drawn over
+    /// Print plain lines and never redraw, for screen readers
     #[arg(long)]
     plain: bool,
 }
@@ -40,10 +40,10 @@ impl ScreenArgs {
     }
 }
 
-/// Go on with a past session on the screen
+/// Resume a past session on the screen
 #[derive(Args, Debug)]
 pub(crate) struct ResumeArgs {
-    /// An id, a unique beginning of one, or `last`
+    /// Session id, a unique prefix of it, or `last`
     #[arg(value_name = "SESSION", default_value = "last")]
     session: String,
     #[command(flatten)]
@@ -60,11 +60,11 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     if let Some(meant) = prompt.as_deref().and_then(mistyped) {
         return Err(Failure::usage(format!(
-            "there is no command `{}`; nothing was started",
+            "no such command: `{}`",
             prompt.as_deref().unwrap_or_default()
         ))
         .hint(format!("did you mean `agent {meant}`?"))
-        .hint("a prompt has more than one word, or is typed on the screen"));
+        .hint("a prompt needs more than one word; for a single word, run `agent` and type it"));
     }
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(Failure::usage("the screen needs a terminal")

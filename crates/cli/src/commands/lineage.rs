@@ -16,9 +16,12 @@ pub(crate) fn elsewhere(
 ) -> Option<String> {
     let parent = parent_of(session)?;
     let (id, sequence) = (parent.session_id.as_str(), parent.sequence);
-    let from = format!("branched from {id} after its event {sequence}");
+    let from = format!("forked from {id} after event {sequence}");
     Some(match app.sessions().resolve(id) {
-        Ok(_) => format!("{from}: {what} before that, `{}`", command(id, sequence)),
-        Err(_) => format!("{from}, which is not here: {what} before that is unknown"),
+        Ok(_) => format!(
+            "{from}: for {what} before that, `{}`",
+            command(id, sequence)
+        ),
+        Err(_) => format!("{from}, which is missing: {what} before that is unknown"),
     })
 }

@@ -11,10 +11,10 @@ use crate::arguments::Arguments;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Write the manual pages
+/// Generate man pages
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// The directory to write `agent.1`, `agent-audit.1` and so on into; it is created if missing
+    /// Directory for `agent.1`, `agent-audit.1` and so on; created if missing
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: PathBuf,
 }

@@ -19,9 +19,9 @@ use crate::output::{Table, Tone, visible};
 use agent_runtime::keys;
 use agent_runtime::models::{LOCAL_PATIENCE, base_url, provider_config, route};
 
-/// Show the model providers, which keys are set, and the model that would be used
+/// Show model providers, which API keys are set, and the model in use
 ///
-/// Contacts nothing but the usual ports of model servers on this machine. Keys are never printed.
+/// Contacts only the usual ports of model servers on this machine. Keys are never printed.
 #[derive(Args, Debug)]
 pub(crate) struct ModelsArgs {
     /// Print one JSON object (docs/schemas/models.schema.json)
@@ -205,22 +205,21 @@ fn why(app: &App, config: &Config, route: &Route) -> String {
             Place::Code => "the built-in settings".to_owned(),
         },
         (None, RouteSource::LocalServer) => {
-            return "no model is set and no key either; this server answers on this machine"
-                .to_owned();
+            return "no model or key is set; this server is running on this machine".to_owned();
         }
         (None, _) => {
-            return "no model is set; this is the first provider whose key is".to_owned();
+            return "no model is set; this is the first provider with a key".to_owned();
         }
     };
     let first = route.candidates.first();
     match first.and_then(|candidate| Some((candidate, candidate.excluded.as_ref()?))) {
         Some((candidate, reason)) => {
             format!(
-                "a fallback: `{}` was asked for by {asked}, but: {reason}",
+                "fallback: `{}` (set by {asked}) cannot be used: {reason}",
                 candidate.target
             )
         }
-        None => format!("asked for by {asked}"),
+        None => format!("set by {asked}"),
     }
 }
 
@@ -346,7 +345,7 @@ fn chosen_text(report: &ModelsOutput, app: &App) -> String {
             text.push_str(&line("prices", &prices));
         }
         None => {
-            let problem = report.problem.as_deref().unwrap_or("no model can be used");
+            let problem = report.problem.as_deref().unwrap_or("no usable model");
             text.push_str(&format!(
                 "model    {}\n",
                 app.output.paint(Tone::Bad, "none")
@@ -363,7 +362,7 @@ fn chosen_text(report: &ModelsOutput, app: &App) -> String {
 
 fn servers_text(report: &ModelsOutput) -> String {
     if report.local_servers.is_empty() {
-        return "\nNo model server answers on its usual port on this machine.\n".to_owned();
+        return "\nNo model server found on this machine (checked the usual ports).\n".to_owned();
     }
     let mut text = "\nOn this machine:\n".to_owned();
     for server in &report.local_servers {

@@ -23,45 +23,45 @@ use crate::screen;
 const SHOWN_ARTIFACT: u64 = 256 * 1024;
 
 const EXAMPLES: &str = "Examples:
-  agent replay last                          the story, on the screen or as text
-  agent replay last --call 3                 14 questions about the third call
+  agent replay last                          in the player, or as text
+  agent replay last --call 3                 the audit card of the third call
   agent replay last --format html -o run.html   one file for a pull request
-  agent replay last --to 120                 what was known after event 120
+  agent replay last --to 120                 the session as of event 120
   agent replay last --format json | jq '.calls[] | select(.decision != \"allow\")'";
 
-/// Tell a past session again, from its record
+/// Replay a past session from its record
 ///
-/// Shows what was asked, decided, confined, run and changed, as it was recorded. Nothing is run
-/// again, nothing is changed, no connection is opened. What the record does not show is `unknown`.
-/// A branch is told from the start of the session it came from; what it inherited is marked.
+/// Shows what was asked, decided, confined, run and changed, as recorded. Nothing is run again,
+/// nothing is changed and no connection is opened. What the record does not show is `unknown`. A
+/// fork is replayed from the start of the session it came from; inherited events are marked.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReplayArgs {
-    /// Id, a beginning of it that only one session has, `last`, or a session's directory
+    /// Session id, a unique prefix of it, `last`, or a session directory
     #[arg(value_name = "SESSION", default_value = "last")]
     session: String,
-    /// The form; on a terminal the default is the player, elsewhere text
+    /// Output format [default: the player on a terminal, else text]
     #[arg(long, value_name = "FORM")]
     format: Option<Form>,
-    /// The audit card of one call: its number in the replay, its id, or a beginning of it
+    /// Show the audit card of one call: its number in the replay, its id, or a unique prefix of it
     #[arg(long, value_name = "CALL")]
     call: Option<String>,
-    /// The session as it was after this event; in the player, where to begin
+    /// Show the session as of this event; in the player, start there
     #[arg(long, value_name = "SEQ", conflicts_with = "to")]
     at: Option<u64>,
-    /// The first event to show
+    /// First event to show
     #[arg(long, value_name = "SEQ")]
     from: Option<u64>,
-    /// The last event to show; nothing after it is taken into account
+    /// Last event to show; later events are ignored
     #[arg(long, value_name = "SEQ")]
     to: Option<u64>,
-    /// Show bookkeeping, facts and whole outputs too
+    /// Also show bookkeeping events, facts and complete outputs
     #[arg(long)]
     all: bool,
-    /// Check chain, anchor and artifacts as well; exit code 1 if something is wrong
+    /// Also check the hash chain, anchor and artifacts; exit code 1 if any check fails
     #[arg(long)]
     verify: bool,
-    /// Write to this file instead of standard output; it is replaced when all is written
+    /// Write to this file instead of standard output; it is replaced once the output is complete
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
 }
@@ -103,7 +103,8 @@ pub(crate) fn run(arguments: &ReplayArgs, app: &App) -> Result<Exit, Failure> {
     }
     let report = audited(&session, &Auditor::new(app)?)?;
     if report.is_ok() {
-        app.output.note("chain, anchor and artifacts are intact");
+        app.output
+            .note("hash chain, anchor and artifacts are intact");
         return Ok(Exit::Done);
     }
     Err(Failure::from(anyhow::anyhow!(
@@ -111,7 +112,7 @@ pub(crate) fn run(arguments: &ReplayArgs, app: &App) -> Result<Exit, Failure> {
         session.id(),
         report.errors
     ))
-    .hint(format!("`agent audit {}` names them", session.id())))
+    .hint(format!("`agent audit {}` lists them", session.id())))
 }
 
 impl ReplayArgs {
@@ -171,7 +172,7 @@ fn card(
                     session.id()
                 )
             }
-            CardError::Replay(_) => format!("`agent audit {}` says more", session.id()),
+            CardError::Replay(_) => format!("see `agent audit {}`", session.id()),
         };
         Failure::from(anyhow::Error::from(error))
             .exit(Exit::Usage)
@@ -183,8 +184,10 @@ fn card(
             Form::Json => app.output.json_text(&card.to_json()).or_fail()?,
             Form::Text | Form::Tui => text::card(&card, arguments.text_form(app)),
             Form::Html => {
-                return Err(Failure::usage("a card has no HTML form of its own")
-                    .hint("`--format text` or `--format json`; the page of the session links to each call"));
+                return Err(Failure::usage("a card cannot be written as HTML").hint(
+                    "use `--format text` or `--format json`; the page of the session links \
+                        to each call",
+                ));
             }
         };
         writeln!(out, "{}", shown.trim_end()).or_fail()
@@ -309,7 +312,7 @@ pub(crate) fn write_page(
 fn warn(integrity: &Integrity, session: &SessionDirectory, app: &App) {
     if !integrity.is_intact() {
         app.output.problem(&format!(
-            "the record is not intact: {}; `agent audit {}` says more",
+            "the record is not intact: {}; see `agent audit {}`",
             integrity.in_words(),
             session.id()
         ));

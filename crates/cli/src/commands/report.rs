@@ -17,16 +17,16 @@ const EXAMPLES: &str = "Examples:
   agent report last --json | jq .status
   gh pr create --body-file <(agent report last)";
 
-/// Report on a session: status, calls, decisions, verification, cost
+/// Summarize a session: status, calls, decisions, verification, cost
 ///
-/// Made from the events alone. Holds no text of any prompt or answer.
+/// Computed from the events. Contains no text of prompts or answers.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {
-    /// Id, a beginning of it that only one session has, `last`, or a session's directory
+    /// Session id, a unique prefix of it, `last`, or a session directory
     #[arg(value_name = "SESSION", default_value = "last")]
     session: String,
-    /// The form to print
+    /// Output format
     #[arg(long, value_name = "FORM", default_value = "markdown")]
     format: Form,
     /// Print one JSON object (docs/schemas/report.schema.json)

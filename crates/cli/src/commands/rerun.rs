@@ -23,36 +23,37 @@ use agent_text::{clip, counted};
 /// The most columns an input gets.
 const LONGEST: usize = 100;
 
-/// Play a session's recorded answers again, and say what comes out differently
+/// Rerun a session from its recorded answers and show what differs
 ///
-/// For trying a change of rules, an upgrade or another machine: the answers come from the log, the
-/// decisions, the sandbox and the tools are today's. Works in a throw-away copy of the project as it
-/// was when the session began; the project itself is only read. What a person answered then is
-/// answered the same way again, and labelled. No model is asked. Secrets are masked in a log, so
-/// calls play with the masks. Imported sessions are refused: what another program ran is not run here.
+/// Use it to try changed rules, an upgrade or another machine: the model's answers come from the
+/// log; decisions, sandbox and tools are current. It works in a temporary copy of the project as it
+/// was when the session began; the project itself is only read. A question that a person answered
+/// gets the same answer again, and is labelled. No model is contacted. Secrets are masked in the
+/// log, so calls run with the masks. Imported sessions are refused: commands of another program are
+/// never run here.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   agent rerun last
-  agent rerun 0a3f --rules stricter.toml     would these rules have got in the way?
-  agent rerun last --keep /tmp/look          keep the copy, to look at it
+  agent rerun 0a3f --rules stricter.toml     what would these rules have changed?
+  agent rerun last --keep /tmp/look          keep the copy
   agent rerun last --json | jq '.calls[] | select(.differs)'
 
-Exit codes: 0 all calls came out as then, 1 some did not, 2 nothing was started.")]
+Exit codes: 0 all results match, 1 some differ, 2 nothing was started.")]
 pub(crate) struct RerunArgs {
-    /// Id, a beginning of it that only one session has, or `last`
+    /// Session id, a unique prefix of it, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Use the permission rules in this file too
+    /// Also use the permission rules in this file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     rules: Option<PathBuf>,
-    /// Decide as in this mode; without it, as in the mode of the session's last call
+    /// Permission mode [default: the mode of the session's last call]
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
-    /// What happens to a question that nobody answered then
+    /// What to do with a question that was not answered in the session
     #[arg(long, value_name = "WHAT", default_value = "deny")]
     on_ask: OnAskThen,
-    /// Make the copy here and keep it; the directory must not exist
+    /// Create the copy here and keep it; the directory must not exist
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     keep: Option<PathBuf>,
     /// Print one JSON object (docs/schemas/rerun.schema.json)
@@ -60,12 +61,12 @@ pub(crate) struct RerunArgs {
     json: bool,
 }
 
-/// What happens to a question that nobody answered then.
+/// What to do with a question that was not answered in the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnAskThen {
-    /// Refuse
+    /// Refuse the call
     Deny,
-    /// Say yes; deny rules and circuit breakers still hold
+    /// Allow the call; deny rules and circuit breakers still apply
     Allow,
 }
 
@@ -125,15 +126,15 @@ pub(crate) fn run(arguments: &RerunArgs, app: &App) -> Result<Exit, Failure> {
         // Its commands were never this program's to run.
         let id = session.id();
         return Err(Failure::usage(format!(
-            "session {id} was imported from {program}: its calls are never played again; nothing was run"
+            "session {id} was imported from {program} and cannot be rerun; nothing was run"
         ))
         .hint(format!(
-            "`agent permissions test {id}` says what today's rules make of them"
+            "`agent permissions test {id}` shows what today's rules would decide"
         )));
     }
     if recorded.calls().is_empty() && recorded.prompts().is_empty() {
         return Err(Failure::usage(format!(
-            "session {} has no answer of a model and no call to play again",
+            "session {} has no model answers or calls to rerun",
             session.id()
         )));
     }
@@ -166,7 +167,7 @@ pub(crate) fn run(arguments: &RerunArgs, app: &App) -> Result<Exit, Failure> {
     let doing = "cannot print the comparison";
     if recorded.compactions > 0 {
         app.output
-            .note("the session was compacted; summaries are not played again");
+            .note("the session was compacted; summaries are not replayed");
     }
     if arguments.json {
         let printed = RerunOutput {
@@ -188,7 +189,7 @@ pub(crate) fn run(arguments: &RerunArgs, app: &App) -> Result<Exit, Failure> {
     } else {
         for refused in &copy.not_rebuilt {
             app.output.note(&format!(
-                "the copy is not as it was then: {}: {}",
+                "the copy differs from the original: {}: {}",
                 refused.path, refused.reason
             ));
         }
@@ -198,7 +199,7 @@ pub(crate) fn run(arguments: &RerunArgs, app: &App) -> Result<Exit, Failure> {
             .or_fail()?;
         if keep {
             app.output
-                .print(&format!("the copy is `{}`", copy.root.display()))
+                .print(&format!("the copy is in `{}`", copy.root.display()))
                 .context(doing)
                 .or_fail()?;
         }
@@ -222,9 +223,12 @@ fn as_text(calls: &[CallComparison], app: &App) -> String {
     }
     let different = calls.iter().filter(|call| call.differs()).count();
     let sum = match different {
-        0 => format!("{}, all as then\n", counted(calls.len() as u64, "call")),
+        0 => format!(
+            "{}, all with the same result as recorded\n",
+            counted(calls.len() as u64, "call")
+        ),
         _ => format!(
-            "{}, {different} not as then\n",
+            "{}, {different} with a different result\n",
             counted(calls.len() as u64, "call")
         ),
     };
@@ -248,7 +252,7 @@ fn details(call: &CallComparison) -> String {
         return text;
     };
     if now.by_a_person() && call.then.by_a_person() {
-        say("asked; answered as a person answered then".to_owned());
+        say("asked; given the recorded answer".to_owned());
     }
     if call.decision_differs() {
         let (then, now_words) = (words(&call.then), words(now));
@@ -273,7 +277,7 @@ fn words(call: &RecordedCall) -> String {
             let who = if call.by_a_person() {
                 "a person"
             } else {
-                "nobody could be asked"
+                "nobody could approve it"
             };
             format!("ask, then {} ({who})", word(outcome))
         }

@@ -14,34 +14,34 @@ use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::{local_second, visible};
 
-/// Answer a question that a run left open
+/// Answer a pending question
 ///
-/// The answer is a fact of the session; nothing is run yet. `agent run --session SESSION` (or
-/// `agent resume`) goes on with exactly the call that was asked about: it runs if it was allowed and
-/// nothing it rests on has changed since, and is refused otherwise. A question that has expired
-/// (`permissions.ask_timeout`) takes no answer any more.
+/// Records the answer in the session; nothing runs yet. `agent run --session SESSION` (or `agent
+/// resume`) resumes with exactly that call: it runs if you allowed it and nothing it depends on has
+/// changed, and is refused otherwise. An expired question (`permissions.ask_timeout`) cannot be
+/// answered.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  agent actions                              what waits
-  agent respond last act_01m7h allow         this once
+  agent actions                              list pending questions
+  agent respond last act_01m7h allow         allow this once
   agent respond last act_01m7h allow --for-session
   agent respond last act_01m7h deny --note \"use the staging server\"
-  agent run --session last                   go on")]
+  agent run --session last                   resume")]
 pub(crate) struct RespondArgs {
-    /// Id, a beginning of it that only one session has, or `last`
+    /// Session id, a unique prefix of it, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The question's id, or a beginning of it that only one open question has
+    /// Id of the question, or a unique prefix of it
     #[arg(value_name = "ACTION")]
     action: String,
     /// The answer
     #[arg(value_name = "ANSWER")]
     answer: AnswerChoice,
-    /// What the model is told with it
+    /// A note for the model
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
-    /// Allow the same for the rest of the session
+    /// Allow exactly the same call for the rest of the session
     #[arg(long)]
     for_session: bool,
 }
@@ -108,7 +108,7 @@ impl Asked {
 pub(crate) fn run(arguments: &RespondArgs, app: &App) -> Result<Exit, Failure> {
     if arguments.for_session && arguments.answer == AnswerChoice::Deny {
         return Err(Failure::usage(
-            "--for-session goes with `allow`; nothing was answered",
+            "--for-session needs `allow`; nothing was answered",
         ));
     }
     let session = app.session(&arguments.session)?;
@@ -122,11 +122,12 @@ pub(crate) fn run(arguments: &RespondArgs, app: &App) -> Result<Exit, Failure> {
     let asked = find(&session, &arguments.action)?;
     if !opened.own.contains(asked.sequence) {
         let hint = format!(
-            "nothing was answered; `agent run --session {}` checks the call and asks in its own words",
+            "nothing was answered; `agent run --session {}` checks the call and asks again",
             session.id()
         );
         return Err(Failure::usage(format!(
-            "the question {} was not asked here: this log was written elsewhere, and its words prove nothing",
+            "question {} was not asked on this machine: the log was written elsewhere and cannot \
+             be trusted",
             asked.action_id
         ))
         .hint(hint));
@@ -137,11 +138,11 @@ pub(crate) fn run(arguments: &RespondArgs, app: &App) -> Result<Exit, Failure> {
         // The question is closed by what happened to it, so that nothing waits for it any more.
         asked.resolve(&opened.writer, DecidedBy::Timeout, Reply::default())?;
         let hint = format!(
-            "nothing was run and nothing will be; `agent run --session {}` goes on and can ask again",
+            "nothing was run; `agent run --session {}` resumes and can ask again",
             session.id()
         );
         return Err(Failure::usage(format!(
-            "the question {} expired at {}: no answer counts any more",
+            "question {} expired at {} and can no longer be answered",
             asked.action_id,
             local_second(end)
         ))
@@ -163,7 +164,7 @@ pub(crate) fn run(arguments: &RespondArgs, app: &App) -> Result<Exit, Failure> {
         AnswerChoice::Deny => "denied",
     };
     let text = format!(
-        "{word}: {} ({})\nnothing was run; go on with: agent run --session {}",
+        "{word}: {} ({})\nnothing was run; resume with: agent run --session {}",
         visible(&asked.required.title),
         asked.action_id,
         session.id()
@@ -202,17 +203,17 @@ fn find(session: &SessionDirectory, asked: &str) -> Result<Asked, Failure> {
         let bare = id.split_once('_').map_or(id, |(_, bare)| bare);
         !asked.is_empty() && (id.starts_with(asked) || bare.starts_with(asked))
     });
-    let hint = "`agent actions` lists the open ones; nothing was changed";
+    let hint = "`agent actions` lists pending questions; nothing was changed";
     match open.len() {
         1 => Ok(open.swap_remove(0)),
         0 => Err(Failure::usage(format!(
-            "there is no open question `{}` in session {}",
+            "no pending question `{}` in session {}",
             visible(asked),
             session.id()
         ))
         .hint(hint)),
         many => Err(Failure::usage(format!(
-            "`{}` is the beginning of {many} open questions",
+            "`{}` matches {many} pending questions",
             visible(asked)
         ))
         .hint(hint)),

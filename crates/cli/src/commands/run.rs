@@ -24,10 +24,10 @@ const PIPE_PATIENCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// Do one thing without a screen: give a prompt, get the answer
+/// Run one prompt without a screen and print the answer
 ///
-/// The model works on the project through tools until it has no more to say. Nobody can be asked,
-/// so what needs asking is refused unless a rule, the mode or --on-ask says otherwise.
+/// The model works on the project with tools until it is done. There is no prompt: a call that
+/// needs approval is refused unless a rule, the mode or --on-ask allows it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -38,19 +38,20 @@ Examples:
   agent run --output json \"list the public types\" | jq .final_text
   agent run --session last \"now the same for the other module\"")]
 pub(crate) struct RunArgs {
-    /// What to do; standard input is the prompt if there is none, and context after one (`-` waits for it)
+    /// The prompt; without one, read from standard input. Piped input is added as context (`-`
+    /// waits for it)
     #[arg(value_name = "PROMPT")]
     prompt: Vec<String>,
-    /// What to print
+    /// Output format
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: OutputForm,
-    /// With stream-json: also events that are only shown and not kept
+    /// With stream-json: include events that are not written to the log
     #[arg(long)]
     include_transient: bool,
-    /// What happens to a question nobody is there to answer
+    /// What to do when a call needs approval
     #[arg(long, value_name = "WHAT", default_value = "deny")]
     on_ask: OnAskChoice,
-    /// End with code 4 unless the log shows that the changes were verified
+    /// Exit with code 4 unless the log shows that the changes were verified
     #[arg(long)]
     require_verified: bool,
     #[command(flatten)]
@@ -62,11 +63,11 @@ pub(crate) struct RunArgs {
 /// What happens to a question.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum OnAskChoice {
-    /// Refuse, with its own code
+    /// Refuse the call; the run exits with code 3
     Deny,
-    /// Leave it open and end with code 3, to be answered by `agent respond`
+    /// Leave the question pending and exit with code 3; answer with `agent respond`
     Wait,
-    /// Say yes to everything that is asked; deny rules and circuit breakers still hold
+    /// Allow every call that needs approval; deny rules and circuit breakers still apply
     Allow,
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn run(arguments: &RunArgs, app: &App) -> Result<Exit, Failure> {
     let prompt = prompt(arguments, app)?;
     if prompt.is_none() && arguments.session.session.is_none() {
         return Err(Failure::usage(
-            "there is nothing to do: give a prompt, or pipe one in",
+            "no prompt: pass one as an argument or pipe it in",
         ));
     }
     let config = config::load(&app.host, &app.project, &arguments.settings)?;
@@ -151,7 +152,10 @@ fn offered_input(app: &App) -> Result<Option<String>, Failure> {
             if ready {
                 return Ok(Some(read_input()?));
             }
-            app.output.note("standard input is a pipe that says nothing; add `-` after the prompt to wait for it");
+            app.output.note(
+                "standard input is an idle pipe and was ignored; add `-` after the \
+                prompt to wait for it",
+            );
             Ok(None)
         }
         _ => Ok(None),

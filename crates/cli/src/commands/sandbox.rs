@@ -32,7 +32,7 @@ use agent_runtime::{Scratch, command_settings as commands};
 const NOT_FOUND: u8 = 127;
 const NOT_STARTED: u8 = 126;
 
-/// Show what commands are confined by, or run one confined
+/// Check the sandbox, or run a command in it
 #[derive(Args, Debug)]
 pub(crate) struct SandboxArgs {
     #[command(subcommand)]
@@ -45,7 +45,7 @@ enum SandboxCommand {
     Run(RunArgs),
 }
 
-/// Show what can be enforced here, found by building a whole sandbox
+/// Show what this machine can enforce, by building a complete sandbox
 ///
 /// Exit code 6 means that commands would be refused.
 #[derive(Args, Debug)]
@@ -55,25 +55,24 @@ struct CheckArgs {
     json: bool,
 }
 
-/// Run a program in exactly the sandbox the bash tool would use
+/// Run a program in the same sandbox as the bash tool
 ///
-/// Standard input is closed and nothing is recorded. On a terminal control characters are shown, not
-/// obeyed. Ends with the program's own exit code, or 128
-/// and the number of the signal that ended it; with 6 when the sandbox cannot be enforced, and then
-/// nothing was run.
+/// Standard input is closed and nothing is recorded. On a terminal, control characters are shown
+/// instead of interpreted. Exits with the program's exit code, with 128 plus the number of the
+/// signal that ended it, or with 6 if the sandbox could not be enforced; then nothing was run.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   agent sandbox run -- cargo test
   agent sandbox run --read-only -- sh -c 'echo x > file'")]
 struct RunArgs {
-    /// Give it the host's network
+    /// Allow network access
     #[arg(long)]
     network: bool,
     /// Mount the project read-only
     #[arg(long)]
     read_only: bool,
-    /// The program and its arguments; for a script: `-- sh -c '…'`
+    /// Program and arguments; for a script, `-- sh -c '…'`
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -151,27 +150,31 @@ fn report(found: &Capabilities, mode: SandboxMode) -> CheckOutput {
     let (commands, meaning) = match (mode, level) {
         (SandboxMode::Off, _) => (
             Treatment::Unconfined,
-            "commands run without any confinement: your settings switch the sandbox off",
+            "commands run unconfined: the sandbox is off in your settings",
         ),
         (_, Level::Full) => (
             Treatment::Confined,
-            "commands run confined by every layer; see docs/SECURITY.md",
+            "commands are confined by every layer; see docs/SECURITY.md",
         ),
         (_, Level::NoLandlock) => (
             Treatment::Confined,
-            "commands run confined; open without Landlock: FIFOs and device files outside the project that your user may write to",
+            "commands are confined; not covered without Landlock: FIFOs and device files outside \
+             the project that your user can write to",
         ),
         (_, Level::Bubblewrap) => (
             Treatment::Confined,
-            "commands run confined, with mounts made by bubblewrap; the number of processes is bounded only for users other than root",
+            "commands are confined, using bubblewrap for mounts; the process limit does not apply \
+             to root",
         ),
         (_, Level::Partial) => (
             Treatment::Asked,
-            "partial: no command runs without asking; open: modes and times of your files outside, protected paths (compared and reported, changes not undone), processes that outlive the call in a race; own loopback servers do not work",
+            "partial: every command needs approval; not covered: modes and times of your files \
+             outside the project, protected paths (changes are reported, not undone), processes \
+             that outlive the call in a race; loopback servers do not work",
         ),
         (_, Level::None) => (
             Treatment::Refused,
-            "commands are refused, because they cannot be confined; file tools work",
+            "commands are refused because they cannot be confined; file tools work",
         ),
     };
     CheckOutput {
@@ -218,21 +221,30 @@ fn layers(found: &Capabilities) -> Vec<LayerFound> {
 fn remedies(found: &Capabilities, mode: SandboxMode) -> Vec<&'static str> {
     let mut remedies = Vec::new();
     if mode == SandboxMode::Off {
-        remedies.push("remove `sandbox = \"off\"` from your settings (`agent config show --origin` says where it is)");
-    }
-    if found.seccomp.is_err() {
         remedies.push(
-            "use a kernel with seccomp filters, or a container that lets processes install them",
+            "remove `sandbox = \"off\"` from your settings \
+            (`agent config show --origin` shows where it is set)",
         );
     }
+    if found.seccomp.is_err() {
+        remedies.push("use a kernel with seccomp filters, or a container that allows them");
+    }
     if found.user_namespaces.is_err() && found.seccomp.is_ok() {
-        remedies.push("allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` or `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, where your system has them; in a container, a seccomp profile that permits them");
+        remedies.push(
+            "allow unprivileged user namespaces: \
+            `sysctl kernel.unprivileged_userns_clone=1` or \
+            `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, whichever your system has; \
+            in a container, use a seccomp profile that permits them",
+        );
         if found.bubblewrap.is_err() && found.landlock.is_ok() {
             remedies.push("or install bubblewrap with your package manager");
         }
     }
     if found.landlock.is_err() {
-        remedies.push("for Landlock use Linux 6.2 or newer with `landlock` in the list of security modules (boot parameter `lsm=`)");
+        remedies.push(
+            "for Landlock, use Linux 6.2 or later with `landlock` in the list of \
+            security modules (boot parameter `lsm=`)",
+        );
     }
     remedies
 }
@@ -321,13 +333,13 @@ fn run_confined(
             program(&arguments.command)?,
             &confinement,
         )
-        .context("cannot look at the project; nothing was run")
+        .context("cannot scan the project; nothing was run")
         .or_fail()?;
     let found = settings.sandbox.capabilities();
     match (&settings.mode, found.level()) {
         (Mode::Off { reason }, _) => app.output.note(&format!("not confined: {reason}")),
         (Mode::Required, Level::Partial) => app.output.note(&format!(
-            "partly confined ({}); `agent sandbox check` says what stays open",
+            "partly confined ({}); `agent sandbox check` shows what is not covered",
             found.reasons().join("; ")
         )),
         _ => {}
@@ -440,7 +452,7 @@ fn whole(bytes: &[u8]) -> usize {
 fn program(command: &[OsString]) -> Result<Command, Failure> {
     let (program, arguments) = command
         .split_first()
-        .ok_or_else(|| Failure::usage("no command was given; nothing was run"))?;
+        .ok_or_else(|| Failure::usage("no command given; nothing was run"))?;
     Ok(Command::Program {
         program: program.clone(),
         arguments: arguments.to_vec(),
@@ -471,7 +483,7 @@ fn not_started(error: LaunchError, app: &App) -> Result<u8, Failure> {
         return Ok(code);
     }
     let failure = Failure::from(anyhow::Error::new(error)).exit(Exit::NoSandbox);
-    Err(failure.hint("`agent sandbox check` says what is missing and how to get it"))
+    Err(failure.hint("`agent sandbox check` shows what is missing and how to get it"))
 }
 
 /// What the sandbox noticed, after everything the program said.
@@ -496,11 +508,11 @@ fn tell(finished: &Finished, app: &App) {
         let path = item.path.display();
         app.output.problem(&match &item.moved_to {
             Some(place) => format!(
-                "`{path}` is protected; what the command put there is now in `{}`",
+                "`{path}` is protected; what the command wrote there was moved to `{}`",
                 place.display()
             ),
             None => {
-                format!("`{path}` is protected; what the command put there could not be taken away")
+                format!("`{path}` is protected; what the command wrote there could not be removed")
             }
         });
     }

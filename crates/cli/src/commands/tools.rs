@@ -14,10 +14,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Table, Tone};
 
-/// Show the tools a model can use here, and what is known about each
+/// List the tools a model can use, with details of each
 ///
-/// The same catalogue is recorded in every session. `unavailable` tools are not shown to the model,
-/// and a call of one is refused.
+/// Every session records this catalogue. `unavailable` tools are not offered to the model, and
+/// calls to them are refused.
 #[derive(Args, Debug)]
 pub(crate) struct ToolsArgs {
     /// Print one JSON object (docs/schemas/tools.schema.json)

@@ -23,47 +23,44 @@ use crate::output::{Tone, visible};
 use agent_runtime::undo::{Chosen, Entry, Extent, OnConflict, Outcome, Plan, Verdict, carry_out};
 use agent_text::counted;
 
-/// Take back what a session did to the project's files
+/// Undo the changes a session made to the project's files
 ///
-/// Restores content, mode and existence from the images the session kept, also of what commands
-/// changed; needs no git and runs no command. Shows what it would do first: on a terminal it asks,
-/// elsewhere it does nothing without `--yes` (exit 3). A file that somebody else changed since is
-/// left alone unless `--on-conflict` says otherwise. The undo is recorded in the session and can be
-/// taken back like any other change.
+/// Restores contents, modes and deleted files from copies saved with the session, including changes
+/// made by commands; it does not need git and runs no command. It shows the plan first, then asks;
+/// without a terminal it does nothing unless `--yes` is given (exit 3). Files changed since by
+/// something else are kept unless `--on-conflict` says otherwise. The undo is recorded in the
+/// session and can itself be undone.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  agent undo --dry-run             what would be taken back of the last session
-  agent undo                       take back the whole last session
-  agent undo --turn last           only its last turn
-  agent undo 0a3f --to 41 --yes    as it was after event 41, without asking
+  agent undo --dry-run             show what would be undone
+  agent undo                       undo the whole last session
+  agent undo --turn last           undo only its last turn
+  agent undo 0a3f --to 41 --yes    go back to event 41, without asking
   agent undo --file src/lib.rs     one file
-  agent undo --on-conflict orig    keep your own changes beside, as FILE.orig
+  agent undo --on-conflict orig    keep your own changes as FILE.orig
 
-Exit codes: 0 done, 1 something could not be restored, 2 nothing was started (the
-session is in use, say), 3 not confirmed, or files were left because somebody
-else changed them.")]
+Exit codes: 0 done, 1 something could not be restored, 2 nothing was started (for example, the session is in use), 3 not confirmed, or files were kept because something else changed them.")]
 pub(crate) struct UndoArgs {
-    /// Id, a beginning of it that only one session has, or `last`
+    /// Session id, a unique prefix of it, or `last`
     #[arg(value_name = "SESSION", default_value = "last")]
     session: String,
-    /// Back to the state after this event; without it, to the session's start
+    /// Go back to the state after this event [default: the start of the session]
     #[arg(long, value_name = "SEQ", conflicts_with = "turn")]
     to: Option<u64>,
-    /// Only what this turn changed: its number, its id, or `last`, which asked again goes one
-    /// turn further back
+    /// Undo only this turn: its number, its id, or `last`; repeating `last` goes back one more turn
     #[arg(long, value_name = "TURN")]
     turn: Option<String>,
-    /// Only this file, or what is in this directory
+    /// Undo only this file or directory
     #[arg(long = "file", value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     files: Vec<String>,
-    /// What to do with a file that somebody else changed since; without it, ask or keep
+    /// What to do with a file that something else has changed since [default: ask, or keep]
     #[arg(long, value_name = "WHAT")]
     on_conflict: Option<ConflictChoice>,
-    /// Only say what would be done
+    /// Show what would be undone without doing it
     #[arg(long)]
     dry_run: bool,
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     /// Print one JSON object (docs/schemas/undo.schema.json)
@@ -74,11 +71,11 @@ pub(crate) struct UndoArgs {
 /// What to do where somebody else changed a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ConflictChoice {
-    /// Leave it as it is
+    /// Keep the file as it is
     Keep,
-    /// Put back what it was; the log keeps what is overwritten
+    /// Restore the file; the log keeps what is overwritten
     Restore,
-    /// Put back what it was, and keep what is there beside it as `.orig`
+    /// Restore the file, and save the current one as `.orig`
     Orig,
 }
 
@@ -158,7 +155,7 @@ pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
     let real = |path: &Path| std::fs::canonicalize(path).or_usage();
     if !real(session.path())?.starts_with(real(app.sessions().directory())?) {
         return Err(Failure::usage(format!(
-            "session {} is not one of this project's; nothing was changed",
+            "session {} belongs to another project; nothing was changed",
             session.id()
         )));
     }
@@ -194,7 +191,8 @@ pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
     let conflicts = plan.count(|verdict| matches!(verdict, Verdict::Conflict(_)));
     if conflicts > 0 && arguments.on_conflict().is_none() && !is_asked {
         app.output.hint(
-            "what somebody else changed is kept; `--on-conflict restore` puts it back, `--on-conflict orig` keeps a copy beside it",
+            "files changed by something else are kept; `--on-conflict restore` restores them, \
+             `--on-conflict orig` also saves a copy of each",
         );
     }
     if arguments.dry_run || !plan.has_work() {
@@ -213,7 +211,8 @@ pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
         if arguments.json {
             print_json(&plan, None, app)?;
         }
-        app.output.note("nothing was changed; `--yes` does it");
+        app.output
+            .note("nothing was changed; use `--yes` to undo without asking");
         return Ok(Exit::Denied);
     }
     let outcome = under_the_lease(arguments, app, &session, &plan, make, &answers)?;
@@ -250,7 +249,8 @@ fn tell_unknown(plan: &Plan, app: &App) {
     if !plan.gaps.is_empty() {
         let events = counted(plan.gaps.len() as u64, "event");
         app.output.note(&format!(
-            "what {events} changed is unknown and was not taken back; compare with your version control"
+            "the changes of {events} are unknown and were not undone; compare with your version \
+             control"
         ));
     }
 }
@@ -275,9 +275,9 @@ fn under_the_lease(
     let plan = make()?;
     if !same(shown, &plan) {
         return Err(Failure::from(anyhow::anyhow!(
-            "the files or the session changed meanwhile; nothing was changed"
+            "the files or the session changed in the meantime; nothing was undone"
         ))
-        .hint("look at the plan again"));
+        .hint("run the command again to see the new plan"));
     }
     let default = arguments.on_conflict().unwrap_or_default();
     let decide = |entry: &Entry| {
@@ -300,7 +300,7 @@ fn under_the_lease(
     };
     writer
         .append(&Scope::default(), ended, Refs::default())
-        .context("the files are restored, but the session's end could not be recorded")
+        .context("the files are restored, but the end of the session could not be recorded")
         .or_fail()?;
     Ok(outcome)
 }
@@ -354,7 +354,8 @@ fn ask(
                 continue;
             };
             let question = format!(
-                "`{}`: {}.\n  [k]eep it, [r]estore what it was, restore and write .[o]rig? [k] ",
+                "`{}`: {}.\n  [k]eep it, [r]estore it, or restore it and save the current file as \
+                 .[o]rig? [k] ",
                 visible(&entry.name),
                 visible(why)
             );
@@ -383,7 +384,7 @@ fn ask(
     if count == 0 {
         return Ok(None);
     }
-    let question = format!("Take back {}? [y/N] ", counted(count as u64, "path"));
+    let question = format!("Undo {}? [y/N] ", counted(count as u64, "path"));
     let answer = question_answer(&question)?;
     Ok(matches!(answer.as_deref(), Some("y" | "yes")).then_some(answers))
 }
@@ -441,7 +442,7 @@ fn as_text(plan: &Plan, app: &App) -> String {
             Verdict::Done if entry.was_in_hand => (
                 Tone::Faint,
                 "done",
-                Some("put back by an undo that was cut off"),
+                Some("already restored by an interrupted undo"),
             ),
             Verdict::Done => (Tone::Faint, "done", Some("it is as it was")),
             Verdict::Beside(why) => (Tone::Faint, "keep", Some(why.as_str())),
@@ -479,23 +480,23 @@ fn summary(plan: &Plan) -> String {
     let impossible = plan.count(|verdict| matches!(verdict, Verdict::Impossible(_)));
     if restore + conflicts + impossible == 0 {
         return match plan.gaps.is_empty() {
-            true => "nothing to take back\n".to_owned(),
-            false => "nothing that is recorded to take back\n".to_owned(),
+            true => "nothing to undo\n".to_owned(),
+            false => "no recorded changes to undo\n".to_owned(),
         };
     }
-    let mut text = format!("{} to take back", counted(restore as u64, "path"));
+    let mut text = format!("{} to undo", counted(restore as u64, "path"));
     if conflicts > 0 {
-        text.push_str(&format!(", {} changed by somebody else", conflicts));
+        text.push_str(&format!(", {} changed by something else", conflicts));
     }
     if impossible > 0 {
-        text.push_str(&format!(", {impossible} that cannot be"));
+        text.push_str(&format!(", {impossible} that cannot be undone"));
     }
     text.push('\n');
     text
 }
 
 fn outcome_text(outcome: &Outcome, session: &SessionDirectory, app: &App) -> String {
-    let done = format!("{} taken back", counted(outcome.paths, "path"));
+    let done = format!("{} undone", counted(outcome.paths, "path"));
     let mut text = format!("{}\n", app.output.paint(Tone::Good, &done));
     for beside in &outcome.beside {
         let word = app.output.paint(Tone::Warn, "kept");
@@ -509,7 +510,7 @@ fn outcome_text(outcome: &Outcome, session: &SessionDirectory, app: &App) -> Str
     }
     let id = session.id().as_str();
     text.push_str(&format!(
-        "`agent undo {id} --to {}` takes this back\n",
+        "to reverse this: `agent undo {id} --to {}`\n",
         outcome.before
     ));
     text

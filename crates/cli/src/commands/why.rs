@@ -24,15 +24,15 @@ use agent_text::clip;
 /// The most columns an input or a message gets; the log has the rest.
 const LONGEST: usize = 400;
 
-/// Tell in words how one call was decided, confined and carried out
+/// Explain how a call was decided, confined and run
 ///
-/// Follows the log from what was asked for to what came of it. Reads only.
+/// Lists the recorded facts from request to result. Reads only.
 #[derive(Args, Debug)]
 pub(crate) struct WhyArgs {
-    /// Id, a beginning of it that only one session has, or `last`
+    /// Session id, a unique prefix of it, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The call's number in the session, its id, or a beginning of it that only one call has
+    /// The call's number in the session, its id, or a unique prefix of it
     #[arg(value_name = "CALL")]
     call: String,
     /// Print one JSON object (docs/schemas/why.schema.json)
@@ -180,10 +180,10 @@ fn find<'a>(
         (Some(call), None) => Ok(call),
         (Some(call), Some(_)) if exact.is_some() => Ok(call),
         (Some(_), Some(_)) => Err(Failure::usage(format!(
-            "several calls of session {} begin with `{asked}`",
+            "several calls in session {} start with `{asked}`",
             session.id()
         ))
-        .hint("give more of the id")),
+        .hint("use more characters of the id")),
         (None, _) => Err(
             Failure::usage(format!("session {} has no call `{asked}`", session.id())).hint(
                 format!("`agent sessions show {}` lists its calls", session.id()),

@@ -103,7 +103,7 @@ fn tell_stopped(app: &App, running: &[(ProcessId, String)]) {
         .collect();
     let count = counted(running.len() as u64, "background command");
     app.output.note(&format!(
-        "the run is over; it ended {count}: {}",
+        "the run is over; stopped {count}: {}",
         named.join(", ")
     ));
 }

@@ -101,7 +101,7 @@ impl RunReport {
             Some(TurnEnd::LeftOpen) => Self {
                 outcome: Status::WaitingPermission.as_str().to_owned(),
                 stop_reason: "approval_required".to_owned(),
-                error: Some("a question waits for an answer; see `agent actions`".to_owned()),
+                error: Some("a question is pending; see `agent actions`".to_owned()),
                 exit: Exit::Denied,
                 ..empty
             },
@@ -144,14 +144,14 @@ impl RunReport {
         } else if sandbox_missing && verified != VerificationStatus::Passed {
             (
                 Exit::NoSandbox,
-                Some("commands were not run: the sandbox could not be enforced".to_owned()),
+                Some("commands did not run: the sandbox could not be enforced".to_owned()),
             )
         } else if refused > 0 && verified != VerificationStatus::Passed {
             (
                 Exit::Denied,
                 Some(match refused {
-                    1 => "a call was refused for permission".to_owned(),
-                    _ => format!("{refused} calls were refused for permission"),
+                    1 => "a call was denied".to_owned(),
+                    _ => format!("{refused} calls were denied"),
                 }),
             )
         } else if require_verified
@@ -163,7 +163,7 @@ impl RunReport {
             (
                 Exit::Unverified,
                 Some(format!(
-                    "the work is not verified: {}: {}",
+                    "not verified: {}: {}",
                     verified.as_str().replace('_', " "),
                     describe(&turn.verification)
                 )),
@@ -226,10 +226,14 @@ impl RunReport {
         }
         if self.exit == Exit::Denied && self.refused_calls > 0 {
             output.hint(&format!(
-                "`agent replay {} --format text` numbers the calls, and `agent why {0} NUMBER` tells what decided one",
+                "`agent replay {} --format text` numbers the calls; `agent why {0} NUMBER` \
+                 explains one",
                 self.session_id
             ));
-            output.hint("`--mode accept-edits` allows edits inside the project; docs/permissions.md shows rules for commands");
+            output.hint(
+                "`--mode accept-edits` allows edits inside the project; for rules that \
+                allow commands, see docs/permissions.md",
+            );
         }
         Ok(())
     }

@@ -186,7 +186,7 @@ impl Courier {
             }
             let read = match length {
                 Ok(length) if length > LARGEST_IMAGE => {
-                    Err(format!("`{name}` has {length} bytes, which is too large"))
+                    Err(format!("`{name}` is too large ({length} bytes)"))
                 }
                 Ok(_) => std::fs::read(&path).map_err(|error| format!("`{name}`: {error}")),
                 Err(error) => Err(format!("`{name}`: {error}")),

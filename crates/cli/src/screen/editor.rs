@@ -52,7 +52,7 @@ fn edit(editor: &OsString, file: &Path, text: &str) -> Result<String, String> {
         .map_err(|error| format!("cannot start the editor `{shown}`: {error}"))?;
     if !status.success() {
         return Err(format!(
-            "the editor `{shown}` ended with {status}; the text is as before"
+            "the editor `{shown}` failed ({status}); the text is unchanged"
         ));
     }
     fs::read_to_string(file).map_err(|error| format!("cannot read what the editor saved: {error}"))

@@ -133,7 +133,7 @@ impl Host {
         let diff = SessionDiff::make(self.app.project.root(), &session, &all, &chosen)?;
         if diff.files.is_empty() {
             return Ok(HostMessage::Notice(
-                "this session has changed no file".to_owned(),
+                "this session has not changed any files".to_owned(),
             ));
         }
         let redactor = self.app.session_env_with(&self.config, "agent")?.redactor;
@@ -183,7 +183,7 @@ fn session_line(session: &SessionDirectory) -> SessionLine {
     let title = preview.title.or(preview.first_input);
     SessionLine {
         session_id: session.id().clone(),
-        title: title.unwrap_or_else(|| "nothing was asked yet".to_owned()),
+        title: title.unwrap_or_else(|| "no requests yet".to_owned()),
         detail: format!(
             "{} · {events} events · {}",
             local_second(session.modified()),
@@ -194,7 +194,7 @@ fn session_line(session: &SessionDirectory) -> SessionLine {
 
 fn rules_text(rules: &str) -> String {
     if rules.trim().is_empty() {
-        "No rule is set: the mode alone decides. Answering a question with r saves one.".to_owned()
+        "No rules yet; only the mode decides. Answer a question with r to save one.".to_owned()
     } else {
         rules.to_owned()
     }

@@ -76,7 +76,8 @@ fn say_where_it_is(app: &App, session_id: &SessionId) {
     }
     let name = short_name(app, session_id);
     let _ = app.output.print(&format!(
-        "session {session_id}\n`agent resume {name}` goes on with it, `agent replay {name}` plays it\n"
+        "session {session_id}\nresume with `agent resume {name}`, replay with \
+         `agent replay {name}`\n"
     ));
 }
 

@@ -61,7 +61,7 @@ impl EventSource for Past {
     }
 
     fn artifact(&self, id: &ArtifactId) -> Result<Vec<u8>, String> {
-        let artifacts = self.artifacts.as_ref().ok_or("there are no artifacts")?;
+        let artifacts = self.artifacts.as_ref().ok_or("no artifacts")?;
         artifacts
             .read(id, IMAGE_LIMIT)
             .map_err(|error| error.to_string())

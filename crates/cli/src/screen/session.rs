@@ -326,7 +326,7 @@ impl Worker {
         let root = self.app.project.root();
         let plan = Plan::make(root, &session, &extent, &undo::Chosen::new(&self.app, &[])?)?;
         if !plan.has_work() && plan.entries.is_empty() {
-            return Ok(Some("there is no change to take back".to_owned()));
+            return Ok(Some("nothing to undo".to_owned()));
         }
         let reason = match to {
             Some(to) => format!("the user went back to event {to}"),
@@ -338,9 +338,7 @@ impl Worker {
 
     async fn compact(&mut self) -> Result<(), EngineError> {
         if !self.engine.compact_now(&Interrupt::new()).await? {
-            self.say(HostMessage::Notice(
-                "there is nothing to compact yet".to_owned(),
-            ));
+            self.say(HostMessage::Notice("nothing to compact yet".to_owned()));
         }
         Ok(())
     }

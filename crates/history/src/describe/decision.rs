@@ -21,7 +21,7 @@ pub(super) fn permission_evaluated(evaluated: &PermissionEvaluated) -> Descripti
         .list("rules", &rules)
         .list("risk", &evaluated.risk)
         .add(
-            "not proven to only read",
+            "not provably read-only",
             evaluated
                 .parse
                 .as_ref()

@@ -71,7 +71,7 @@ impl TrustStore {
         let hash = hash_of(content);
         let kept = self.content_file(&hash);
         private::write_once(&kept, content.as_bytes())
-            .with_context(|| format!("cannot keep what is trusted in `{}`", kept.display()))?;
+            .with_context(|| format!("cannot save what is trusted in `{}`", kept.display()))?;
         let before = self.decisions.insert(name(path), hash);
         self.save()?;
         self.drop_content(before);

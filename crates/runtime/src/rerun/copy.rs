@@ -39,7 +39,7 @@ pub fn copy_start(
     };
     if copy.root.starts_with(root) {
         return Err(RuntimeError::usage(
-            "the copy would be inside the project; name a directory elsewhere",
+            "the copy would be inside the project; choose another directory",
         ));
     }
     copy_tree(root, &copy.root, true)

@@ -477,7 +477,7 @@ fn mode_changed(
             ..PolicyChanges::default()
         },
         by: DecidedBy::User,
-        reason: "the session goes on in this mode".to_owned(),
+        reason: "the resumed session keeps this mode".to_owned(),
     };
     journal
         .append(&scope, changed.into(), Refs::default())
@@ -497,7 +497,8 @@ fn warn_foreign(
         ("answers", "they")
     };
     let message = format!(
-        "this log holds {answers} {word} that this account did not give here; what {they} allowed is asked again"
+        "this log has {answers} {word} not given here by this account; what {they} allowed is \
+         asked again"
     );
     warn(journal, thread_id, "foreign_answers", message)
 }
@@ -514,7 +515,7 @@ fn warn_ignored(
         return Ok(());
     }
     let message = format!(
-        "settings of the project that are not in force: {}",
+        "project settings that are ignored until you trust them: {}",
         keys.join(", ")
     );
     warn(journal, thread_id, "untrusted_project_settings", message)

@@ -39,7 +39,7 @@ impl Extent {
                 return Ok(sequence);
             }
             Err(RuntimeError::usage(format!(
-                "there is no event {sequence}: the session's last event is {last}"
+                "no event {sequence}: the last event of the session is {last}"
             )))
         };
         let span = match self {
@@ -69,7 +69,7 @@ impl Extent {
             }
         };
         if span.from.is_some_and(|from| from > span.to) {
-            return Err(RuntimeError::usage("the range ends before it begins"));
+            return Err(RuntimeError::usage("the range ends before it starts"));
         }
         Ok(span)
     }
@@ -95,10 +95,10 @@ fn turn(asked: &str, workspace: &Workspace) -> Result<Span, RuntimeError> {
     };
     let Some(span) = found else {
         return Err(RuntimeError::usage(format!(
-            "there is no turn `{asked}`: the session has {}",
+            "no turn `{asked}`: the session has {}",
             agent_text::counted(turns.len() as u64, "turn")
         ))
-        .hint("name it by its number, its id or a beginning of it, or `last`"));
+        .hint("use its number, its id or a unique prefix of it, or `last`"));
     };
     Ok(Span {
         from: span.first.checked_sub(1),

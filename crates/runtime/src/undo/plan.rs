@@ -110,7 +110,8 @@ impl Plan {
             let stays_harmless = matches!(entry.target, PathState::Missing | PathState::Unknown);
             if !stays_harmless && is_protected(Path::new(&entry.name)) {
                 entry.verdict = Verdict::Impossible(
-                    "it makes something run later, and this machine has no anchor of the session"
+                    "it can make something run later, and this machine has no anchor for the \
+                     session"
                         .to_owned(),
                 );
             }
@@ -159,7 +160,7 @@ impl Plan {
             };
             if !comes_back.contains(&(of.to_owned(), held)) {
                 entry.verdict =
-                    Verdict::Beside(format!("it holds what somebody else had made of `{of}`"));
+                    Verdict::Beside(format!("it holds someone else's version of `{of}`"));
             }
         }
     }
@@ -188,7 +189,7 @@ impl Plan {
             });
             if let Some(other) = other {
                 entry.verdict = Verdict::Conflict(format!(
-                    "it holds `{}`, which the session did not make",
+                    "it contains `{}`, which the session did not create",
                     other.to_string_lossy()
                 ));
                 staying.insert(directory);
@@ -249,14 +250,14 @@ fn judge(net: &NetChange, now: &PathState, images: &Images) -> Verdict {
         return Verdict::Conflict(match net.changed_again {
             Some(sequence) => format!("{what} again by event {sequence} of this session"),
             None => format!(
-                "{what} after event {}, and not by this session",
+                "{what} after event {}, but not by this session",
                 net.last_sequence
             ),
         });
     }
     if let Some(sequence) = net.foreign_before {
         return Verdict::Conflict(format!(
-            "before event {sequence} somebody else changed it, and that change would be lost"
+            "something else changed it before event {sequence}, and that change would be lost"
         ));
     }
     Verdict::Restore
@@ -280,11 +281,11 @@ fn cannot_make(target: &PathState, now: &PathState, images: &Images) -> Option<S
             let reason = content.no_image.as_deref();
             Some(match (reason, &content.image) {
                 (Some("too_large"), _) => {
-                    "it was too large for an image to be kept before it was changed".to_owned()
+                    "it was too large to save before it was changed".to_owned()
                 }
-                (_, Some(_)) => "the image of what it was is gone from the session".to_owned(),
-                (Some(reason), None) => format!("no image of what it was is kept ({reason})"),
-                (None, None) => "no image of what it was is kept".to_owned(),
+                (_, Some(_)) => "its saved content is gone from the session".to_owned(),
+                (Some(reason), None) => format!("its previous content was not saved ({reason})"),
+                (None, None) => "its previous content was not saved".to_owned(),
             })
         }
     }

@@ -100,10 +100,10 @@ pub fn carry_out(
     };
     writer
         .append(&scope, started, Refs::default())
-        .context("cannot record that the undo begins; nothing was changed")?;
+        .context("cannot record the start of the undo; nothing was changed")?;
     writer
         .sync()
-        .context("cannot record that the undo begins; nothing was changed")?;
+        .context("cannot record the start of the undo; nothing was changed")?;
 
     let done = write_all(&tree, &images, &work);
     for (job, done) in work.iter().zip(done) {
@@ -126,7 +126,7 @@ pub fn carry_out(
     }
     tree.sync().with_context(|| {
         format!(
-            "the files of `{}` are restored but not known to be on disk",
+            "the files of `{}` are restored but may not be on disk yet",
             tree.path().display()
         )
     })?;
@@ -241,7 +241,7 @@ fn keep_images(
         }
     }
     let parts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-    let doing = "cannot keep what would be overwritten; nothing was changed";
+    let doing = "cannot save what would be overwritten; nothing was changed";
     for stored in store.put_all(&parts).context(doing)? {
         let binary = "application/octet-stream";
         writer

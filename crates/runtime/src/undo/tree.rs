@@ -214,21 +214,21 @@ fn is_nothing(error: &io::Error) -> bool {
 pub(super) fn refusal(name: &str) -> Option<&'static str> {
     let path = Path::new(name);
     if name.is_empty() || path.is_absolute() {
-        return Some("it is outside of the project");
+        return Some("it is outside the project");
     }
     if name.contains(char::REPLACEMENT_CHARACTER) {
-        return Some("its name is not text, and the log does not have its bytes");
+        return Some("its name is not UTF-8, and the log does not have its bytes");
     }
     for component in path.components() {
         match component {
             Component::Normal(part) if part == ".git" => {
-                return Some("undo does not touch a repository's own files");
+                return Some("undo does not touch files in `.git`");
             }
             Component::Normal(part) if part == agent_log::AGENT_DIRECTORY => {
                 return Some("undo does not touch `.agent`");
             }
             Component::Normal(_) => {}
-            _ => return Some("it is outside of the project"),
+            _ => return Some("it is outside the project"),
         }
     }
     None

@@ -25,11 +25,11 @@ use agent_text::counted;
 /// Reasons that are told; the rest is rare.
 const MOST_REASONS: usize = 10;
 
-/// Try rules on a past session: what would have been asked, allowed, denied
+/// Test rules on a past session: what would be asked, allowed or denied
 ///
-/// Reads the log and looks at no file: paths are taken by their names. Rules of all layers hold, and
-/// those of --rules. Grants given during the session do not count. On a session that was imported from
-/// another program: how often you would have been asked here.
+/// Reads only the log; paths are matched by name. Applies the rules of all layers and those of
+/// --rules. Permissions granted during the session do not count. For a session imported from
+/// another program, shows how often agent would have asked.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -37,14 +37,14 @@ Examples:
   agent import ~/.claude/projects/-home-me-app/0205f437.jsonl
   agent permissions test last --mode auto")]
 pub(crate) struct TestArgs {
-    /// Id, a beginning of it that only one session has, or `last`
+    /// Session id, a unique prefix of it, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Use the permission rules in this file too
+    /// Also use the permission rules in this file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     rules: Option<PathBuf>,
-    /// Decide as in this mode; without it, as in the mode of the session's last call, and of an
-    /// imported session as in today's
+    /// Permission mode [default: the mode of the session's last call, or the current one for an
+    /// imported session]
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// Print one JSON object (docs/schemas/permissions-test.schema.json)
@@ -330,7 +330,7 @@ fn as_text(report: &BacktestOutput, output: &Output) -> String {
     };
     if report.allowed_by_grant > 0 {
         text.push_str(&format!(
-            "{} of those allowed then had a grant of that session, which rules know nothing of\n",
+            "{} of the allowed calls had a session grant, which this test ignores\n",
             report.allowed_by_grant
         ));
     }
@@ -341,13 +341,13 @@ fn as_text(report: &BacktestOutput, output: &Output) -> String {
             .map(|(tool, count)| format!("{tool} {count}"))
             .collect();
         let (calls, each) = (counted(unknown, "call"), each.join(", "));
-        let words = format!("{calls} of tools that there are none of here: {each}");
+        let words = format!("{calls} of tools that agent does not have: {each}");
         text.push_str(&format!("{}\n", output.wrap(&visible(&words), 2)));
     }
     if report.skipped > unknown {
         let report_skipped = report.skipped - unknown;
         let skipped = counted(report_skipped, "call");
-        text.push_str(&format!("{skipped} cannot be judged again\n"));
+        text.push_str(&format!("{skipped} cannot be evaluated again\n"));
     }
     for changed in &report.changed {
         let tone = if changed.against_a_person {
@@ -367,9 +367,9 @@ fn as_text(report: &BacktestOutput, output: &Output) -> String {
         text.push_str(&format!("{} {words}\n", output.paint(tone, &change)));
     }
     if report.rules_to_add.is_empty() {
-        text.push_str("no question would come twice that a narrow rule could answer\n");
+        text.push_str("no repeated question could be answered by a narrow rule\n");
     } else {
-        text.push_str("rules that would answer the questions still repeated:\n");
+        text.push_str("rules that would answer the repeated questions:\n");
     }
     for rule in &report.rules_to_add {
         let questions = counted(rule.questions, "question");
@@ -401,7 +401,7 @@ fn imported_text(report: &BacktestOutput, program: &str, output: &Output) -> Str
         ));
     }
     if !report.reasons.is_empty() {
-        text.push_str("the most frequent reasons:\n");
+        text.push_str("most common reasons:\n");
     }
     for reason in &report.reasons {
         let words = format!("{:>4} {}: {}", reason.calls, reason.decision, reason.reason);
@@ -410,7 +410,7 @@ fn imported_text(report: &BacktestOutput, program: &str, output: &Output) -> Str
     if report.against_a_person > 0 {
         let refused = counted(report.against_a_person, "call");
         text.push_str(&format!(
-            "{refused} that you had refused would run without a question\n"
+            "{refused} that you refused would now run without asking\n"
         ));
     }
     text

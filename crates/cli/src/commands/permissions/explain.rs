@@ -28,9 +28,9 @@ use agent_runtime::OfflineGate;
 /// A line of standard input longer than this is cut off, and then refused as no JSON.
 const LINE_LIMIT: u64 = 64 << 20;
 
-/// Say what would be decided about a call, and why, without running it
+/// Show what would be decided about a call, and why, without running it
 ///
-/// The exit code is 0 whatever the decision is, and 2 when the call cannot be understood.
+/// The exit code is 0 whatever the decision, and 2 if the call cannot be parsed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,27 +40,27 @@ Examples:
   printf '%s\\n' '{\"tool\":\"bash\",\"input\":{\"command\":\"ls\"}}' |
     agent permissions explain --stdin")]
 pub(crate) struct ExplainArgs {
-    /// A shell command, as the bash tool would get it; several words are a program and its arguments
+    /// A shell command as for the bash tool; several words are a program and its arguments
     #[arg(
         value_name = "COMMAND",
         required_unless_present_any = ["tool", "stdin"],
         conflicts_with_all = ["tool", "stdin"]
     )]
     command: Vec<OsString>,
-    /// The tool's name
+    /// Name of the tool
     #[arg(long, requires = "input", conflicts_with = "stdin")]
     tool: Option<String>,
-    /// Its input, a JSON object
+    /// Input of the tool, a JSON object
     #[arg(long, value_name = "JSON", requires = "tool")]
     input: Option<String>,
     /// Read calls from standard input, one JSON object {"tool": …, "input": {…}, "mode": …} per
     /// line, and print one JSON object per line
     #[arg(long)]
     stdin: bool,
-    /// Decide as in this mode: read-only, ask, accept-edits, auto, full [env: AGENT_MODE]
+    /// Permission mode: read-only, ask, accept-edits, auto, full [env: AGENT_MODE]
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
-    /// Use the permission rules in this file too
+    /// Also use the permission rules in this file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     rules: Option<PathBuf>,
     /// Print one JSON object (docs/schemas/permissions-explain.schema.json)
@@ -139,7 +139,7 @@ pub(crate) fn run(arguments: &ExplainArgs, app: &App) -> Result<Exit, Failure> {
             input.into(),
         ];
         app.output.note(&format!(
-            "this is about a command of that name; for the tool: {}",
+            "explaining a command of that name; for the tool, use: {}",
             as_script(&options)
         ));
     }
@@ -308,7 +308,7 @@ fn as_text(explained: &Explained, output: &Output) -> String {
     }
     if let Some(parse) = &explained.parse {
         if !parse.ok {
-            fact("parse", "the script could not be understood".to_owned());
+            fact("parse", "the script could not be parsed".to_owned());
         }
         for command in &parse.commands {
             fact("runs", command_words(command));
@@ -319,21 +319,18 @@ fn as_text(explained: &Explained, output: &Output) -> String {
         match &parse.why_not_proven {
             Some(why) => fact(
                 "not proven",
-                format!("that it only reads: {}", visible(why)),
+                format!("that it is read-only: {}", visible(why)),
             ),
-            None if parse.read_only => fact("proven", "that it only reads".to_owned()),
+            None if parse.read_only => fact("proven", "that it is read-only".to_owned()),
             None => fact(
                 "proven",
-                "that rules cover every command in it that does more than read".to_owned(),
+                "that rules allow every command in it that is not read-only".to_owned(),
             ),
         }
     }
     if explained.decision == Effect::Ask {
         match &explained.suggested_rule {
-            Some(rule) => fact(
-                "to allow",
-                format!("the rule `{}` would stop the asking", visible(rule)),
-            ),
+            Some(rule) => fact("to allow", format!("add the rule `{}`", visible(rule))),
             None => fact("to allow", "no rule is narrow enough to suggest".to_owned()),
         }
     }
@@ -349,7 +346,7 @@ fn command_words(command: &ParsedCommand) -> String {
         ));
     }
     if command.dynamic {
-        words.push_str(" (some words are known only when it runs)");
+        words.push_str(" (some words are not known until it runs)");
     }
     words
 }

@@ -17,12 +17,12 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Table, Tone, visible};
 
-/// Show the permission rules in force, each with its file and line
+/// List the permission rules in effect, with file and line
 ///
-/// Rules that an untrusted project tried to add are shown too, marked as ignored.
+/// Rules of an untrusted project are listed too, marked as ignored.
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
-    /// Use the permission rules in this file too
+    /// Also use the permission rules in this file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     rules: Option<PathBuf>,
     /// Print one JSON object (docs/schemas/permissions-list.schema.json)
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
     let head = format!("mode {}", list.mode);
     app.output.print(&head).context(doing)?;
     if list.rules.is_empty() && list.ignored.is_empty() {
-        let words = "no rules: the mode alone decides";
+        let words = "no rules; only the mode decides";
         app.output.print(words).context(doing)?;
         return Ok(Exit::Done);
     }
@@ -93,8 +93,8 @@ pub(crate) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
     app.output.table(&table, Tone::Faint).context(doing)?;
     if !list.ignored.is_empty() {
         app.output.note(
-            "rules in parentheses are ignored: their file is not trusted \
-             (`agent config trust` trusts it)",
+            "rules in parentheses are ignored: their file is not trusted (run \
+             `agent config trust` to trust it)",
         );
     }
     Ok(Exit::Done)

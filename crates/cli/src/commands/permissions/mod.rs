@@ -14,9 +14,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::visible;
 
-/// Explain decisions, list the rules in force, try other rules on a past session
+/// Explain decisions, list rules, test rules on a past session
 ///
-/// Nothing is run and nothing is changed by any of these.
+/// None of these runs or changes anything.
 #[derive(Args, Debug)]
 pub(crate) struct PermissionsArgs {
     #[command(subcommand)]

@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::{Table, Tone, local_minute, visible};
 
-/// List the sessions of this project, the one written last first
+/// List the sessions of this project, newest first
 #[derive(Args, Debug, Default)]
 pub(crate) struct ListArgs {
     /// Print one JSON object (docs/schemas/sessions-list.schema.json)
@@ -76,7 +76,7 @@ pub(super) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if list.sessions.is_empty() {
-        app.output.note("there is no session in this project yet");
+        app.output.note("no sessions in this project yet");
         return Ok(Exit::Done);
     }
     let mut table = Table::new(&["session", "last event", ">events", "about"]);
@@ -123,7 +123,7 @@ impl SessionEntry {
             // The reason is in the JSON, and in what the other commands say; here is no room.
             (Some(_), _, _) => "(cannot be read)".to_owned(),
             (None, _, Some(title)) => title,
-            (None, Some(parent), None) => format!("(branch of {parent})"),
+            (None, Some(parent), None) => format!("(fork of {parent})"),
             (None, None, None) => String::new(),
         };
         let title = match &self.writer {

@@ -11,10 +11,9 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// List, show, measure and remove recorded sessions
+/// List, show, measure and prune sessions
 ///
-/// A session is named by its id, by a beginning of it that only one session has, or as `last`,
-/// the one written last.
+/// Name a session by its id, a unique prefix of it, or `last` for the most recent one.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SessionsArgs {

@@ -17,24 +17,24 @@ use crate::output::{Table, Tone};
 
 /// Remove artifacts of old or large sessions
 ///
-/// Without `--yes` it only says what would go. Logs are never removed: each removal is an event in
-/// its session's log, so that the record stays whole. What is not said on the command line comes
-/// from the settings `retention.max_age` and `retention.max_size`.
+/// Without `--yes`, only shows what would be removed. Logs are never removed, and each removal is
+/// recorded in the log of its session. Defaults come from the settings `retention.max_age` and
+/// `retention.max_size`.
 #[derive(Args, Debug)]
 pub(crate) struct PruneArgs {
     /// Only these sessions
     #[arg(value_name = "SESSION")]
     sessions: Vec<String>,
-    /// Artifacts of sessions that were last written longer ago than this: `30d`, `12h`
+    /// Remove artifacts of sessions not written for this long, such as `30d` or `12h`
     #[arg(long, value_name = "AGE")]
     older_than: Option<Span>,
-    /// The oldest artifacts of each session, until the rest takes no more than this: `100MB`
+    /// Remove the oldest artifacts of each session until it fits in this size, such as `100MB`
     #[arg(long, value_name = "SIZE")]
     max_size: Option<Size>,
-    /// Also the images of files before they were changed, which undo needs
+    /// Also remove saved file contents, which undo needs
     #[arg(long)]
     before_images: bool,
-    /// Remove them
+    /// Do it, instead of only showing what would be removed
     #[arg(long)]
     yes: bool,
     /// Print one JSON object (docs/schemas/sessions-prune.schema.json)
@@ -129,9 +129,9 @@ pub(super) fn run(arguments: &PruneArgs, app: &App) -> Result<Exit, Failure> {
     app.output.table(&table, Tone::Heading).context(doing)?;
     let size = agent_text::words::bytes(report.bytes);
     let sum = if arguments.yes {
-        format!("{size} removed; the logs say what and why")
+        format!("{size} removed; recorded in the logs")
     } else {
-        format!("{size} would be removed; nothing was, `--yes` does it")
+        format!("{size} would be removed; use `--yes` to remove it")
     };
     app.output.print(&sum).context(doing)?;
     Ok(exit)
@@ -165,7 +165,7 @@ fn policy(arguments: &PruneArgs, app: &App) -> Result<PrunePolicy, Failure> {
         .clone()
         .or(retention.max_size.map(|size| size.value));
     if age.is_none() && size.is_none() {
-        return Err(Failure::usage("nothing says what may go")
+        return Err(Failure::usage("no limit is set")
             .hint("use `--older-than 30d` or `--max-size 100MB`, or set `[retention]`"));
     }
     let now = app.host.clock.now().unix_millis();

@@ -22,10 +22,10 @@ use crate::failure::{Failure, OrFail as _};
 use crate::output::{Output, Table, Tone, local_second, visible};
 use agent_text::{clip, counted};
 
-/// Show what the log says about one session
+/// Show details of a session
 #[derive(Args, Debug)]
 pub(crate) struct ShowArgs {
-    /// Id, a beginning of it that only one session has, or `last`
+    /// Session id, a unique prefix of it, or `last`
     #[arg(value_name = "SESSION", default_value = "last")]
     session: String,
     /// Print one JSON object (docs/schemas/sessions-show.schema.json)
@@ -177,9 +177,8 @@ pub(super) fn run(arguments: &ShowArgs, app: &App) -> Result<Exit, Failure> {
     }
     if show.damaged_lines > 0 {
         let id = &show.session_id;
-        app.output.note(&format!(
-            "the log is damaged: `agent audit {id}` says where"
-        ));
+        app.output
+            .note(&format!("the log is damaged; see `agent audit {id}`"));
     }
     Ok(Exit::Done)
 }
@@ -410,7 +409,7 @@ fn as_text(show: &SessionShow, output: &Output) -> String {
         lines.extend(turn_lines(turn, show, output));
     }
     for pending in &show.pending_actions {
-        let asks = output.paint(Tone::Warn, "waits for an answer:");
+        let asks = output.paint(Tone::Warn, "pending question:");
         lines.push(format!(
             "{asks} {} ({})",
             visible(&pending.title),

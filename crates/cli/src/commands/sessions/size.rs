@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::{Table, Tone};
 
-/// Show how much room sessions take, the largest first
+/// Show the disk usage of sessions, largest first
 #[derive(Args, Debug)]
 pub(crate) struct SizeArgs {
     /// Only these sessions
