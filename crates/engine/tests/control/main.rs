@@ -235,7 +235,12 @@ async fn every_command_has_a_typed_answer() {
         assert_eq!(answer.acknowledgement, Acknowledgement::NoOp);
         assert!(answer.reason.is_some());
     }
+    let more = SubmitTurn {
+        text: "And then?".to_owned(),
+        ..SubmitTurn::default()
+    };
     for done in [
+        ControlCommand::SubmitTurn(more),
         ControlCommand::SetMode(Mode::ReadOnly),
         ControlCommand::Compact,
         ControlCommand::EndSession,

@@ -280,10 +280,8 @@ fn call_progressed(tool: &mut ToolCell, event: &Event) {
             }
             tool.chain.push(describe(event).line());
         }
-        Payload::PermissionResolved(resolved) => {
-            if resolved.rule_saved.is_some() {
-                tool.chain.push(describe(event).line());
-            }
+        Payload::PermissionResolved(resolved) if resolved.rule_saved.is_some() => {
+            tool.chain.push(describe(event).line());
         }
         Payload::ToolProgress(progress) => {
             if let Some(bytes) = progress.bytes {
