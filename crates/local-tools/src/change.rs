@@ -111,6 +111,8 @@ pub(crate) fn make(
     };
     let after = context.put_artifact(ArtifactKind::After, binary, &change.after)?;
     let diff = context.put_artifact(ArtifactKind::Diff, "text/x-diff", &change.diff.exact)?;
+    // From here on something happens: the start of the call and its evidence must survive.
+    context.sync()?;
     let expected = match &change.before {
         Some(snapshot) => Expected::Content {
             bytes: &snapshot.content,
