@@ -173,3 +173,26 @@ fn one_table_of_invisible_characters() {
         }
     }
 }
+
+/// A command that no test sends would be answered by whatever `ControlPlane::handle` happens to do.
+#[test]
+fn every_control_command_is_sent_by_a_test() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let text = fs::read_to_string(crates.join("protocol/src/command.rs")).unwrap();
+    let (_, list) = text.split_once("pub enum ControlCommand {").unwrap();
+    let (list, _) = list.split_once("\n}").unwrap();
+    let names: Vec<&str> = list
+        .lines()
+        .map(|line| line.trim().split(['(', ',']).next().unwrap_or_default())
+        .filter(|name| name.starts_with(char::is_uppercase))
+        .collect();
+    assert!(names.len() >= 20, "{names:?}");
+    let mut tests = Vec::new();
+    read_sources(&crates.join("engine/tests/control"), &mut tests);
+    let is_sent = |name: &&str| {
+        let words = format!("ControlCommand::{name}");
+        tests.iter().any(|(_, text)| is_used(text, &words))
+    };
+    let unsent: Vec<&str> = names.into_iter().filter(|name| !is_sent(name)).collect();
+    assert!(unsent.is_empty(), "sent by no test: {unsent:?}");
+}

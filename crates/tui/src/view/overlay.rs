@@ -271,7 +271,7 @@ mod tests {
     fn what_is_wrapped_goes_on_where_it_began() {
         let check = |line: &str, expected: usize| assert_eq!(column_of(line), expected, "{line}");
         check("words and more words", 2);
-        check("2. the gate said ask", 3);
+        check("2. must ask: by rule", 3);
         check("12. ended", 4);
         check("model      demo/scripted", 11);
         check("2.5 of them", 2);
