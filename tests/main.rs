@@ -9,6 +9,7 @@
 
 mod approval;
 mod audit;
+mod background;
 mod backtest;
 mod browser;
 mod call;

@@ -18,9 +18,6 @@ mod edit;
 mod effects;
 mod ended;
 mod hostile;
-#[allow(unreachable_pub, dead_code)] // the engine's own file: the real journal, not a copy of it
-#[path = "../../../engine/src/journal.rs"]
-mod journal;
 mod oracle;
 mod search;
 mod stage;
