@@ -529,6 +529,8 @@ impl Supervisor {
     }
 
     fn finish(&mut self) -> Finished {
+        // Without our own walk.
+        let duration = self.begun.elapsed();
         let status = self
             .status
             .unwrap_or(ExitStatus::Signal(Signal::KILL.as_raw()));
@@ -569,7 +571,7 @@ impl Supervisor {
         Finished {
             status,
             killed_by,
-            duration: self.begun.elapsed(),
+            duration,
             violations,
             quarantined,
             changed_after_walk,
