@@ -15,6 +15,7 @@ pub const SPELLINGS: Spellings = Spellings {
             when: Some(("command", "view")),
             fields: &[field("view_range", Lines("offset", "limit"))],
             implied: &[],
+            filled: &[],
         },
         Spelling {
             tool: "write",
@@ -22,6 +23,7 @@ pub const SPELLINGS: Spellings = Spellings {
             when: Some(("command", "create")),
             fields: &[field("file_text", Named("content"))],
             implied: &[],
+            filled: &[],
         },
         Spelling {
             tool: "edit",
@@ -33,6 +35,7 @@ pub const SPELLINGS: Spellings = Spellings {
             ],
             // Left out, it stands for nothing in its place.
             implied: &[("new_string", "")],
+            filled: &[],
         },
         Spelling {
             tool: "read",
@@ -48,6 +51,7 @@ pub const SPELLINGS: Spellings = Spellings {
                 field("description", Nothing),
             ],
             implied: &[],
+            filled: &[],
         },
         Spelling {
             tool: "write",
@@ -64,6 +68,7 @@ pub const SPELLINGS: Spellings = Spellings {
                 field("description", Nothing),
             ],
             implied: &[],
+            filled: &[],
         },
         Spelling {
             tool: "edit",
@@ -91,6 +96,7 @@ pub const SPELLINGS: Spellings = Spellings {
                 field("description", Nothing),
             ],
             implied: &[],
+            filled: &[],
         },
         Spelling {
             tool: "apply_patch",
@@ -104,6 +110,7 @@ pub const SPELLINGS: Spellings = Spellings {
                 field("explanation", Nothing),
             ],
             implied: &[],
+            filled: &[],
         },
         Spelling {
             tool: "grep",
@@ -112,6 +119,7 @@ pub const SPELLINGS: Spellings = Spellings {
             when: None,
             fields: SEARCH,
             implied: &[("mode", "files")],
+            filled: &[],
         },
         Spelling {
             tool: "grep",
@@ -119,6 +127,7 @@ pub const SPELLINGS: Spellings = Spellings {
             when: None,
             fields: SEARCH,
             implied: &[],
+            filled: &[],
         },
         Spelling {
             tool: "glob",
@@ -126,6 +135,7 @@ pub const SPELLINGS: Spellings = Spellings {
             when: None,
             fields: LISTING,
             implied: &[],
+            filled: &[],
         },
         Spelling {
             tool: "glob",
@@ -133,6 +143,7 @@ pub const SPELLINGS: Spellings = Spellings {
             when: None,
             fields: LISTING,
             implied: &[("pattern", "*")],
+            filled: &[],
         },
         Spelling {
             tool: "bash",
@@ -174,6 +185,7 @@ pub const SPELLINGS: Spellings = Spellings {
                 field("dangerouslyDisableSandbox", Nothing),
             ],
             implied: &[],
+            filled: &[("description", "")],
         },
         Spelling {
             tool: "process_output",
@@ -192,6 +204,7 @@ pub const SPELLINGS: Spellings = Spellings {
                 field("chars", NothingIf("\"\"")),
             ],
             implied: &[],
+            filled: &[],
         },
         Spelling {
             tool: "process_kill",
@@ -203,6 +216,7 @@ pub const SPELLINGS: Spellings = Spellings {
                 field("task_id", Named("process_id")),
             ],
             implied: &[],
+            filled: &[],
         },
     ],
     missing: &[

@@ -57,7 +57,7 @@ impl Baselines {
         if let Payload::ToolResult(result) = payload
             && result.ok
         {
-            for baseline in &result.data.baselines {
+            for baseline in result.data.baselines.iter().flatten() {
                 self.see(baseline);
             }
             let Some(baseline) = &result.data.baseline else {

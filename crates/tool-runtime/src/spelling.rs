@@ -20,6 +20,8 @@ pub struct Spelling {
     pub fields: &'static [Field],
     /// Values of our fields that these names stand for and our own name does not, unless given.
     pub implied: &'static [(&'static str, &'static str)],
+    /// Values of our fields that a call by any name may leave out.
+    pub filled: &'static [(&'static str, &'static str)],
 }
 
 /// What a field of another program is here.
@@ -120,11 +122,9 @@ impl Spellings {
                 None => put(theirs, value.clone(), &mut ours),
             }
         }
-        if own.is_none() {
-            for (field, value) in spelling.implied {
-                let value = Value::from(*value);
-                ours.entry(*field).or_insert(value);
-            }
+        let implied = if own.is_none() { spelling.implied } else { &[] };
+        for (field, value) in implied.iter().chain(spelling.filled) {
+            ours.entry(*field).or_insert(Value::from(*value));
         }
         if let Some(called) = self.called_by_shell(fields, &ours) {
             return Some(called);
@@ -391,6 +391,7 @@ mod tests {
                 when: Some(("command", "view")),
                 fields: &[field("range", Ours::Lines("offset", "limit"))],
                 implied: &[],
+                filled: &[],
             },
             Spelling {
                 tool: "run",
@@ -404,6 +405,7 @@ mod tests {
                     field("only", Ours::NothingIf("1")),
                 ],
                 implied: &[("kind", "theirs")],
+                filled: &[("why", "")],
             },
             Spelling {
                 tool: "find",
@@ -420,6 +422,7 @@ mod tests {
                     field("head_limit", Ours::Bound("limit")),
                 ],
                 implied: &[],
+                filled: &[],
             },
         ],
         missing: &[Missing {
@@ -447,6 +450,7 @@ mod tests {
     fn fields_become_ours() {
         let run = |mut input: Value| {
             input["kind"] = "theirs".into();
+            input["why"] = "".into();
             Some(("run", input))
         };
         check(
@@ -472,7 +476,7 @@ mod tests {
             "run",
             Some("run"),
             &json!({"cmd": "ls"}),
-            Some(("run", json!({"command": "ls"}))),
+            Some(("run", json!({"command": "ls", "why": ""}))),
         );
         // What is said twice and differs stays for the schema to refuse.
         let twice = json!({"cmd": "a", "command": "b"});
@@ -480,7 +484,7 @@ mod tests {
             "run",
             Some("run"),
             &twice,
-            Some(("run", json!({"cmd": "a", "command": "b"}))),
+            Some(("run", json!({"cmd": "a", "command": "b", "why": ""}))),
         );
         check(
             "Grep",

@@ -169,6 +169,7 @@ impl Tool for ApplyPatchTool {
         }
         let made = made.map_err(|failed| self.failure(&failed, &work.changes, &kept))?;
         let mut raw = RawResult::ok(ActionHappened::Yes);
+        let mut baselines = Vec::new();
         let mut data = ToolData {
             files: Some(work.changes.len() as u64),
             lines_added: Some(work.changes.iter().map(|one| one.diff.added).sum()),
@@ -191,9 +192,10 @@ impl Tool for ApplyPatchTool {
                 data.other_names = Some(data.other_names.unwrap_or(0) + made.other_names);
             }
             if let Some((content, stamp)) = after {
-                data.baselines.push(baseline_of(&name, content, stamp));
+                baselines.push(baseline_of(&name, content, stamp));
             }
         }
+        data.baselines = Some(baselines);
         if let [only] = &*work.changes {
             data.path = Some(only.path.name());
         }

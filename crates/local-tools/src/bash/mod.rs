@@ -55,8 +55,7 @@ struct BashInput {
     command: String,
     /// What the command is for, in a few words, for the person who reads along.
     #[expect(dead_code, reason = "it is read in the recorded input, by people")]
-    #[serde(default)]
-    description: Option<String>,
+    description: String,
     /// When the command is ended, in milliseconds; two minutes unless the user has set another time.
     #[serde(default)]
     #[schemars(range(min = 1, max = 3_600_000))]

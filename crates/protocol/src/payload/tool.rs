@@ -322,7 +322,7 @@ record! {
         path?: String,
         baseline?: Baseline,
         /// Of a call that is about several files.
-        baselines*: Baseline,
+        baselines?: Vec<Baseline>,
         encoding?: String,
         line_ending?: String,
         offset?: u64,
