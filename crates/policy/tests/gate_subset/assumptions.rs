@@ -123,6 +123,8 @@ fn words_that_are_no_names() {
         "rg -l --path-separator=- x src | ",
         "rg --files --debug src | ",
         "rg -l --passthru x src | ",
+        "find src -printf '/etc/passwd\\n' | ",
+        "find src -ls | ",
     ];
     none_allowed("listers", &product(&[&listers, TAKERS]), PROVEN, &place);
     let splits = [
@@ -404,6 +406,9 @@ fn what_bash_reads_otherwise() {
         "x='a*'; cat $x",
         "x='-n 5'; head $x a.txt",
         "command -v -p ls",
+        "find src -exec cat {} {} ';'",
+        "( ( ( ( ( ( ( ( ( ls ) ) ) ) ) ) ) ) )",
+        "cat <<A | (\nx\nA\ncat)",
     ] {
         let (decision, reason) = decide(script, "bash", "ask", &Where::default());
         assert_ne!(decision, Effect::Allow, "{script}: {reason}");
