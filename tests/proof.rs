@@ -490,7 +490,11 @@ fn what_is_the_agents_own_is_hidden_wherever_it_lies() {
     let place = own.display();
     // Below the home directory everything is hidden, also what is no secret.
     let home = std::env::home_dir().and_then(|home| fs::canonicalize(home).ok());
-    let is_shown = !home.is_some_and(|home| own.starts_with(home));
+    // A command has temporary directories of its own.
+    let is_temporary = ["/tmp", "/var/tmp"]
+        .iter()
+        .any(|place| own.starts_with(place));
+    let is_shown = !is_temporary && !home.is_some_and(|home| own.starts_with(home));
     for mode in ["auto", "full"] {
         let command = format!(
             "rev {place}/keys/provider.txt; rev {place}/config.toml; rev {place}/state/redaction_key; ls {place}/state; rev {place}/beside.txt; true"

@@ -115,7 +115,9 @@ impl View {
         let around = policy.readable.iter().filter(|path| surrounds(path));
         let resolved = |path: &PathBuf| std::fs::canonicalize(path).ok();
         // A directory of the home directory that was opened is there, the home directory itself is not.
-        let is_cover = |path: &PathBuf| closed.iter().any(|closed| closed.starts_with(path));
+        let covers = closed.iter().filter(|closed| surrounds(closed));
+        let covers: Vec<&PathBuf> = covers.collect();
+        let is_cover = |path: &PathBuf| covers.iter().any(|cover| cover.starts_with(path));
         let opened = opened.iter().filter_map(resolved);
         let opened = opened.filter(|path| !surrounds(path) || !is_cover(path));
         let around = around.filter_map(resolved);

@@ -59,6 +59,7 @@ fn words_that_another_file_brings() {
         "find src | uniq < list.txt | ",
         "find src | grep -v x < list.txt | ",
         "find src | sort <<< list | ",
+        "find src | sort list.txt | ",
         "find src | grep -v x list.txt | ",
         "find src 2>&1 | ",
         "find src | head -c 5 | ",
@@ -122,6 +123,8 @@ fn words_that_are_no_names() {
         "rg -l --path-separator=- x src | ",
         "rg --files --debug src | ",
         "rg -l --passthru x src | ",
+        "find src -printf '/etc/passwd\\n' | ",
+        "find src -ls | ",
     ];
     none_allowed("listers", &product(&[&listers, TAKERS]), PROVEN, &place);
     let splits = [
@@ -377,5 +380,57 @@ fn code_under_a_deny_rule() {
     ] {
         let (decision, reason) = decide(script, "bash", "full", &denies);
         assert_eq!(decision, Effect::Allow, "{script}: {reason}");
+    }
+}
+
+/// Signs that mean something else to bash than they would as plain ones.
+#[test]
+fn what_bash_reads_otherwise() {
+    for script in [
+        "echo \"$!\"",
+        "echo \"$$\"",
+        "echo \"$1\"",
+        "cat \"$@\"",
+        "echo \"$*\"",
+        "echo \"$-\"",
+        "echo \"$#\"",
+        "echo \"$[1]\"",
+        "echo \"a$'b'\"",
+        "cat a.txt >&1b",
+        "cat a.txt 2>&1b",
+        "cat a.txt 3>/dev/null",
+        "cat a.txt 5>&1",
+        "cat a=~/x",
+        "ls x:~",
+        "x='a.txt .env'; cat $x",
+        "x='a*'; cat $x",
+        "x='-n 5'; head $x a.txt",
+        "command -v -p ls",
+        "find src -exec cat {} {} ';'",
+        "( ( ( ( ( ( ( ( ( ls ) ) ) ) ) ) ) ) )",
+        "cat <<A | (\nx\nA\ncat)",
+    ] {
+        let (decision, reason) = decide(script, "bash", "ask", &Where::default());
+        assert_ne!(decision, Effect::Allow, "{script}: {reason}");
+    }
+    let clobber = decide(
+        "cat a.txt >| b.txt",
+        "bash",
+        "accept-edits",
+        &Where::default(),
+    );
+    assert_ne!(clobber.0, Effect::Allow, "{}", clobber.1);
+    let place = Where {
+        rules: &["allow bash(make)"],
+        files: &[".env", "a.txt"],
+        ..Where::default()
+    };
+    for flag in ["-r", "-d rec", "-drecurse", "--directories=recu"] {
+        let script = format!("make && grep {flag} x .");
+        assert_ne!(
+            decide(&script, "bash", "ask", &place).0,
+            Effect::Allow,
+            "{script}"
+        );
     }
 }
