@@ -227,7 +227,8 @@ fn as_text(why: &WhyOutput, output: &Output) -> String {
     }
     if why.is_left {
         let step = output.paint(output::Tone::Faint, &format!("{:<11}", "then"));
-        let said = "the log stops, and nobody writes it now; what became of the call is unknown";
+        let said = "the log stops here and nothing is writing it; the result of the call is \
+            unknown";
         text.push_str(&format!("{step} {}\n", output.wrap(said, 12)));
     }
     text
