@@ -178,11 +178,11 @@ mod tests {
         );
         assert_eq!(
             parse("/mod"),
-            Err("there is no command /mod; did you mean /model?".into())
+            Err("unknown command /mod; did you mean /model?".into())
         );
         assert_eq!(
             parse("/zzz"),
-            Err("there is no command /zzz; /help lists the commands".into())
+            Err("unknown command /zzz; /help lists the commands".into())
         );
     }
 

@@ -489,7 +489,7 @@ mod tests {
                 "not a tool",
                 Some("bash"),
             ),
-            ("[permissions]\nallow = \"x\"\n", 2, "not a list", None),
+            ("[permissions]\nallow = \"x\"\n", 2, "must be a list", None),
             (
                 "[permissions]\nallow = [\"bash(a && b)\"]\n",
                 2,
@@ -518,13 +518,13 @@ mod tests {
             (
                 "[[permissions.rule]]\neffect = \"allow\"\ntool = \"bash\"\npattern = 3\n",
                 4,
-                "`pattern` of a rule is not a text",
+                "`pattern` of a rule must be a string",
                 None,
             ),
             (
                 "[permissions]\ndeny = [{ rule = \"bash(rm *)\", match = [3] }]\n",
                 2,
-                "an example in `match` is not a text",
+                "an example in `match` must be a string",
                 None,
             ),
         ] {
