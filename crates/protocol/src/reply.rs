@@ -130,7 +130,7 @@ pub enum CallReport {
     /// The call ended.
     Observed {
         tool_call_id: ToolCallId,
-        observation: ToolObservation,
+        observation: Box<ToolObservation>,
         /// The text a model would see, whole.
         model_text: String,
     },

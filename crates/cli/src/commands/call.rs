@@ -285,7 +285,7 @@ impl Caller<'_> {
                 let printed = CallOutput::Observed {
                     session_id,
                     tool_call_id,
-                    observation: Box::new(observation),
+                    observation,
                 };
                 (printed, model_text)
             }

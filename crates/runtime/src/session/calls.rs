@@ -104,7 +104,7 @@ impl CallTurn {
                 self.failed += u64::from(!fact.ok && fact.phase != Phase::Permission);
                 CallReport::Observed {
                     tool_call_id: observed.tool_call_id().clone(),
-                    observation: fact.clone(),
+                    observation: Box::new(fact.clone()),
                     model_text: observed.model_text().to_owned(),
                 }
             }
