@@ -39,7 +39,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "protocol",
             "log",
             "history",
-            "evidence",
             "provider",
             "policy",
             "tool-runtime",
