@@ -1,4 +1,4 @@
-//! What an observation says of a call, and what it must not leave unsaid: order, omissions with a
+//! Observations of calls, and what they must not leave unsaid: order, omissions with a
 //! hint that works, forms, ends.
 
 use std::fs;

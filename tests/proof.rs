@@ -136,7 +136,7 @@ fn a_driver_that_a_repository_names_voids_the_proof() {
             said["reason"]
                 .as_str()
                 .unwrap()
-                .contains("this repository names"),
+                .contains("this repository configures"),
             "{said}"
         );
         assert_eq!(

@@ -13,7 +13,7 @@ use crate::example::assert_golden;
 
 const RULES: &str = "[permissions]\nallow = [\"bash(sh test.sh)\", \"edit(src/**)\"]\n";
 
-/// What the worked chain is about.
+/// Subject of the worked chain.
 pub(crate) const PROMPT: &str = "Find out why the tests fail, and fix it.";
 
 /// The failing project of the demo.

@@ -17,11 +17,11 @@ use rustix::io::Errno;
 
 use crate::path::{ProjectPath, Roots};
 
-/// How long another program may hold its lock on the file.
+/// Tries while another program holds its lock on the file.
 const LOCK_PATIENCE: usize = 100;
 const LOCK_STEP: Duration = Duration::from_millis(20);
 
-/// What has to be there for the replacement to go on.
+/// Precondition of a replacement.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected<'a> {
     /// Nothing.
@@ -35,7 +35,7 @@ pub enum Expected<'a> {
     },
 }
 
-/// What was done.
+/// Result of a replacement.
 #[derive(Debug)]
 pub struct Replaced {
     /// Of the file as it is now.
@@ -46,7 +46,7 @@ pub struct Replaced {
     pub directories: usize,
 }
 
-/// Why the content could not be put in place.
+/// Reason the content could not be put in place.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplaceProblem {
     /// The file is not the one that was read.
@@ -68,7 +68,7 @@ pub enum ReplaceProblem {
     Write {
         /// The path.
         name: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// Writing in place stopped half-way and the old bytes could not be put back.
@@ -78,7 +78,7 @@ pub enum ReplaceProblem {
     Damaged {
         /// The path.
         name: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -93,7 +93,7 @@ impl ReplaceProblem {
         }
     }
 
-    /// Whether the file may have changed.
+    /// State of the file after the problem: changed, unchanged or unknown.
     pub fn action_happened(&self) -> ActionHappened {
         match self {
             Self::Damaged { .. } => ActionHappened::Unknown,

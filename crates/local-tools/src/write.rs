@@ -142,7 +142,7 @@ impl Tool for WriteTool {
     }
 }
 
-/// How to split and show both sides of the diff.
+/// Encoding in which both sides of the diff are split and shown.
 fn shared_encoding(before: Option<&Snapshot>, after: &[u8]) -> Encoding {
     match before.map(|snapshot| snapshot.encoding) {
         // Wide lines cannot be compared with narrow ones; as bytes the diff is still exact.

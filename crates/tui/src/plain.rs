@@ -266,9 +266,10 @@ impl Plain {
         let text = safe::content(text.unwrap_or_default());
         self.out.push(match text.contains('\n') {
             true => format!(
-                "Enter the {name} anew, and a line with only a dot at its end; the dot alone keeps what there is:"
+                "Enter the new {name}, then a line with only a dot; a dot alone keeps the current \
+                 one:"
             ),
-            false => format!("Enter the {name} anew; an empty line keeps what there is:"),
+            false => format!("Enter the new {name}; an empty line keeps the current one:"),
         });
         self.out.extend(text.lines().map(str::to_owned));
     }
@@ -311,7 +312,8 @@ impl Plain {
             return vec![Effect::Exit(Exit::Quit)];
         }
         self.interrupted = true;
-        self.out.push("Interrupting. Ctrl-C again leaves.".into());
+        self.out
+            .push("Interrupting. Press Ctrl-C again to quit.".into());
         let turn_id = self
             .ui
             .state
@@ -385,7 +387,7 @@ impl Plain {
                 self.out
                     .extend(found.to_set.iter().map(|line| safe::one_line(line)));
                 self.out.push(
-                    "d and Enter: the demo, without a model. Enter: look again. q and Enter: leave."
+                    "d and Enter: the demo, without a model. Enter: check again. q and Enter: quit."
                         .into(),
                 );
                 self.ui.overlay = Some(Overlay::FirstRun(found, scroll));
@@ -396,7 +398,8 @@ impl Plain {
                 let lines = crate::diff::render(&question.diff, self.columns, self.ui.theme);
                 self.out.extend(lines.iter().map(spoken));
                 self.out.push(
-                    "t and Enter: trust exactly this content. i and Enter: ignore it. q and Enter: leave."
+                    "t and Enter: trust exactly this content. i and Enter: ignore it. q and \
+                     Enter: quit."
                         .into(),
                 );
                 self.ui.overlay = Some(Overlay::Trust(question, scroll));

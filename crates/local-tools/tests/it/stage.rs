@@ -212,7 +212,7 @@ impl Stage {
         report.outcomes[0].observation().unwrap().fact().clone()
     }
 
-    /// Whether the log passes the audit.
+    /// Audit of the log; the error lists the findings.
     pub(crate) fn check_log(&self) -> Result<(), String> {
         let found = self.audit()?;
         match found.is_ok() {

@@ -51,7 +51,8 @@ impl Judging<'_> {
             findings.add(
                 effect,
                 DecisionSource::Sandbox,
-                "that it only reads counts only in the full sandbox, where a wrong proof does no harm",
+                "read-only commands run without approval only in the full sandbox, where a wrong \
+                 guess does no harm",
             );
             return;
         }
@@ -73,7 +74,7 @@ impl Judging<'_> {
             findings.add(
                 effect,
                 DecisionSource::Default,
-                format!("git may run a program that this repository names: {setting}"),
+                format!("git may run a program that this repository configures: {setting}"),
             );
         }
     }

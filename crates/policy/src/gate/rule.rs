@@ -107,7 +107,7 @@ impl Rule {
                 Some(pattern) => (tool.trim(), Some(pattern.trim())),
                 None => {
                     return Err(RuleProblem {
-                        message: format!("the rule `{text}` has no closing parenthesis"),
+                        message: format!("the rule `{text}` is missing a closing parenthesis"),
                         suggestion: Some(format!("{text})")),
                     });
                 }

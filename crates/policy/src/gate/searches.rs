@@ -127,7 +127,7 @@ impl Judging<'_> {
             findings.add(
                 Effect::Ask,
                 DecisionSource::ProtectedPath,
-                format!("`{shown}` is searched, and it is not known whether secrets are in it"),
+                format!("it searches `{shown}`, which may contain secrets"),
             );
             return;
         };
@@ -144,8 +144,8 @@ impl Judging<'_> {
                     Effect::Ask,
                     DecisionSource::ProtectedPath,
                     format!(
-                        "`{shown}` is searched and `{secret}` in it holds {what}, which is not read without \
-                         asking"
+                        "it searches `{shown}`, where `{secret}` holds {what}; reading it needs \
+                         approval"
                     ),
                 );
                 return;
@@ -165,7 +165,8 @@ impl Judging<'_> {
                 Effect::Ask,
                 DecisionSource::PathBoundary,
                 format!(
-                    "names below `{shown}` become words, and `{}` may not be one plain word",
+                    "file names below `{shown}` become arguments, and `{}` may not be a single \
+                     plain word",
                     odd.display()
                 ),
             );
@@ -179,7 +180,7 @@ impl Judging<'_> {
             findings.add(
                 Effect::Ask,
                 DecisionSource::PathBoundary,
-                format!("links below `{shown}` are followed, and it is not known where they lead"),
+                format!("it follows links below `{shown}`, and where they lead is not known"),
             );
             return;
         };
@@ -193,7 +194,7 @@ impl Judging<'_> {
                 Effect::Ask,
                 DecisionSource::PathBoundary,
                 format!(
-                    "a link below `{shown}` is followed to `{}`, outside the project",
+                    "it follows a link below `{shown}` to `{}`, outside the project",
                     target.display()
                 ),
             );

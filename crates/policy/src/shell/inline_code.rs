@@ -191,7 +191,7 @@ fn sed_scripts<'a>(arguments: &[&'a Word]) -> Vec<&'a str> {
     scripts
 }
 
-/// What `e` starts in a sed script: `1e command`, and the replacement of `s/…/command/e`.
+/// Commands that `e` starts in a sed script: `1e command`, and the replacement of `s/…/command/e`.
 fn started_by_sed(script: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in script.lines() {
@@ -217,7 +217,7 @@ fn started_by_sed(script: &str) -> Vec<String> {
     found
 }
 
-/// Whether a file among the arguments of this program may be what it runs.
+/// True if a file among the arguments of this program may be what it runs.
 pub(crate) fn runs_scripts(program: &str) -> bool {
     let name = base_name(program);
     is_shell(name)
@@ -229,7 +229,7 @@ pub(crate) fn runs_scripts(program: &str) -> bool {
         )
 }
 
-/// Whether the arguments of this program may be code in which paths stand.
+/// True if the arguments of this program may be code in which paths stand.
 pub(super) fn takes_code(program: &str) -> bool {
     let name = base_name(program).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     is_awk(name)

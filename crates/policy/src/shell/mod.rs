@@ -1,4 +1,4 @@
-//! What a bash script is, read twice with opposite guarantees.
+//! Analysis of bash scripts, read twice with opposite guarantees.
 //!
 //! [`analyse`] turns a script into a flat list of every simple command found anywhere in it: in lists,
 //! pipelines, substitutions, functions, behind `sudo env timeout …`, inside `sh -c`. Two readers use it:

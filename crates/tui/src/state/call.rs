@@ -158,7 +158,7 @@ impl State {
             for command in &parse.commands {
                 let mut words = command.words.join(" ");
                 if command.dynamic {
-                    words.push_str("  (parts of it are only known when it runs)");
+                    words.push_str("  (parts of it are not known until it runs)");
                 }
                 found.parts.push(words);
             }
@@ -238,10 +238,10 @@ fn source_in_words(source: DecisionSource) -> Option<&'static str> {
         DecisionSource::ProtectedPath => Some("a protected path, whatever rules say"),
         DecisionSource::CircuitBreaker => Some("a safety stop, asked about every time"),
         DecisionSource::SessionGrant => Some("you allowed it for this session"),
-        DecisionSource::Sandbox => Some("decided by what the sandbox gives"),
+        DecisionSource::Sandbox => Some("decided by the sandbox level"),
         DecisionSource::HostPolicy | DecisionSource::Policy => Some("decided by policy"),
-        DecisionSource::Human => Some("your own word"),
-        DecisionSource::Timeout => Some("time ran out"),
+        DecisionSource::Human => Some("your answer"),
+        DecisionSource::Timeout => Some("timed out"),
         DecisionSource::Cancel => Some("cancelled"),
     }
 }
@@ -382,7 +382,7 @@ fn tool_failed(tool: &mut ToolCell, failed: &ToolFailed) {
     let happened = match failed.action_happened {
         ActionHappened::No => "nothing happened",
         ActionHappened::Yes => "something happened",
-        ActionHappened::Unknown => "nobody knows whether something happened",
+        ActionHappened::Unknown => "unknown whether anything happened",
     };
     tool.chain.push(one_line(&format!(
         "ended in phase {} with {}: {}; {happened}",

@@ -39,7 +39,7 @@ impl State {
                     self.facts.queue.clear();
                     self.facts.session_id = Some(event.session_id.clone());
                     let from = format!(
-                        "branched from session {} at event {}",
+                        "forked from session {} at event {}",
                         parent.session_id, parent.sequence
                     );
                     self.notice(NoticeLevel::Information, from, None);
@@ -287,10 +287,10 @@ impl State {
                     .collect();
                 let begun = self.rollback_from.take().and_then(|at| at.checked_sub(1));
                 let mut text = match (restored.is_empty(), begun) {
-                    (true, _) => "nothing was put back".to_owned(),
-                    (false, None) => format!("put back as before: {}", restored.join(", ")),
+                    (true, _) => "nothing was restored".to_owned(),
+                    (false, None) => format!("restored: {}", restored.join(", ")),
                     (false, Some(before)) => format!(
-                        "put back as before: {}; /undo {before} takes this back",
+                        "restored: {}; undo this with /undo {before}",
                         restored.join(", ")
                     ),
                 };

@@ -85,9 +85,9 @@ struct Flow<'a> {
     bindings: HashMap<String, Binding>,
     commands: Vec<Command>,
     piped: bool,
-    /// How many substitutions stand around the place at hand.
+    /// Number of substitutions around the current position.
     outputs: usize,
-    /// How many conditions of loops do.
+    /// Number of loop conditions around it.
     conditions: usize,
     /// The directories below which the names lie that come from the pipe.
     listed: Option<Vec<String>>,
@@ -304,7 +304,7 @@ impl Flow<'_> {
         }
         let Some(name) = command.words.first().and_then(Word::plain_text) else {
             // It may be a command of the shell, which goes elsewhere or sets variables.
-            return Err("the name of the program is quoted, escaped or not known".to_owned());
+            return Err("the program name is quoted, escaped or not known".to_owned());
         };
         if name == "read" {
             return self.read_builtin(&command, &values, from);
@@ -324,7 +324,7 @@ impl Flow<'_> {
             command.words.first().and_then(Word::plain_text),
             Some("pushd" | "popd")
         ) {
-            return Err("where it goes is not known".to_owned());
+            return Err("the directory it changes to is not known".to_owned());
         }
         if let Some((outer, inner)) = names::split_exec(&command)? {
             self.record(outer)?;
@@ -344,7 +344,7 @@ impl Flow<'_> {
             return Ok(After::same(from));
         }
         if uncertain || !has_literal_target {
-            return Err("where `cd` goes is not certain".to_owned());
+            return Err("the target of `cd` is not certain".to_owned());
         }
         Ok(After {
             success: target.unwrap_or(Directories::Unknown),
@@ -375,7 +375,7 @@ impl Flow<'_> {
             }
         }
         if !only_separator || names == 0 || names > 8 || self.conditions == 0 {
-            return Err("`read` does more than set variables of its own".to_owned());
+            return Err("`read` does more than set new variables".to_owned());
         }
         if !command.redirects.is_empty() {
             self.record(Command {
@@ -395,9 +395,7 @@ impl Flow<'_> {
     fn record(&mut self, command: Command) -> Result<usize, String> {
         self.commands.push(command);
         if self.commands.len() > MAX_COMMANDS {
-            return Err(format!(
-                "it has more than the {MAX_COMMANDS} commands that are judged"
-            ));
+            return Err(format!("it has more than {MAX_COMMANDS} commands"));
         }
         Ok(self.commands.len() - 1)
     }
@@ -439,13 +437,13 @@ impl Flow<'_> {
             return Ok(());
         };
         if depth >= MAX_WRAPPERS {
-            return Err("it is wrapped deeper than is analysed".to_owned());
+            return Err("it is wrapped too deeply to analyse".to_owned());
         }
         for inner in unwrapped.inner {
             if let Inner::Words(words) = inner {
                 let name = words.first().and_then(Word::text);
                 if runs_builtins && name.is_none_or(|name| name == "cd" || changes_shell(name)) {
-                    return Err("a command of the shell stands behind another".to_owned());
+                    return Err("a shell builtin is run through another command".to_owned());
                 }
                 let command = Command {
                     words,

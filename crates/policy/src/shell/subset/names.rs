@@ -140,7 +140,7 @@ pub(super) fn split_exec(command: &Command) -> Result<Option<(Command, Vec<Comma
             }
         };
         if !ended || names != 1 || started.is_empty() {
-            return Err("what `find` starts is not known".to_owned());
+            return Err("the command that `find` runs is not known".to_owned());
         }
         inner.push(Command {
             words: started,

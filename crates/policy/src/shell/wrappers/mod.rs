@@ -10,7 +10,7 @@ use git::unwrap_git;
 use super::inline_code::started_by;
 use super::word::Word;
 
-/// What a wrapper would start.
+/// Command that a wrapper would start.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Inner {
     Words(Vec<Word>),
@@ -187,7 +187,7 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
         return unwrap_shell(rest);
     }
     match name {
-        "eval" => Some(opaque_or_script(rest, "eval of a value that is not known")),
+        "eval" => Some(opaque_or_script(rest, "`eval` of an unknown value")),
         "watch" | "ssh" | "parallel" | "at" | "batch" => Some(Unwrapped {
             inner: suffixes(rest),
             transparent: false,
@@ -356,7 +356,7 @@ fn unwrap_wrapper(wrapper: &Wrapper, rest: &[Word]) -> Unwrapped {
     }
 }
 
-/// How many words an option takes, `None` if the table does not have it.
+/// Number of words an option takes, `None` if the table does not have it.
 fn option_width(wrapper: &Wrapper, text: &str) -> Option<usize> {
     let listed = |list: &str, flag: &str| list.split(' ').any(|entry| entry == flag);
     if listed(wrapper.flags, text) {
