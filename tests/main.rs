@@ -55,6 +55,7 @@ mod screen;
 mod secrets;
 mod sessions;
 mod swapped;
+mod syncs;
 mod told;
 mod traces;
 mod transport;

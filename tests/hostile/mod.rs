@@ -7,7 +7,7 @@
 
 mod commands;
 mod repository;
-mod trace;
+pub(crate) mod trace;
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

@@ -58,19 +58,24 @@ const READING: &[&str] = &[
 const REST: &str = "execve,execveat,open,openat,openat2,mmap,connect,bind,sendto,sendmsg,io_uring_setup,clone,clone3,\
                     fork,vfork";
 
-/// strace in front of `program`, with its log at `log`.
-///
-/// # Panics
-/// Without strace: what nobody watches is not tested.
-pub(super) fn watching(program: &str, log: &Path) -> Command {
-    // Only root may look into a process that has gone into namespaces of its own; an account is root in one around it.
-    let mut command = if rustix::process::geteuid().is_root() {
+/// strace, able to look into a process that has gone into namespaces of its own: only root may, and an account is
+/// root in a namespace around it.
+pub(crate) fn strace() -> Command {
+    if rustix::process::geteuid().is_root() {
         Command::new("strace")
     } else {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--", "strace"]);
         command
-    };
+    }
+}
+
+/// strace in front of `program`, with its log at `log`.
+///
+/// # Panics
+/// Without strace: what nobody watches is not tested.
+pub(super) fn watching(program: &str, log: &Path) -> Command {
+    let mut command = strace();
     // An older strace does not know each of them, and a kernel of its age neither.
     let calls = [REST, &CHANGING.join(","), &READING.join(",")].join(",");
     let calls = calls.replace(',', ",?");

@@ -134,7 +134,6 @@ impl Engine {
         };
         self.append(failed.clone(), Refs::default())?;
         self.thread_status(Status::Idle, Some(&failed.message))?;
-        self.sync()?;
         Ok(TurnEnd::Failed(Box::new(failed)))
     }
 
@@ -185,11 +184,10 @@ impl Engine {
             refused_calls: Some(turn.refused),
             duration_ms: Some(self.turn_elapsed_ms()),
         };
-        // Complete means that every fact behind it is on disk.
-        self.sync()?;
+        // Complete means that every fact behind it is on disk: the end of a turn is told once it is synced
+        // itself, and everything before it with it.
         let recorded = self.append(completed, refs)?;
         self.thread_status(Status::Idle, None)?;
-        self.sync()?;
         match recorded {
             Payload::TurnCompleted(completed) => Ok(TurnEnd::Completed(Box::new(completed))),
             _ => Ok(TurnEnd::LeftOpen),

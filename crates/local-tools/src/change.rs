@@ -110,6 +110,8 @@ pub(crate) fn make(
         &change.diff,
         context,
     )?;
+    // From here on something happens: the start of the call and its evidence must survive.
+    context.sync()?;
     let expected = expected(change.before.as_ref());
     let replaced = replace(roots, &change.path, expected, &change.after)
         .map_err(|problem| not_replaced(&problem))?;

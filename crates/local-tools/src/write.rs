@@ -113,6 +113,10 @@ impl Tool for WriteTool {
         Ok(change.prepared(&input.path, &self.definition))
     }
 
+    fn syncs_before_effects(&self) -> bool {
+        true
+    }
+
     fn execute(
         &self,
         invocation: ToolInvocation,

@@ -1,19 +1,21 @@
 //! Evidence by its hash: whole outputs, diffs, images of files, model inputs.
 //!
 //! An artifact is written whole under a temporary name and then given the name that is the hash of its
-//! bytes, so that whoever finds the name finds all of it; the same bytes are kept once. It is synced
-//! under that name before anybody hears of it: most file systems then need one trip to the disk for
-//! bytes and name together. After a power cut before that, a name may be there without its bytes; no
-//! event names it, and storing the same bytes again replaces it.
+//! bytes, so that whoever finds the name finds all of it; the same bytes are kept once. The disk is not
+//! waited for: it is told to begin, and the next sync of the log waits for all artifacts stored since
+//! the one before, and only then for the lines that name them. Most file systems need one trip to the
+//! disk for all of that. After a power cut before the sync, a name may be there without its bytes; an
+//! event that names it was promised to nobody, and storing the same bytes again replaces it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use agent_protocol::id::ArtifactId;
+use rustix::fs::Advice;
 use sha2::{Digest, Sha256};
 
 use crate::place::{Place, PlaceError};
@@ -80,23 +82,35 @@ pub struct ArtifactStore {
 #[derive(Debug)]
 struct Shared {
     place: Place,
-    /// New names that are not yet safe from a power cut; [`ArtifactStore::sync_names`] clears it.
-    names_unsynced: AtomicBool,
+    unsynced: Mutex<Unsynced>,
     staged: AtomicU64,
 }
+
+/// What is not yet safe from a power cut; [`ArtifactStore::sync`] makes it so.
+#[derive(Debug, Default)]
+struct Unsynced {
+    files: Vec<(ArtifactId, File)>,
+    /// There are new names in the directory.
+    names: bool,
+    /// The disk refused one, and the system tells that once only.
+    is_lost: bool,
+}
+
+/// So many new artifacts are held open before the disk is waited for.
+const MOST_UNSYNCED: usize = 64;
 
 impl ArtifactStore {
     pub(crate) fn new(place: Place) -> Self {
         Self {
             shared: Arc::new(Shared {
                 place,
-                names_unsynced: AtomicBool::new(false),
+                unsynced: Mutex::default(),
                 staged: AtomicU64::new(0),
             }),
         }
     }
 
-    /// Stores `bytes` and returns once they are on disk under their name.
+    /// Stores `bytes` under their name; the next sync of the log makes both safe from a power cut.
     ///
     /// # Errors
     /// When they could not be written; nothing then has that name that did not have it before.
@@ -116,7 +130,7 @@ impl ArtifactStore {
             .write_all(bytes)
             .map_err(|source| self.write_error(source))?;
         writer.bytes = bytes.len() as u64;
-        writer.name_and_sync(artifact_id)
+        writer.give_name(artifact_id)
     }
 
     /// Stores many contents with one trip to the disk; the results are in the order of `parts`.
@@ -156,7 +170,7 @@ impl ArtifactStore {
                 writer.staged_name = Some(name);
                 return Err(error.into());
             }
-            self.shared.names_unsynced.store(true, Ordering::Release);
+            self.unsynced().names = true;
         }
         Ok(results)
     }
@@ -288,14 +302,43 @@ impl ArtifactStore {
         self.shared.place.path().join(artifact_id.hex())
     }
 
-    /// Makes the names of all artifacts stored so far survive a power cut.
-    pub(crate) fn sync_names(&self) -> Result<(), PlaceError> {
-        if self.shared.names_unsynced.swap(false, Ordering::AcqRel) {
-            self.shared.place.sync().inspect_err(|_| {
-                self.shared.names_unsynced.store(true, Ordering::Release);
-            })?;
+    /// Makes all artifacts stored so far, and their names, survive a power cut.
+    ///
+    /// # Errors
+    /// When the disk refused one of them: it is removed, because what is not on disk must not look as
+    /// if it were, and no later call succeeds.
+    pub(crate) fn sync(&self) -> Result<(), ArtifactError> {
+        self.sync_all(&mut self.unsynced())
+    }
+
+    /// The lock is held to the end: whoever stores and syncs meanwhile waits for these too.
+    fn sync_all(&self, unsynced: &mut Unsynced) -> Result<(), ArtifactError> {
+        if unsynced.is_lost {
+            return Err(self.write_error(io::Error::other("an earlier artifact did not get there")));
+        }
+        let place = &self.shared.place;
+        let mut refused = None;
+        for (artifact_id, file) in unsynced.files.drain(..) {
+            if let Err(source) = file.sync_data() {
+                // Best effort: its hash tells too.
+                let _ = place.remove_file(artifact_id.hex());
+                refused = Some(source);
+            }
+        }
+        if let Some(source) = refused {
+            unsynced.is_lost = true;
+            return Err(self.write_error(source));
+        }
+        if unsynced.names {
+            place.sync()?;
+            unsynced.names = false;
         }
         Ok(())
+    }
+
+    fn unsynced(&self) -> MutexGuard<'_, Unsynced> {
+        let unsynced = &self.shared.unsynced;
+        unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes an artifact. The event that says so comes first; see `prune`.
@@ -383,10 +426,10 @@ impl ArtifactWriter {
         }
     }
 
-    /// Gives the artifact its name and returns once its bytes are on disk.
+    /// Gives the artifact its name; the next sync of the log makes it safe from a power cut.
     ///
     /// # Errors
-    /// When they could not be synced or named; nothing then has that name that did not have it.
+    /// When it could not be written or named; nothing then has that name that did not have it.
     pub fn finish(mut self) -> Result<Stored, ArtifactError> {
         let digest = std::mem::take(&mut self.hasher).finalize().into();
         let artifact_id = ArtifactId::from_digest(&digest);
@@ -400,26 +443,30 @@ impl ArtifactWriter {
         }
         self.end_early()
             .map_err(|source| self.store.write_error(source))?;
-        self.name_and_sync(artifact_id)
+        self.give_name(artifact_id)
     }
 
-    fn name_and_sync(mut self, artifact_id: ArtifactId) -> Result<Stored, ArtifactError> {
+    fn give_name(mut self, artifact_id: ArtifactId) -> Result<Stored, ArtifactError> {
         let place = &self.store.shared.place;
+        // The disk may begin now; a system that does not take the hint does it all in the end.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+        let file = self
+            .file
+            .try_clone()
+            .map_err(|source| self.store.write_error(source))?;
         if let Some(name) = self.staged_name.take()
             && let Err(error) = place.rename(&name, artifact_id.hex())
         {
             self.staged_name = Some(name);
             return Err(error.into());
         }
-        if let Err(source) = self.file.sync_all() {
-            // What is not on disk must not look as if it were; best effort, its hash tells too.
-            let _ = place.remove_file(artifact_id.hex());
-            return Err(self.store.write_error(source));
+        let mut unsynced = self.store.unsynced();
+        unsynced.names = true;
+        unsynced.files.push((artifact_id.clone(), file));
+        if unsynced.files.len() >= MOST_UNSYNCED {
+            self.store.sync_all(&mut unsynced)?;
         }
-        self.store
-            .shared
-            .names_unsynced
-            .store(true, Ordering::Release);
+        drop(unsynced);
         Ok(Stored {
             artifact_id,
             bytes: self.bytes,

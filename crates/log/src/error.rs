@@ -85,6 +85,8 @@ pub enum SyncError {
         expected: u64,
         found: u64,
     },
+    #[error("the last events are not safe from a power cut, because an artifact is not")]
+    Artifact(#[from] ArtifactError),
     #[error(transparent)]
     Place(#[from] PlaceError),
 }

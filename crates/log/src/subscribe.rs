@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use agent_protocol::{Event, Payload};
 
+use crate::writer::is_anchored;
+
 /// An event as it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Appended {
@@ -88,13 +90,14 @@ impl Listeners {
     }
 }
 
-/// An observation is on disk before anyone sees it; the rest may be seen once it is written. An
-/// event that is not kept has the sequence of the next one, and follows those before it.
+/// An observation, and what is anchored, is on disk before anyone sees it; the rest may be seen once it
+/// is written. An event that is not kept has the sequence of the next one, and follows those before it.
 fn may_be_told(appended: &Appended, reached: &impl Fn() -> (u64, u64)) -> bool {
     let (written, safe) = reached();
     let sequence = appended.event.sequence;
-    match appended.event.payload {
+    match &appended.event.payload {
         Payload::ToolObservation(_) => sequence < safe,
+        payload if is_anchored(payload) => sequence < safe,
         _ if appended.is_durable => sequence < written,
         _ => sequence <= written,
     }

@@ -187,7 +187,9 @@ impl SessionWriter {
     fn sync_files(&self) -> Result<(), SyncError> {
         let shared = &self.shared;
         // Artifacts are safe before the events that name them.
-        shared.artifacts.sync_names()?;
+        shared.artifacts.sync().inspect_err(|_| {
+            self.lock().closed = Some("the disk refused an artifact".into());
+        })?;
         let path = || shared.path.clone();
         {
             let mut state = self.lock();
@@ -575,7 +577,7 @@ fn encode(event: &Event, line: &mut Vec<u8>) -> Result<(), AppendError> {
 
 /// True for an event behind which the head is anchored: the end of a turn or of the session, so that a
 /// cut is found, and a question and a person's answer, which count only as far as the anchor reaches.
-fn is_anchored(payload: &Payload) -> bool {
+pub(crate) fn is_anchored(payload: &Payload) -> bool {
     match payload {
         Payload::TurnCompleted(_) | Payload::TurnFailed(_) | Payload::ActionRequired(_) => true,
         Payload::ActionResolved(resolved) => resolved.decided_by == DecidedBy::User,

@@ -27,6 +27,13 @@ pub trait Tool: Send + Sync {
         Visibility::of_mode(self.definition(), context.mode)
     }
 
+    /// True if [`execute`](Self::execute) looks around first and calls [`ExecutionContext::sync`]
+    /// itself before its first effect. For any other tool that changes something, the pipeline waits
+    /// for the disk before it starts.
+    fn syncs_before_effects(&self) -> bool {
+        false
+    }
+
     /// Checks an input that already fits the schema against the state of the world, and says what
     /// the call would touch. Changes nothing. It is called again right before execution when time
     /// has passed, so it must give the same answer for the same state.

@@ -246,6 +246,10 @@ impl Tool for BashTool {
         })
     }
 
+    fn syncs_before_effects(&self) -> bool {
+        true
+    }
+
     fn execute(
         &self,
         invocation: ToolInvocation,

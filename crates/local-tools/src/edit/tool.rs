@@ -144,6 +144,10 @@ impl Tool for EditTool {
         Ok(change.prepared(&given, &self.definition))
     }
 
+    fn syncs_before_effects(&self) -> bool {
+        true
+    }
+
     fn execute(
         &self,
         invocation: ToolInvocation,

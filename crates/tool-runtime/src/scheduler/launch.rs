@@ -102,7 +102,9 @@ impl Coordinator {
         };
         let refs = Refs::default().with("permission", &admit.permission_ref);
         self.shared.record(&mut call.scope, started, refs)?;
-        if !admit.flags.is_read_only {
+        let syncs_itself = call.tool.as_ref();
+        let syncs_itself = syncs_itself.is_some_and(|tool| tool.tool.syncs_before_effects());
+        if !admit.flags.is_read_only && !syncs_itself {
             self.shared.journal.sync()?;
         }
         let is_exclusive = definition.concurrency == Concurrency::Exclusive;
