@@ -42,17 +42,18 @@ fn why_tells_the_chain_of_a_call() {
     let text = run.finish().expect_code(0).stdout();
     let mut rest = text.as_str();
     for step in [
-        "asked for",
-        "validated",
-        "decided",
-        "allow: ",
-        "no rule matches",
-        "sandbox",
-        "ran",
+        "bash  ",
         "cat README.md",
-        "ended",
-        "exit code 0",
-        "outcome",
+        "valid ",
+        "allowed  ",
+        "rules: none matches",
+        "started",
+        "sandbox",
+        "runs",
+        "cat README.md",
+        "exit 0 after",
+        "result",
+        "shown",
     ] {
         let at = rest
             .find(step)
@@ -67,7 +68,7 @@ fn why_tells_the_chain_of_a_call() {
     assert_eq!(json["decision"]["decision"], "deny");
     assert_eq!(json["decision"]["matched"][0]["origin"]["line"], 2);
     let says = json["chain"].to_string();
-    assert!(says.contains("rule deny bash(node *) (user, "), "{says}");
+    assert!(says.contains("rules: deny bash(node *) (user, "), "{says}");
     assert!(says.contains("nothing was done"), "{says}");
 
     // A beginning is enough where only one call has it.

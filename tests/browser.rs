@@ -156,7 +156,7 @@ impl Browser {
         }
     }
 
-    /// What an expression gives; promises are waited for.
+    /// Value of an expression; promises are waited for.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let answer = self.call(
             "Runtime.evaluate",
@@ -212,7 +212,7 @@ impl Browser {
         );
     }
 
-    /// What can be seen now, as a PNG.
+    /// Screenshot as a PNG.
     pub(crate) fn screenshot(&mut self, file: &Path) {
         use base64::Engine as _;
         let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::agent;
 use crate::conversation::{ALLOWED, Conversation, assert_audit, bash, read, replace, wait_for};
 
-/// How one code comes about.
+/// Case that leads to one code.
 struct Row {
     code: Code,
     phase: Phase,

@@ -1,4 +1,4 @@
-//! What holds for every command: help, version, errors, colours, closed pipes.
+//! Properties of every command: help, version, errors, colours, closed pipes.
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};

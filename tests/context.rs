@@ -1,5 +1,5 @@
-//! What a model input is said to hold, leave out and lack, and what it goes on from: receipts,
-//! reasons, forks, artifacts that are gone, compactions that do not come to their end.
+//! Context receipts: what a model input holds, leaves out and lacks, and what it goes on from:
+//! receipts, reasons, forks, artifacts that are gone, compactions that do not come to their end.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

@@ -80,7 +80,7 @@ impl Conversation {
     }
 }
 
-/// What `agent audit` says of the last session: nothing.
+/// `agent audit` of the last session has no findings.
 #[track_caller]
 pub(crate) fn assert_audit(project: &TestProject) {
     let report = agent(project, &["audit", "--json", "last"]).finish();

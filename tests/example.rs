@@ -84,7 +84,7 @@ fn normalise(log: &str, project: &TestProject) -> String {
     normal
 }
 
-/// What depends on the machine, or is the business of another test.
+/// Fields that depend on the machine, or are the business of another test.
 fn simplify(line: &mut Value) {
     let class = line["type"].as_str().unwrap().to_owned();
     let payload = &mut line["payload"];

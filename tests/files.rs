@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::agent;
 
-/// What is at a path: kind and mode, and the bytes.
+/// Entry at a path: kind and mode, and the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) kind: &'static str,

@@ -28,7 +28,7 @@ fn return_to_account(project: &TestProject, name: &str) {
     std::fs::rename(project.home().join(name), state).unwrap();
 }
 
-/// How many times the log says that foreign answers were not counted.
+/// Number of times the log says that foreign answers were not counted.
 fn warnings(events: &[Event]) -> usize {
     let warned = |event: &&Event| match &event.payload {
         Payload::RuntimeWarning(warning) => warning.code == "foreign_answers",

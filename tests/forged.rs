@@ -84,7 +84,7 @@ fn write(session: &Path, log: Log) {
     fs::write(session.join("events.jsonl"), text).unwrap();
 }
 
-/// Where the `nth` event of a class is.
+/// Position of the `nth` event of a class.
 #[track_caller]
 fn place(log: &Log, class: &str, nth: usize) -> usize {
     let mut found = log
@@ -137,7 +137,7 @@ const fn forgery(name: &'static str, code: &'static str, forge: fn(&mut Log) -> 
     Forgery { name, forge, code }
 }
 
-/// What is decided, confined and run.
+/// Forgeries of what is decided, confined and run.
 const CALLS: &[Forgery] = &[
     forgery("no decision", "started_without_permission", |log| {
         let at = of_tool(log, "edit", "permission.resolved", 0);
@@ -229,7 +229,7 @@ const CALLS: &[Forgery] = &[
     }),
 ];
 
-/// What was changed.
+/// Forgeries of recorded changes.
 const CHANGES: &[Forgery] = &[
     forgery("another hash after", "image_differs", |log| {
         let at = of_tool(log, "edit", "tool.result", 0);
@@ -286,7 +286,7 @@ const CHANGES: &[Forgery] = &[
     ),
 ];
 
-/// What was verified and said.
+/// Forgeries of what was verified and said.
 const WORDS: &[Forgery] = &[
     forgery("a failure made a success", "evidence_differs", |log| {
         let at = place(log, "evidence.changed", 0);

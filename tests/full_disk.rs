@@ -57,7 +57,7 @@ fn said(out: &Path, name: &str) -> String {
     fs::read_to_string(out.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// How the second run ended, in a disk with so many kilobytes of room.
+/// End of the second run, on a disk with so many kilobytes of room.
 fn check(room: u32) -> i32 {
     let server = looking();
     let project = TestProject::new();

@@ -1,4 +1,4 @@
-//! What other programs' records say, and what an import must make of it: one small file per thing,
+//! Records of other programs, and what an import must make of them: one small file per thing,
 //! with the facts that are right beside it in `expected.json`.
 
 use std::fs;
@@ -77,7 +77,7 @@ impl Case {
         }
     }
 
-    /// What every command that reads a session makes of it: nothing breaks.
+    /// Every command that reads a session copes with it.
     fn every_reader_works(&self) {
         if self.replay.get("refused").is_some() {
             return;

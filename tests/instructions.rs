@@ -1,4 +1,4 @@
-//! What a project tells the model: `AGENTS.md` from the root down, what stands in for it, what is not
+//! Instructions of a project: `AGENTS.md` from the root down, what stands in for it, what is not
 //! taken from whoever wrote the project, and what the log says about all of it.
 
 use std::os::unix::fs::symlink;

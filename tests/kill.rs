@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::agent;
 
-/// How often a run is killed.
+/// Number of times a run is killed.
 const ROUNDS: usize = 300;
 /// Lines of the file that every edit replaces whole.
 const LINES: usize = 300;
@@ -99,7 +99,7 @@ fn wait_for_session(project: &TestProject, child: &mut Child) -> bool {
     }
 }
 
-/// How long a run takes that nobody kills.
+/// Duration of a run that is not killed.
 fn undisturbed() -> Duration {
     let project = project();
     let mut child = start(&project);
@@ -121,7 +121,7 @@ fn assert_whole(project: &TestProject, file: &str, wanted: Option<usize>) {
     }
 }
 
-/// What an audit finds after a kill: nothing, or the one line that was being written.
+/// Findings of an audit after a kill: none, or the one line that was being written.
 fn assert_only_a_torn_tail(project: &TestProject) {
     let session = SessionStore::of_project(&project.root())
         .resolve("last")

@@ -1,4 +1,5 @@
-//! What ends a turn although the model would go on: each limit with a reason of its own, and signals.
+//! Limits that end a turn although the model would go on, each with a reason of its own, and
+//! signals.
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};

@@ -9,6 +9,7 @@
 
 mod approval;
 mod audit;
+mod background;
 mod backtest;
 mod browser;
 mod call;
@@ -19,6 +20,7 @@ mod config;
 mod context;
 mod conversation;
 mod demo;
+mod dialects;
 mod diff;
 mod doctor;
 mod example;

@@ -40,7 +40,7 @@ fn explained(project: &TestProject, rules: &str, calls: &[Value]) -> Vec<Value> 
     printed
 }
 
-/// What `agent permissions explain` says of a command in a mode.
+/// Output of `agent permissions explain` for a command in a mode.
 pub(crate) fn explain_in(project: &TestProject, mode: &str, command: &str) -> Value {
     let arguments = ["permissions", "explain", "--json", "--mode", mode, command];
     agent(project, &arguments).finish().expect_code(0).json()

@@ -115,6 +115,82 @@ fn what_a_repository_names_is_not_run_by_proven_reads() {
     }
 }
 
+/// What keeps git from them is in its environment.
+#[test]
+fn a_wrapper_does_not_take_away_what_holds_git() {
+    let project = repository();
+    let shown = "sh -c 'printf it-%s has-run >&2; base64 .env >&2' x";
+    sh(
+        &project,
+        &format!("git config core.fsmonitor \"{shown}\"; touch -d @1 src/b.rs"),
+    );
+    for command in [
+        "env -i git status",
+        "env - git diff",
+        "env -u GIT_CONFIG_COUNT git status",
+        "nice env --unset=GIT_CONFIG_COUNT git log -p",
+        "env git status",
+    ] {
+        let ran = call(&project, "ask", command).finish();
+        assert_harmless(&project, &ran, command);
+    }
+}
+
+/// Words for `cat` come from the search alone.
+#[test]
+fn names_from_elsewhere_show_nothing_outside() {
+    let project = repository();
+    project.write("list.txt", "/etc/passwd\n");
+    project.write("etc/passwd.x", "x\n");
+    for command in [
+        "find src | xargs cat < list.txt",
+        "find src | sort < list.txt | xargs cat",
+        "find src | (xargs cat) < list.txt",
+        "find src | tail list.txt | xargs cat",
+        "find ./etc | xargs -d . cat",
+        "git ls-files --format=/etc/passwd | xargs cat",
+        "grep -lr --label=/etc/passwd x - src <<< x | xargs cat",
+        "grep -rh -epasswd list.txt | xargs cat",
+    ] {
+        let ran = call(&project, "ask", command).finish();
+        assert!(!ran.stdout().contains("root:x:0:"), "{command}");
+    }
+}
+
+/// A toolchain in the project may be a link to a shell, which takes the sub-command for a script.
+#[test]
+fn a_toolchain_of_the_project_voids_the_proof() {
+    let project = repository();
+    for command in ["cargo metadata --no-deps", "cd src && rustc --version"] {
+        assert_eq!(
+            explain_in(&project, "ask", command)["decision"],
+            "allow",
+            "{command}"
+        );
+    }
+    for (file, text) in [
+        ("rust-toolchain.toml", "[toolchain]\npath = \"tc\"\n"),
+        (".cargo/config.toml", "[build]\nrustc-wrapper = \"sh\"\n"),
+    ] {
+        let project = repository();
+        project.write(file, text);
+        for command in [
+            "cargo metadata --no-deps",
+            "cd src && rustc --version",
+            "env cargo tree",
+        ] {
+            for (mode, decision) in [("ask", "ask"), ("read-only", "deny"), ("auto", "allow")] {
+                let said = explain_in(&project, mode, command);
+                assert_eq!(
+                    said["decision"], decision,
+                    "{file}, {mode}, {command}: {said}"
+                );
+            }
+        }
+        assert_eq!(explain_in(&project, "ask", "ls")["decision"], "allow");
+    }
+}
+
 /// What no setting of ours can take back is asked about, wherever it is written.
 #[test]
 fn a_driver_that_a_repository_names_voids_the_proof() {
@@ -136,7 +212,7 @@ fn a_driver_that_a_repository_names_voids_the_proof() {
             said["reason"]
                 .as_str()
                 .unwrap()
-                .contains("this repository names"),
+                .contains("this repository configures"),
             "{said}"
         );
         assert_eq!(
@@ -334,6 +410,36 @@ fn a_secret_that_a_rule_names_is_read() {
     assert_eq!(applied(&project).profile_id, "proof");
 }
 
+/// Outside the project nothing makes secrets look empty, so a search that would come across one is asked about.
+#[test]
+fn a_secret_in_a_directory_that_a_rule_opens_is_asked_about() {
+    let project = repository();
+    project.write_home(
+        "config.toml",
+        "[permissions]\nallow = [\"read(~/notes)\"]\n",
+    );
+    project.write_home("notes/a.txt", "hello\n");
+    let notes = project.home().join("notes");
+    let notes = notes.display();
+    let searches = [
+        format!("grep -r . {notes}"),
+        format!("cd {notes} && grep -r ."),
+        format!("find {notes} -type f | xargs cat"),
+        format!("find {notes} -type f -exec cat {{}} +"),
+        format!("diff -r {notes} src"),
+    ];
+    for search in &searches {
+        let said = explain_in(&project, "ask", search);
+        assert_eq!(said["decision"], "allow", "{search}: {said}");
+    }
+    project.write_home("notes/.env", format!("TOKEN={SECRET}\n"));
+    for search in &searches {
+        let said = explain_in(&project, "ask", search);
+        assert_eq!(said["decision"], "ask", "{search}: {said}");
+        assert_harmless(&project, &call(&project, "ask", search).finish(), search);
+    }
+}
+
 /// An empty file is a fact to a model; that it only looks empty is one too.
 #[test]
 fn what_only_looks_empty_is_said_to() {
@@ -384,7 +490,11 @@ fn what_is_the_agents_own_is_hidden_wherever_it_lies() {
     let place = own.display();
     // Below the home directory everything is hidden, also what is no secret.
     let home = std::env::home_dir().and_then(|home| fs::canonicalize(home).ok());
-    let is_shown = !home.is_some_and(|home| own.starts_with(home));
+    // A command has temporary directories of its own.
+    let is_temporary = ["/tmp", "/var/tmp"]
+        .iter()
+        .any(|place| own.starts_with(place));
+    let is_shown = !is_temporary && !home.is_some_and(|home| own.starts_with(home));
     for mode in ["auto", "full"] {
         let command = format!(
             "rev {place}/keys/provider.txt; rev {place}/config.toml; rev {place}/state/redaction_key; ls {place}/state; rev {place}/beside.txt; true"

@@ -1,4 +1,4 @@
-//! What the README says can be tried is tried here, in the session the demo leaves.
+//! Commands that the README says can be tried, in the session the demo leaves.
 
 use agent_test_support::project::TestProject;
 use agent_test_support::run::RunOutput;

@@ -1,5 +1,5 @@
-//! What every log holds, whatever made it: the same second opinion on the logs of all kinds of runs,
-//! and their portable form against our schema and the published one.
+//! Properties of every log, whatever made it: the same second opinion on the logs of all kinds of
+//! runs, and their portable form against our schema and the published one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ fn portable_schemas() -> Vec<jsonschema::Validator> {
     .collect()
 }
 
-/// How many events of a class there are.
+/// Number of events of a class there are.
 fn count(events: &[Value], class: &str) -> usize {
     events.iter().filter(|event| event["type"] == class).count()
 }
@@ -276,7 +276,7 @@ fn json_of(project: &TestProject, schema: &str, arguments: &[&str]) -> Value {
     told
 }
 
-/// What is shown of the session written last.
+/// Output of `sessions show` for the most recent session.
 fn show(project: &TestProject) -> Value {
     let run = agent(project, &["sessions", "show", "--json"]);
     let show = run.finish().expect_code(0).json();

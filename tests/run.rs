@@ -13,7 +13,7 @@ use crate::example::assert_golden;
 
 const RULES: &str = "[permissions]\nallow = [\"bash(sh test.sh)\", \"edit(src/**)\"]\n";
 
-/// What the worked chain is about.
+/// Subject of the worked chain.
 pub(crate) const PROMPT: &str = "Find out why the tests fail, and fix it.";
 
 /// The failing project of the demo.
@@ -561,16 +561,15 @@ fn a_verbose_run_tells_each_step_and_what_decided_it() {
         "note: project: ",
         "note: settings (user): ~/config.toml",
         "note: log: .agent/sessions/",
-        "· turn: local/test-model in mode ask",
-        "· request 1, attempt 1: ",
-        "· answer: tool_use after ",
-        "100 tokens in, 10 out",
-        "· allow: ",
+        "· turn: begins with local/test-model in mode ask",
+        "· asked: local/test-model, request 1, ",
+        "· model: stopped because: tool use; tokens: 100 in, 10 out, ",
+        "· allowed: by ",
         "· sandbox: ",
-        "· verification: `sh test.sh` failed",
-        "· verification: `sh test.sh` passed",
-        "· turn completed: verification passed, ",
-        "cost unknown",
+        "· check: verification failed: sh test.sh (exit 1)",
+        "· check: verification passed: sh test.sh (exit 0)",
+        "· turn ends: completed; verified: sh test.sh (exit 0); ",
+        "cost: unknown",
     ] {
         assert!(told.contains(piece), "{piece}\n{told}");
     }

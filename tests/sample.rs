@@ -27,7 +27,7 @@ impl Clock for SteppingClock {
     }
 }
 
-/// What a session of `project` is written with; `seed` tells sessions apart.
+/// Writer settings of a session of `project`; `seed` tells sessions apart.
 pub(crate) fn session_env(project: &TestProject, seed: u64) -> SessionEnv {
     let start = 1_794_799_680_000 + i64::try_from(seed).unwrap() * 3_600_000;
     let clock: Arc<dyn Clock> = Arc::new(SteppingClock(AtomicI64::new(start)));

@@ -20,7 +20,7 @@ fn script(project: &TestProject, options: &[&str], text: &str) -> RunOutput {
     confined(project, options, &["sh", "-c", text])
 }
 
-/// Whether any directory of a run is left below `place`.
+/// Directories of a run left below `place`.
 fn leftovers(place: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -233,7 +233,7 @@ fn asking_git_about_the_tree_runs_nothing_outside_the_sandbox() {
     assert!(
         words
             .join(" ")
-            .contains("the tree holds changes that are in no commit"),
+            .contains("the working tree has uncommitted changes"),
         "{explained}"
     );
     let _ = agent(&project, &["call", "--mode", "full", "bash", &input])

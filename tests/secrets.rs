@@ -387,7 +387,7 @@ fn a_pack_holds_masked_output_unless_raw_is_asked_for() {
 struct Story {
     project: TestProject,
     talk: Option<Conversation>,
-    /// What each file holds, by the number of its key; nothing when it holds none.
+    /// Key in each file, by its number; nothing when it holds none.
     files: [Option<usize>; 3],
     /// The content of each file that the session has read and that has not changed since.
     known: [bool; 3],

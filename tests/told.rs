@@ -75,7 +75,7 @@ fn a_command_without_a_sandbox_has_the_network_and_is_said_to() {
     let asked = &first(&events, "action.required")["payload"]["risk_facts"];
     let asked = asked.to_string();
     assert!(
-        asked.contains("has the network: nothing confines it"),
+        asked.contains("has network access: nothing confines it"),
         "{asked}"
     );
     assert!(!asked.contains("has no network"), "{asked}");

@@ -1,4 +1,4 @@
-//! What calls leave behind: the turn's own account of its changes, and what a command can see of
+//! Traces of calls: the turn's own account of its changes, and what a command can see of
 //! the record it is part of.
 
 use std::fs;

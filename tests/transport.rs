@@ -26,7 +26,7 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What the TLS server saw of a request: the protocol agreed on, and the path.
+/// Request as the TLS server saw it: the protocol agreed on, and the path.
 type Seen = (String, String);
 
 /// A server that speaks TLS and offers HTTP/2 alone. Its certificate is for `localhost` and

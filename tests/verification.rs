@@ -1,4 +1,4 @@
-//! Whether the work was checked, as the facts say, and final texts that say more than they do.
+//! Verification: the work checked as the facts say, and final texts that say more than they do.
 
 use agent_protocol::payload::conversation::{EvidenceChanged, RuntimeWarning};
 use agent_protocol::{Event, Payload};

@@ -104,7 +104,8 @@ const GIT: &[&str] = &[
     "git diff -- src",
 ];
 
-/// What a reader may be given: plain, a pattern, a link that leads astray, a secret, a name that looks like a flag.
+/// Arguments of a reader: plain, a pattern, a link that leads astray, a secret, a name that looks
+/// like a flag.
 const OPERANDS: &[&str] = &[
     "a",
     "src/a.rs",
@@ -163,7 +164,7 @@ const OPERANDS: &[&str] = &[
     "src/../.env",
 ];
 
-/// What is not reading, or seems to be and is not.
+/// Commands that do not only read, or seem to.
 const ATTACKS: &[&str] = &[
     "./tool",
     "sh tool",

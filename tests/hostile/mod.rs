@@ -20,7 +20,7 @@ use commands::{Random, command};
 use repository::{RAN, Repository, SECRET};
 use trace::{Taboo, judge, watching};
 
-/// What a command did.
+/// Actions of a command.
 struct Seen {
     output: Output,
     /// Processes that the command had: none if the gate refused it.

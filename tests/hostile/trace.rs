@@ -1,4 +1,4 @@
-//! What the kernel saw of a call: a trace of system calls, and what in it is more than reading.
+//! System calls of a call as the kernel saw them, and those that do more than read.
 //!
 //! The processes of a command are the bash that the sandbox starts and whatever comes of it; everything else is the
 //! runtime. Both may execute nothing of the project and connect to nothing; what a command may write is its own
@@ -9,41 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use agent_test_support::trace::CHANGING;
+
 use super::repository::RAN;
 
-/// System calls that change something by name.
-const CHANGING: &[&str] = &[
-    "creat",
-    "mkdir",
-    "mkdirat",
-    "rmdir",
-    "unlink",
-    "unlinkat",
-    "rename",
-    "renameat",
-    "renameat2",
-    "link",
-    "linkat",
-    "symlink",
-    "symlinkat",
-    "chmod",
-    "fchmodat",
-    "fchmodat2",
-    "chown",
-    "lchown",
-    "fchownat",
-    "truncate",
-    "utime",
-    "utimes",
-    "utimensat",
-    "futimesat",
-    "mknod",
-    "mknodat",
-    "setxattr",
-    "lsetxattr",
-    "mount",
-    "umount2",
-];
 /// System calls that take bytes out of an open file; the descriptor is the first argument, or the second.
 const READING: &[&str] = &[
     "read",
@@ -95,7 +64,7 @@ pub(super) fn watching(program: &str, log: &Path) -> Command {
     command
 }
 
-/// What may be touched, and by whom.
+/// Paths that may be touched, and by which programs.
 pub(super) struct Taboo<'a> {
     pub(super) project: &'a Path,
     /// The directory that holds project, home and what lies outside.
@@ -203,7 +172,7 @@ fn of_command(calls: &[Call]) -> BTreeMap<u32, usize> {
     }
 }
 
-/// What a call did that nobody allowed; nothing if all is well. The number says how many processes it had.
+/// Forbidden actions of a call; none if all is well. The number says how many processes it had.
 pub(super) fn judge(log: &str, taboo: &Taboo<'_>) -> (usize, Vec<String>) {
     let calls = calls(log);
     let commands = of_command(&calls);
@@ -275,7 +244,7 @@ fn is_scratch(path: &Path, taboo: &Taboo<'_>) -> bool {
     null.contains(&path) || (path.starts_with("/tmp") && !path.starts_with(taboo.base))
 }
 
-/// Where files of the system lie that any program may open.
+/// Directories of system files that any program may open.
 const SYSTEM: &[&str] = &[
     "/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev",
 ];

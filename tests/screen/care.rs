@@ -140,7 +140,7 @@ fn a_screen_brought_back_takes_keys_one_by_one() {
     assert_eq!(terminal.exit_code(), 0);
 }
 
-/// What a hostile command or model can say to a terminal, all at once.
+/// Hostile output of a command or model for a terminal, all at once.
 const ATTACK: &[&str] = &[
     "\x1b]0;owned-title\x07",
     "\x1b]52;c;b3duZWQ=\x07",
@@ -275,7 +275,7 @@ fn an_idle_screen_does_not_wake_up() {
     leave(&mut terminal);
 }
 
-/// How often the threads of a process went to sleep of their own accord so far.
+/// Number of voluntary context switches of a process's threads so far.
 fn wake_ups(pid: i32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     tasks
@@ -317,7 +317,7 @@ fn a_terminal_nobody_looks_at_is_rung() {
     terminal.wait_for("Second over.").wait_for(READY);
     assert_eq!(
         rung(&terminal),
-        ["agent asks: bash touch two", "agent: the turn is over"]
+        ["agent asks: bash touch two", "agent: turn finished"]
     );
     let raw = String::from_utf8_lossy(&terminal.raw()).into_owned();
     assert!(

@@ -72,7 +72,7 @@ fn type_ahead_trusts_nothing() {
     assert_eq!(terminal.exit_code(), 0);
     terminal.assert_given_back();
     let mut again = Terminal::start(&project, &[], USUAL);
-    again.wait_for_key("for now it can only tighten", "[q]");
+    again.wait_for_key("for now it can only restrict", "[q]");
     again.keys("q");
     assert_eq!(again.exit_code(), 0);
 }
@@ -89,7 +89,7 @@ fn only_what_changed_since_it_was_trusted_is_shown() {
     };
     project.write(".agent/config.toml", rules("touch"));
     let mut terminal = Terminal::start(&project, &[], (100, 40));
-    terminal.wait_for("It was never trusted");
+    terminal.wait_for("You have not trusted it yet");
     terminal.wait_for("known-1 ").wait_for("known-20 ");
     terminal.wait_for_key("[t]", "[t]").keys("t");
     leave(&mut terminal);
@@ -131,7 +131,7 @@ fn a_session_is_exported_in_every_form() {
         terminal.wait_for(&format!(".agent/exports/{session}.{ending}"));
     }
     terminal.wait_for(READY).keys("/export pdf\r");
-    terminal.wait_for("/export writes one of: jsonl, portable, html, review, evidence");
+    terminal.wait_for("/export takes one of: jsonl, portable, html, review, evidence");
     leave(&mut terminal);
     let text = |form: &str| std::fs::read_to_string(written(form)).unwrap();
     assert!(text("jsonl").lines().all(|line| line.starts_with('{')));
@@ -232,7 +232,7 @@ fn undo_and_diff_work_on_the_sessions_changes() {
     });
     terminal.keys("q");
     terminal.wait_for(READY).keys("/undo\r");
-    terminal.wait_for("put back as before: a.txt");
+    terminal.wait_for("restored: a.txt");
     assert_eq!(project.read("a.txt"), "one\n");
     leave(&mut terminal);
     agent(&project, &["audit", "last"]).finish().expect_code(0);

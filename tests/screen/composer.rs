@@ -1,4 +1,4 @@
-//! What is written into the composer, and where it goes.
+//! Text written into the composer, and where it goes.
 
 use agent_test_support::model_server::{Script, Turn};
 use nix::sys::signal::Signal;
@@ -127,8 +127,10 @@ fn an_earlier_message_is_edited_in_a_branch() {
     terminal.keys("second\r");
     terminal.wait_for("Answer to the second.").wait_for(READY);
     terminal.keys("\x1b").wait_for("Esc again").keys("\x1b");
-    terminal.wait_for("edit an earlier message").keys("\r");
-    terminal.wait_for("branched from session");
+    terminal
+        .wait_for("edit an earlier message in a fork")
+        .keys("\r");
+    terminal.wait_for("forked from session");
     terminal.wait_for("› second").keys(" thought\r");
     terminal.wait_for("Answer in the branch.");
     let last = server.bodies()[2].to_string();

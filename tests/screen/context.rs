@@ -1,4 +1,4 @@
-//! What goes with the user's words: inputs that join a turn stay known after `/compact`, and images
+//! Context of the user's words: inputs that join a turn stay known after `/compact`, and images
 //! go to models that can see them.
 
 use agent_protocol::Payload;

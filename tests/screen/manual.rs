@@ -16,7 +16,7 @@ use crate::picture::masked;
 
 const DEMO: &[&str] = &["demo", "--directory", "sum"];
 
-/// What is on the screen, without what differs from place to place.
+/// Text on the screen, without what differs from place to place.
 fn shown(project: &TestProject, terminal: &Terminal) -> String {
     let text = terminal.screen();
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
@@ -227,7 +227,7 @@ still changes is drawn over. Nothing is drawn while nothing happens, and at most
 however much does. Full-screen views (transcript, documents, replay) come and go without a trace;
 `full_screen` in the settings makes the whole interface one.
 
-A resize draws the live part anew and leaves what is finished to the terminal. One thing is out of our
+A resize redraws the live part and leaves finished output to the terminal. One thing is out of our
 hands: tmux moves rows off a screen that is not full when it gets narrower, and what it took of the
 live part stays in its scrollback.
 
@@ -257,7 +257,7 @@ mode accept-edits an edit goes through, in read-only it is denied.
   end was shown, and the keys look like it. Denying always works. A diff that is still being fetched
   cannot be allowed. On a very small screen the keys stand without their words; where not even a line
   of the question has room, nothing can be allowed.
-- What could not be parsed is said to `seem to run` its parts; it is asked about every time.
+- What could not be parsed is shown as `appears to run` its parts, and asks every time.
 - Several questions queue; each has its own guard, so one key answers one question.
 - While a full-screen view is open, a waiting question is announced at its foot and takes no keys.
 - An edited command, content or replacement is sent back as yours, validated and recorded again. What
@@ -268,7 +268,7 @@ mode accept-edits an edit goes through, in read-only it is denied.
 
 What you send while a turn runs is queued and begins when that turn is completed; with Ctrl-S it joins
 the running turn at its next step instead. After an interrupt, a failure or a restart nothing begins by itself: the messages
-are shown as not sent yet, Enter on an empty composer sends the first, Alt-Up takes the last back.
+are shown as not sent yet, Enter on an empty composer sends the first, Alt-Up edits the last.
 A `!` command is yours: having typed it is the answer, and rules and sandbox still hold. It asks only where
 they do, or where it needs the network, which `w` gives it. What it printed is shown, and goes
 to the model with your next message, marked as untrusted.

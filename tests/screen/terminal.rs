@@ -271,12 +271,12 @@ impl Terminal {
         look(self.glass.lock().parser.screen())
     }
 
-    /// What is on the screen.
+    /// Text on the screen.
     pub(crate) fn screen(&self) -> String {
         self.glass.lock().parser.screen().contents()
     }
 
-    /// What has scrolled off, and then what is on the screen, line by line.
+    /// Text that has scrolled off, and then the text on the screen, line by line.
     pub(crate) fn everything(&self) -> Vec<String> {
         let mut shown = self.glass.lock();
         let screen = shown.parser.screen_mut();

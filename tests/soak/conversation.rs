@@ -1,4 +1,4 @@
-//! What the scripted model says: calls that make sense, calls that do not, and server faults.
+//! Answers of the scripted model: calls that make sense, calls that do not, and server faults.
 
 use std::time::Duration;
 

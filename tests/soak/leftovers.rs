@@ -1,4 +1,4 @@
-//! What is on the machine that was not there before: processes of ours, mounts, temporary files.
+//! Leftovers on the machine: processes of ours, mounts, temporary files.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -13,7 +13,7 @@ const RULES: &str = "[permissions]\nallow = [\"bash(echo *)\", \"bash(seq *)\", 
 
 pub(crate) struct Place {
     pub(crate) project: TestProject,
-    /// Where a small file system is mounted: the project's `.agent`.
+    /// Mount point of a small file system: the project's `.agent`.
     small_disk: Option<PathBuf>,
 }
 
@@ -80,7 +80,7 @@ impl Place {
             .collect()
     }
 
-    /// What an audit of all sessions has to say, if anything is wrong.
+    /// Findings of an audit of all sessions.
     pub(crate) fn audit(&self) -> Option<String> {
         self.sessions().iter().find_map(|session| {
             let output = self

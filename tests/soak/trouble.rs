@@ -1,4 +1,4 @@
-//! What goes wrong during a turn.
+//! Trouble during a turn.
 
 use std::process::{Child, ExitStatus};
 use std::time::Duration;

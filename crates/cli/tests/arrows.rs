@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("evidence", &["text", "protocol", "log", "history"]),
     ("sandbox", &["text", "fs"]),
     ("provider", &["text", "protocol"]),
-    ("policy", &["text", "protocol"]),
+    ("policy", &["text", "fs", "protocol"]),
     ("tool-runtime", &["text", "protocol", "policy"]),
     (
         "local-tools",

@@ -173,3 +173,223 @@ fn one_table_of_invisible_characters() {
         }
     }
 }
+
+/// A command that no test sends would be answered by whatever `ControlPlane::handle` happens to do.
+#[test]
+fn every_control_command_is_sent_by_a_test() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let text = fs::read_to_string(crates.join("protocol/src/command.rs")).unwrap();
+    let (_, list) = text.split_once("pub enum ControlCommand {").unwrap();
+    let (list, _) = list.split_once("\n}").unwrap();
+    let names: Vec<&str> = list
+        .lines()
+        .map(|line| line.trim().split(['(', ',']).next().unwrap_or_default())
+        .filter(|name| name.starts_with(char::is_uppercase))
+        .collect();
+    assert!(names.len() >= 20, "{names:?}");
+    let mut tests = Vec::new();
+    read_sources(&crates.join("engine/tests/control"), &mut tests);
+    let is_sent = |name: &&str| {
+        let words = format!("ControlCommand::{name}");
+        tests.iter().any(|(_, text)| is_used(text, &words))
+    };
+    let unsent: Vec<&str> = names.into_iter().filter(|name| !is_sent(name)).collect();
+    assert!(unsent.is_empty(), "sent by no test: {unsent:?}");
+}
+
+/// Dependencies of tests count too: what no test or bench names is built for nothing.
+#[test]
+fn every_dependency_of_tests_is_named_in_them() {
+    for folder in crates() {
+        let mut files = Vec::new();
+        for part in ["src", "tests", "benches", "examples"] {
+            let part = folder.join(part);
+            if part.is_dir() {
+                read_sources(&part, &mut files);
+            }
+        }
+        if folder.ends_with("cli") {
+            read_sources(&root().join("tests"), &mut files);
+        }
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let declared = manifest
+            .split("\n[")
+            .find(|part| part.starts_with("dev-dependencies]"));
+        for line in declared.unwrap_or_default().lines().skip(1) {
+            // What only switches a feature on need not be named.
+            let Some((name, rest)) = line.split_once(['.', ' ']) else {
+                continue;
+            };
+            if line.starts_with('#') || rest.contains("features") {
+                continue;
+            }
+            let word = name.replace('-', "_");
+            let is_named = files
+                .iter()
+                .any(|(_, text)| is_used(text, &word) || text.contains(&format!("use{word}")));
+            assert!(is_named, "{}: no test names `{name}`", folder.display());
+        }
+    }
+}
+
+/// A file of another crate would be compiled twice, past what the crates may know of each other. Tests
+/// at the top belong to `cli`.
+#[test]
+fn no_file_of_another_crate_is_taken_by_its_path() {
+    for folder in crates() {
+        for (path, text) in sources_of(&folder) {
+            for line in text.lines().map(str::trim) {
+                let Some(target) = line.strip_prefix("#[path = \"") else {
+                    continue;
+                };
+                let target = target.trim_end_matches("\"]");
+                let target = path.parent().unwrap().join(target);
+                let target = target.canonicalize().unwrap();
+                let is_own = target.starts_with(folder.canonicalize().unwrap());
+                let is_top = folder.ends_with("cli")
+                    && target.starts_with(root().join("tests").canonicalize().unwrap());
+                // The sandbox uses none of our crates, in tests neither: it takes the list as data.
+                let is_list = target.ends_with("policy/src/gate/protected_names.rs");
+                assert!(
+                    is_own || is_top || is_list,
+                    "{}: takes {}",
+                    path.display(),
+                    target.display()
+                );
+            }
+        }
+    }
+}
+
+/// Protected names are listed in `policy` alone: a second list would protect something else.
+#[test]
+fn one_list_of_protected_names() {
+    let list = root().join("crates/policy/src/gate/protected_names.rs");
+    let text = fs::read_to_string(&list).unwrap();
+    let entries = text.split("PROTECTED_NAMES").nth(1).unwrap();
+    let names: Vec<&str> = entries
+        .split("\n    (")
+        .skip(1)
+        .map(|entry| entry.split('"').nth(1).unwrap())
+        .collect();
+    assert!(names.len() > 80, "{names:?}");
+    for folder in crates() {
+        let mut files = Vec::new();
+        read_sources(&folder.join("src"), &mut files);
+        for (path, text) in files {
+            if path.file_name() == list.file_name() {
+                continue;
+            }
+            // Without white space: `const NAMES:&[&str]=&[".git",".envrc"];`
+            for item in without_tests(&text).split("];") {
+                let Some((_, strings)) = item.rsplit_once("=&[").or(item.rsplit_once("=[")) else {
+                    continue;
+                };
+                let found: Vec<&str> = strings
+                    .split('"')
+                    .filter(|name| names.contains(name))
+                    .collect();
+                assert!(found.len() < 3, "{}: lists {found:?}", path.display());
+            }
+        }
+    }
+}
+
+/// Files that are longer than this are two stories.
+const MOST_LINES: usize = 600;
+
+/// Files that are still longer, each with what it may have at most; the list only gets shorter.
+const STILL_LONGER: &[(&str, usize)] = &[
+    ("crates/cli/src/commands/sandbox.rs", 610),
+    ("crates/engine/src/engine.rs", 625),
+    ("crates/evidence/src/audit/mod.rs", 615),
+    ("crates/history/src/workspace/mod.rs", 615),
+    ("crates/tui/src/markdown.rs", 640),
+    ("crates/tui/src/plain.rs", 630),
+];
+
+#[test]
+fn no_file_is_long() {
+    let mut files: Vec<(PathBuf, String)> = crates().iter().flat_map(|at| sources_of(at)).collect();
+    files.extend(sources_of(&root()));
+    for (path, text) in files {
+        let still = STILL_LONGER.iter().find(|(name, _)| path.ends_with(name));
+        let most = still.map_or(MOST_LINES, |(_, most)| *most);
+        let lines = text.lines().count();
+        assert!(lines <= most, "{}: {lines} lines", path.display());
+    }
+}
+
+/// What README and docs show is tried: some test has these words of a command line in a row.
+#[test]
+fn every_command_shown_is_run_by_a_test() {
+    let mut tests = Vec::new();
+    read_sources(&root().join("tests"), &mut tests);
+    let mut pages = vec![root().join("README.md")];
+    for entry in fs::read_dir(root().join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "md") {
+            pages.push(path);
+        }
+    }
+    let mut shown = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        let commands = ["`agent ", "$ agent ", "\nagent "].map(|start| text.split(start).skip(1));
+        for command in commands.into_iter().flatten() {
+            let end = |c: char| !(c.is_ascii_lowercase() || c == '-' || c == ' ');
+            let line = &command[..command.find(end).unwrap_or(command.len())];
+            let ends_whole = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric());
+            let mut words: Vec<&str> = line.split(' ').take(2).collect();
+            words.retain(|word| !word.is_empty() && !word.starts_with('-'));
+            if words.len() == 2 && words.concat().len() + 1 == line.len() {
+                // Cut in the middle of something that is no word, such as `last.txt`.
+                words.truncate(if ends_whole(&command[line.len()..]) {
+                    2
+                } else {
+                    1
+                });
+            }
+            if words.is_empty() {
+                continue;
+            }
+            shown += 1;
+            let wanted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+            let wanted = wanted.join(",");
+            let is_run = tests.iter().any(|(_, text)| text.contains(&wanted));
+            assert!(
+                is_run,
+                "{}: no test runs `agent {}`",
+                page.display(),
+                words.join(" ")
+            );
+        }
+    }
+    assert!(shown > 50, "{shown}");
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every file of a crate, or of the top, as it is; what was built is left out.
+fn sources_of(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = ["src", "tests", "benches", "examples"]
+        .iter()
+        .map(|part| folder.canonicalize().unwrap().join(part))
+        .filter(|part| part.is_dir())
+        .collect();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    found
+}

@@ -36,6 +36,8 @@ pub struct RequestSettings {
     pub window: Option<u64>,
     /// Whether the model can see images, if that is known.
     pub images: Option<bool>,
+    /// True if the model writes its changes as patches.
+    pub takes_patches: bool,
 }
 
 /// Decides and remembers what was told before, so that each receipt names only what is new.

@@ -405,6 +405,9 @@ impl Engine {
     /// Records the tool menu when it changed, and keeps what the model sees of it.
     pub(crate) fn resolve_catalog(&mut self) -> Result<(), EngineError> {
         let scope = self.scope.clone();
+        let model = self.parts.models.get(self.model);
+        let takes_patches = model.is_some_and(|model| model.settings.takes_patches);
+        self.parts.tools.set_takes_patches(takes_patches);
         let resolved = self.parts.tools.resolve_catalogue(&scope)?;
         self.catch_up();
         self.tools = self

@@ -126,12 +126,12 @@ fn content_of(replayed: &Replayed) -> usize {
     let entries = replayed.entries.iter();
     entries
         .map(|(entry, _)| {
-            let blocks = entry.blocks.iter();
+            let blocks = entry.description.blocks.iter();
             let blocks: usize = blocks
                 .map(|block| block.title.len() + block.text.len())
                 .sum();
             let head = entry.sequence.to_string().len() + entry.class.len() + "+12.34 s".len();
-            head + entry.label.len() + entry.says.len() + blocks
+            head + entry.description.label.len() + entry.description.text.len() + blocks
         })
         .sum()
 }

@@ -269,7 +269,7 @@ impl Report {
         if !summary.claims.is_empty() {
             text.push_str("\n**Claims and their evidence**\n\n");
             for claim in &summary.claims {
-                let said = crate::replay::claims::claimed_about(claim);
+                let said = agent_history::describe::phrases::claim_about(claim);
                 text.push_str(&format!("- {}\n", inline(&said)));
             }
         }

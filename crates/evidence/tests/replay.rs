@@ -306,7 +306,7 @@ fn every_class_has_words() {
             );
             let event = Event::from_line(line.as_bytes()).unwrap();
             let entry = timeline.take(&event);
-            assert!(!entry.label.is_empty() && entry.class == class.as_str());
+            assert!(!entry.description.label.is_empty() && entry.class == class.as_str());
         }
     }
 }

@@ -1,9 +1,11 @@
-//! The content of an open file: hashed without keeping it, or overwritten.
+//! Content of regular files: opened, hashed without keeping it, or overwritten.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
 
+use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
 const CHUNK: usize = 256 << 10;
@@ -14,6 +16,25 @@ pub struct Hashed {
     /// In hexadecimal digits.
     pub sha256: String,
     pub bytes: u64,
+}
+
+/// Opens a regular file for reading, wherever `path` leads. A pipe or device in its place answers at once: its
+/// writer may never come.
+///
+/// # Errors
+/// When it cannot be opened; `InvalidInput` if it is something else than a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let at_once = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::options()
+        .read(true)
+        .custom_flags(at_once.bits().cast_signed())
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        let kind = io::ErrorKind::InvalidInput;
+        Err(io::Error::new(kind, "not a regular file"))
+    }
 }
 
 /// Hashes a file from its beginning, without keeping it.

@@ -11,6 +11,7 @@
 //! what they did to the project's files, [`verification`] when work counts as verified.
 
 mod cache;
+pub mod describe;
 pub mod fold;
 mod imported;
 pub mod verification;
@@ -19,4 +20,5 @@ pub mod workspace;
 pub use cache::{
     CacheError, Loaded, load_read_models, record_repair, refresh_read_models, store_read_models,
 };
+pub use describe::{Description, describe};
 pub use imported::{IMPORTED, imported_from};

@@ -16,9 +16,6 @@ use std::time::{Duration, Instant};
 use agent_test_support::bench::{Table, peak_memory};
 use serde_json::json;
 
-#[allow(unreachable_pub, dead_code)] // the engine's own file: the real journal, not a copy of it
-#[path = "../../engine/src/journal.rs"]
-mod journal;
 #[path = "../tests/it/stage.rs"]
 mod stage;
 

@@ -1,8 +1,10 @@
-//! What `edit` and `write` have in common: from decided bytes to a changed file with its evidence.
+//! Common part of `edit`, `write` and `apply_patch`: from decided bytes to a changed file with its evidence.
 
 use std::path::Path;
 
+use agent_fs::Stamp;
 use agent_protocol::ActionHappened;
+use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
 use agent_protocol::payload::tool::{Baseline, ToolData};
@@ -12,7 +14,7 @@ use agent_tool_runtime::{
     Preview, RawResult, ToolDefinition,
 };
 
-use crate::bash::Watch;
+use crate::bash::ChangeTracker;
 use crate::diff::Diff;
 use crate::encoding::{Encoding, LineEndings};
 use crate::file::{Snapshot, hash_bytes};
@@ -71,7 +73,7 @@ impl Change {
     }
 }
 
-/// What was done, in words: `what` and how many lines changed.
+/// A change in words: `what` and how many lines changed.
 pub(crate) fn words(verb: &str, what: &str, raw: &RawResult) -> Normalized {
     let data = &raw.data;
     let name = data.path.as_deref().unwrap_or_default();
@@ -93,65 +95,36 @@ pub(crate) fn words(verb: &str, what: &str, raw: &RawResult) -> Normalized {
     }
 }
 
-/// Keeps the evidence, puts the content in place, and says what happened. The image of what was
+/// Keeps the evidence, puts the content in place, and tells what happened. The image of what was
 /// there is complete on disk before the file is touched.
 pub(crate) fn make(
     change: &Change,
     roots: &Roots,
-    watch: &Watch,
+    tracker: &ChangeTracker,
     context: &ExecutionContext,
 ) -> Result<RawResult, ExecutionFailure> {
     let name = change.path.name();
-    let binary = "application/octet-stream";
-    let before = match &change.before {
-        Some(snapshot) => {
-            Some(context.put_artifact(ArtifactKind::Before, binary, &snapshot.content)?)
-        }
-        None => None,
-    };
-    let after = context.put_artifact(ArtifactKind::After, binary, &change.after)?;
-    let diff = context.put_artifact(ArtifactKind::Diff, "text/x-diff", &change.diff.exact)?;
+    let kept = keep(
+        change.before.as_ref(),
+        Some(&change.after),
+        &change.diff,
+        context,
+    )?;
     // From here on something happens: the start of the call and its evidence must survive.
     context.sync()?;
-    let expected = match &change.before {
-        Some(snapshot) => Expected::Content {
-            bytes: &snapshot.content,
-            sha256: &snapshot.sha256,
-        },
-        None => Expected::Missing,
-    };
+    let expected = expected(change.before.as_ref());
     let replaced = replace(roots, &change.path, expected, &change.after)
         .map_err(|problem| not_replaced(&problem))?;
-    watch.settle_file(roots.root(), change.path.relative());
-    let sha256 = hash_bytes(&change.after);
+    tracker.settle_file(roots.root(), change.path.relative());
     let encoding = Encoding::of(&change.after);
-    let effect = SideEffect {
-        kind: if change.before.is_some() {
-            SideEffectKind::Modified
-        } else {
-            SideEffectKind::Created
-        },
-        path: name.clone(),
-        sha256_before: change
-            .before
-            .as_ref()
-            .map(|snapshot| snapshot.sha256.clone()),
-        sha256_after: Some(sha256.clone()),
-        before_ref: before.as_ref().map(|artifact| artifact.artifact_id.clone()),
-        after_ref: Some(after.artifact_id.clone()),
-        bytes_before: change
-            .before
-            .as_ref()
-            .map(|snapshot| snapshot.content.len() as u64),
-        bytes_after: Some(change.after.len() as u64),
-        mode_before: change
-            .before
-            .as_ref()
-            .map(|snapshot| snapshot.stamp.mode & 0o7777),
-        mode_after: Some(replaced.stamp.mode & 0o7777),
-        ignored: is_ignored(roots.root(), change.path.relative()).then_some(true),
-        ..SideEffect::default()
-    };
+    let after = (&*change.after, &replaced.stamp);
+    let effect = effect(
+        &change.path,
+        change.before.as_ref(),
+        Some(after),
+        &kept,
+        roots,
+    );
     let data = ToolData {
         path: Some(name.clone()),
         encoding: Some(encoding.name().to_owned()),
@@ -161,21 +134,15 @@ pub(crate) fn make(
         lines_removed: Some(change.diff.removed),
         other_names: (replaced.other_names > 0).then_some(replaced.other_names),
         note: change.form_change.clone(),
-        baseline: Some(Baseline {
-            path: name.clone(),
-            size: change.after.len() as u64,
-            mtime_ms: Some(replaced.stamp.modified_ms()),
-            sha256,
-            range: None,
-        }),
+        baseline: Some(baseline_of(&name, &change.after, &replaced.stamp)),
         ..ToolData::default()
     };
     Ok(RawResult {
         data,
-        side_effects: made_directories(change, roots, replaced.directories)
+        side_effects: made_directories(&change.path, roots, replaced.directories)
             .chain([effect])
             .collect(),
-        artifacts: before.into_iter().chain([after, diff]).collect(),
+        artifacts: kept.artifacts().collect(),
         bodies: vec![Body::diff(
             format!("diff of {name}"),
             change.diff.shown.clone().into_bytes(),
@@ -184,13 +151,97 @@ pub(crate) fn make(
     })
 }
 
+/// The evidence of a change.
+pub(crate) struct Kept {
+    before: Option<ArtifactRef>,
+    after: Option<ArtifactRef>,
+    diff: ArtifactRef,
+}
+
+impl Kept {
+    pub(crate) fn artifacts(&self) -> impl Iterator<Item = ArtifactRef> {
+        let images = self.before.iter().chain(&self.after);
+        images.chain([&self.diff]).cloned()
+    }
+}
+
+/// Keeps both images of a file and the diff. Without `after` the file goes.
+pub(crate) fn keep(
+    before: Option<&Snapshot>,
+    after: Option<&[u8]>,
+    diff: &Diff,
+    context: &ExecutionContext,
+) -> Result<Kept, ExecutionFailure> {
+    let image = |kind, bytes: Option<&[u8]>| {
+        bytes
+            .map(|bytes| context.put_artifact(kind, "application/octet-stream", bytes))
+            .transpose()
+    };
+    Ok(Kept {
+        before: image(
+            ArtifactKind::Before,
+            before.map(|snapshot| &*snapshot.content),
+        )?,
+        after: image(ArtifactKind::After, after)?,
+        diff: context.put_artifact(ArtifactKind::Diff, "text/x-diff", &diff.exact)?,
+    })
+}
+
+/// What has to be there for a change of this version.
+pub(crate) fn expected(before: Option<&Snapshot>) -> Expected<'_> {
+    before.map_or(Expected::Missing, |snapshot| Expected::Content {
+        bytes: &snapshot.content,
+        sha256: &snapshot.sha256,
+    })
+}
+
+/// What a session remembers of content it wrote.
+pub(crate) fn baseline_of(name: &str, content: &[u8], stamp: &Stamp) -> Baseline {
+    Baseline {
+        path: name.to_owned(),
+        size: content.len() as u64,
+        mtime_ms: Some(stamp.modified_ms()),
+        sha256: hash_bytes(content),
+        range: None,
+    }
+}
+
+/// A change as the log has it; `after` is missing when the file is gone.
+pub(crate) fn effect(
+    path: &ProjectPath,
+    before: Option<&Snapshot>,
+    after: Option<(&[u8], &Stamp)>,
+    kept: &Kept,
+    roots: &Roots,
+) -> SideEffect {
+    let id = |artifact: &Option<ArtifactRef>| Some(artifact.as_ref()?.artifact_id.clone());
+    SideEffect {
+        kind: match (before, after) {
+            (Some(_), Some(_)) => SideEffectKind::Modified,
+            (None, _) => SideEffectKind::Created,
+            (Some(_), None) => SideEffectKind::Deleted,
+        },
+        path: path.name(),
+        sha256_before: before.map(|snapshot| snapshot.sha256.clone()),
+        sha256_after: after.map(|(content, _)| hash_bytes(content)),
+        before_ref: id(&kept.before),
+        after_ref: id(&kept.after),
+        bytes_before: before.map(|snapshot| snapshot.content.len() as u64),
+        bytes_after: after.map(|(content, _)| content.len() as u64),
+        mode_before: before.map(|snapshot| snapshot.stamp.mode & 0o7777),
+        mode_after: after.map(|(_, stamp)| stamp.mode & 0o7777),
+        ignored: is_ignored(roots.root(), path.relative()).then_some(true),
+        ..SideEffect::default()
+    }
+}
+
 /// The directories that had to be made for the file, the outer before the inner.
-fn made_directories(
-    change: &Change,
+pub(crate) fn made_directories(
+    path: &ProjectPath,
     roots: &Roots,
     made: usize,
-) -> impl Iterator<Item = SideEffect> {
-    let above = change.path.relative().ancestors().skip(1).take(made);
+) -> impl Iterator<Item = SideEffect> + use<> {
+    let above = path.relative().ancestors().skip(1).take(made);
     let above: Vec<&Path> = above.collect();
     let effects: Vec<SideEffect> = above
         .into_iter()
@@ -208,7 +259,7 @@ fn made_directories(
     effects.into_iter()
 }
 
-/// `Also changes 2 other names`: a fact for whoever approves, and for the record.
+/// `Also changes 2 other names`: a fact for the person who approves, and for the record.
 pub(crate) fn other_names_fact(links: u64) -> Option<String> {
     match links.saturating_sub(1) {
         0 => None,

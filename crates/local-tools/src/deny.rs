@@ -11,7 +11,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 pub(crate) struct DenyGlobs(GlobSet);
 
 impl DenyGlobs {
-    /// What the patterns name.
+    /// Globs of the patterns.
     pub(crate) fn new(patterns: &[String], project: &Path) -> Self {
         Self::of(patterns, project, |_| None)
     }

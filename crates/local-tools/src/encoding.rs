@@ -1,4 +1,4 @@
-//! What the bytes of a text file mean, found once and never changed.
+//! Encoding of a text file, found once and never changed.
 //!
 //! A file is never decoded and encoded again: what the model says is put into the file's own
 //! encoding, and what the model sees is a decoded copy. Detection looks at the whole content, so
@@ -88,7 +88,7 @@ impl Encoding {
         }
     }
 
-    /// Where the line that holds `from` ends, its line feed included; nothing when it is the last.
+    /// End of the line that holds `from`, its line feed included; nothing when it is the last.
     pub fn line_end(self, bytes: &[u8], from: usize) -> Option<usize> {
         match self {
             Self::Utf16Le => wide_feed(bytes, from, [b'\n', 0]),
@@ -97,7 +97,7 @@ impl Encoding {
         }
     }
 
-    /// Where the line that holds `at` starts.
+    /// Start of the line that holds `at`.
     pub fn line_start(self, bytes: &[u8], at: usize) -> usize {
         let before = &bytes[..at];
         match self {
@@ -107,7 +107,7 @@ impl Encoding {
         }
     }
 
-    /// How many line feeds `bytes` holds.
+    /// Number of line feeds in `bytes`.
     pub fn count_feeds(self, bytes: &[u8]) -> usize {
         match self {
             Self::Utf16Le => bytes
@@ -286,7 +286,7 @@ impl Detector {
     }
 }
 
-/// Which line endings a text uses.
+/// Line endings of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineEndings {
     /// Line feeds alone.

@@ -27,7 +27,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// What the session remembers of this version.
+    /// Baseline of this version, as the session remembers it.
     pub fn baseline(&self, path: &str, range: Option<String>) -> Baseline {
         Baseline {
             path: path.to_owned(),
@@ -72,7 +72,7 @@ pub fn hash_bytes(bytes: &[u8]) -> String {
     agent_text::sha256_hex(bytes)
 }
 
-/// What kind of content this is, judged by its first bytes; nothing for text.
+/// Kind of binary content, judged by its first bytes; nothing for text.
 pub fn binary_kind(head: &[u8]) -> Option<&'static str> {
     const SIGNATURES: [(&[u8], &str); 22] = [
         (b"\x89PNG\r\n\x1a\n", "PNG image"),
@@ -113,7 +113,7 @@ pub fn binary_kind(head: &[u8]) -> Option<&'static str> {
     (zero_inside && !wide).then_some("binary data")
 }
 
-/// How many bytes [`binary_kind`] wants to see.
+/// Number of bytes [`binary_kind`] wants to see.
 pub const HEAD: usize = 8 << 10;
 
 /// The first bytes of a file.

@@ -1,4 +1,4 @@
-//! The tools that work on the local project: read, write, edit, grep, glob, bash, read_artifact,
+//! The tools that work on the local project: read, write, edit, apply_patch, grep, glob, bash, read_artifact,
 //! process_output and process_kill.
 //!
 //! Each tool says what a call would touch, does it once it is let through, and puts the result into
@@ -12,6 +12,7 @@
 //! Where to start: [`local_tools`] makes all of them; [`path`](Roots) is how paths are resolved,
 //! [`edit`] the engine behind edits, `search` the walk behind searches, `bash` how commands run.
 
+pub mod apply_patch;
 mod bash;
 mod change;
 mod deny;
@@ -29,14 +30,16 @@ mod read_artifact;
 pub mod replace;
 mod reveal;
 mod search;
+mod spellings;
 mod support;
 mod write;
 
 use std::sync::Arc;
 
 use agent_tool_runtime::Tool;
-use bash::Watch;
+use bash::ChangeTracker;
 
+pub use apply_patch::ApplyPatchTool;
 pub use bash::{BashTool, CommandSettings, Processes, ScanLimits};
 pub use edit::EditTool;
 pub use encoding::{Encoding, LineEndings};
@@ -45,6 +48,7 @@ pub use process::{ProcessKillTool, ProcessOutputTool};
 pub use read::ReadTool;
 pub use read_artifact::ReadArtifactTool;
 pub use search::{GlobTool, GrepTool};
+pub use spellings::SPELLINGS;
 pub use write::WriteTool;
 
 /// All tools of this crate, and the background commands they start.
@@ -58,18 +62,22 @@ pub struct LocalTools {
 /// Makes the tools for a project.
 pub fn local_tools(roots: Arc<Roots>, settings: CommandSettings) -> LocalTools {
     let processes = Arc::new(Processes::default());
-    let watch = Arc::new(Watch::new(&settings.temporary, settings.scan));
+    let tracker = Arc::new(ChangeTracker::new(&settings.temporary, settings.scan));
     let tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(ReadTool::new(Arc::clone(&roots))),
-        Arc::new(WriteTool::new(Arc::clone(&roots), Arc::clone(&watch))),
-        Arc::new(EditTool::new(Arc::clone(&roots), Arc::clone(&watch))),
+        Arc::new(WriteTool::new(Arc::clone(&roots), Arc::clone(&tracker))),
+        Arc::new(EditTool::new(Arc::clone(&roots), Arc::clone(&tracker))),
+        Arc::new(ApplyPatchTool::new(
+            Arc::clone(&roots),
+            Arc::clone(&tracker),
+        )),
         Arc::new(GrepTool::new(Arc::clone(&roots))),
         Arc::new(GlobTool::new(Arc::clone(&roots))),
         Arc::new(BashTool::new(
             roots,
             Arc::new(settings),
             Arc::clone(&processes),
-            watch,
+            tracker,
         )),
         Arc::new(ReadArtifactTool::default()),
         Arc::new(ProcessOutputTool::new(Arc::clone(&processes))),

@@ -7,7 +7,7 @@ use agent_tool_runtime::{Cancel, ValidationFailure};
 use crate::path::Roots;
 use crate::search::{count_files, count_matches};
 
-/// How many files beneath `root` match `pattern`, listed as `glob` does.
+/// Number of files beneath `root` that match `pattern`, listed as `glob` does.
 ///
 /// # Errors
 /// When the pattern or the directory is not usable.
@@ -15,7 +15,7 @@ pub fn glob(root: &Path, pattern: &str) -> Result<u64, ValidationFailure> {
     count_files(&roots(root)?, pattern, &Cancel::new())
 }
 
-/// How many files, or with `lines` how many lines, match `pattern`, listed as `grep` does.
+/// Number of files, or with `lines` of lines, that match `pattern`, listed as `grep` does.
 ///
 /// # Errors
 /// When the pattern or the directory is not usable.

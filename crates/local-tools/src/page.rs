@@ -18,7 +18,7 @@ pub(crate) const MAX_LINE_CHARACTERS: usize = 2_000;
 const WIDEST: usize = 4;
 const CHUNK: usize = 256 << 10;
 
-/// Which lines are wanted.
+/// Lines that are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     /// Lines to skip.
@@ -31,7 +31,7 @@ pub(crate) struct Window {
     pub(crate) characters: usize,
 }
 
-/// What was read.
+/// Lines that were read.
 #[derive(Debug)]
 pub(crate) struct Page {
     /// `number<tab>text`, one per line.
@@ -55,7 +55,7 @@ pub(crate) struct Page {
     pub(crate) encoding: Encoding,
     /// `lf`, `crlf`, `mixed` or `none`.
     pub(crate) line_ending: &'static str,
-    /// Whether the last line has a line break.
+    /// True if the last line has a line break.
     pub(crate) ends_with_break: bool,
 }
 
@@ -65,13 +65,13 @@ pub(crate) type Secrets<'a> = &'a dyn Fn(&[u8]) -> Vec<(Range<usize>, String)>;
 /// A kept line, as raw bytes without its line feed.
 struct Kept {
     bytes: Vec<u8>,
-    /// Where in the file these bytes begin.
+    /// Offset of these bytes in the file.
     start: u64,
     /// Bytes of the line before them.
     skipped: u64,
     /// The length of the whole line.
     length: u64,
-    /// Where the next line starts.
+    /// Offset of the next line.
     end: u64,
 }
 
@@ -389,7 +389,7 @@ impl Scan {
 
 /// Kept parts that are no farther apart are looked at together.
 const NEAR: u64 = 64 << 10;
-/// What the number of a line and the mark behind it may take.
+/// Room for a line number and the mark after it.
 const ROOM_FOR_MARK: usize = 200;
 
 impl Kept {
@@ -403,7 +403,7 @@ impl Kept {
         }
     }
 
-    /// Where the line ends, without its line feed.
+    /// End of the line, without its line feed.
     fn line_end(&self) -> u64 {
         (self.start - self.skipped) + self.length
     }

@@ -108,7 +108,7 @@ fn state_of(process: &Background) -> ToolData {
     }
 }
 
-/// What else there is to say of a command that ended.
+/// Notes about a command that ended.
 fn note(ended: &Ended) -> Option<String> {
     let mut notes = ended.refusals.clone();
     let output = ended.output.as_ref();

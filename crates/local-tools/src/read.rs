@@ -260,7 +260,7 @@ impl Tool for ReadTool {
     }
 }
 
-/// What the text alone does not show.
+/// Note about facts that the text alone does not show.
 fn note(page: &Page, offset: u64, column: u64, said: Option<String>) -> Option<String> {
     let mut notes = Vec::new();
     if column > 0 {

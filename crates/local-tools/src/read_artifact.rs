@@ -228,7 +228,7 @@ impl Tool for ReadArtifactTool {
     }
 }
 
-/// Where `text` first occurs at or after `from`, with two chunks in memory at most.
+/// First occurrence of `text` at or after `from`, with two chunks in memory at most.
 fn find(file: &File, from: u64, text: &[u8]) -> std::io::Result<Option<u64>> {
     let finder = memchr::memmem::Finder::new(text);
     let mut window: Vec<u8> = Vec::new();

@@ -1,4 +1,4 @@
-//! Putting new content in the place of a file, whole or not at all.
+//! New content in the place of a file, whole or not at all.
 //!
 //! The new content is written beside the target, given the target's mode, owner and extended
 //! attributes, synced, and renamed over it, after the target's content was compared once more under
@@ -7,20 +7,22 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent_fs::{Dir, Stamp, TempFile};
 use agent_protocol::{ActionHappened, Code};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::path::{ProjectPath, Roots};
 
-/// How long another program may hold its lock on the file.
+/// Tries while another program holds its lock on the file.
 const LOCK_PATIENCE: usize = 100;
 const LOCK_STEP: Duration = Duration::from_millis(20);
 
-/// What has to be there for the replacement to go on.
+/// Precondition of a replacement.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected<'a> {
     /// Nothing.
@@ -34,7 +36,7 @@ pub enum Expected<'a> {
     },
 }
 
-/// What was done.
+/// Result of a replacement.
 #[derive(Debug)]
 pub struct Replaced {
     /// Of the file as it is now.
@@ -45,7 +47,7 @@ pub struct Replaced {
     pub directories: usize,
 }
 
-/// Why the content could not be put in place.
+/// Reason the content could not be put in place.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplaceProblem {
     /// The file is not the one that was read.
@@ -67,7 +69,7 @@ pub enum ReplaceProblem {
     Write {
         /// The path.
         name: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// Writing in place stopped half-way and the old bytes could not be put back.
@@ -77,7 +79,7 @@ pub enum ReplaceProblem {
     Damaged {
         /// The path.
         name: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -92,7 +94,7 @@ impl ReplaceProblem {
         }
     }
 
-    /// Whether the file may have changed.
+    /// State of the file after the problem: changed, unchanged or unknown.
     pub fn action_happened(&self) -> ActionHappened {
         match self {
             Self::Damaged { .. } => ActionHappened::Unknown,
@@ -111,21 +113,7 @@ pub fn replace(
     let name = path.name();
     let failed = |source: io::Error| classify(&name, source);
     match expected {
-        Expected::Missing => {
-            let (directory, file_name, made) = roots.open_parent(path, true).map_err(failed)?;
-            let result = create(&directory, file_name, &name, content);
-            match result {
-                Ok(stamp) => Ok(Replaced {
-                    stamp,
-                    other_names: 0,
-                    directories: made,
-                }),
-                Err(problem) => {
-                    remove_made(path, made);
-                    Err(problem)
-                }
-            }
-        }
+        Expected::Missing => create_like(roots, path, content, None),
         Expected::Content { bytes, sha256 } => {
             let (directory, file_name, _) = roots.open_parent(path, false).map_err(failed)?;
             let target = Target::open(directory, file_name, &name)?;
@@ -135,6 +123,109 @@ pub fn replace(
                 target.rename_over(bytes, sha256, content)
             }
         }
+    }
+}
+
+/// Puts a new file at `path`, with owner, mode and attributes of the one it is `like`.
+pub fn create_like(
+    roots: &Roots,
+    path: &ProjectPath,
+    content: &[u8],
+    like: Option<&File>,
+) -> Result<Replaced, ReplaceProblem> {
+    let name = path.name();
+    let (directory, file_name, made) = roots
+        .open_parent(path, true)
+        .map_err(|source| classify(&name, source))?;
+    match create(&directory, file_name, &name, content, like) {
+        Ok(stamp) => Ok(Replaced {
+            stamp,
+            other_names: 0,
+            directories: made,
+        }),
+        Err(problem) => {
+            remove_made(path, made);
+            Err(problem)
+        }
+    }
+}
+
+/// Looks whether what is `expected` is there and may be replaced. Changes nothing.
+pub fn check(
+    roots: &Roots,
+    path: &ProjectPath,
+    expected: Expected<'_>,
+) -> Result<(), ReplaceProblem> {
+    let name = path.name();
+    match expected {
+        Expected::Missing => match std::fs::symlink_metadata(path.absolute()) {
+            Ok(_) => Err(ReplaceProblem::Stale { name }),
+            Err(_) => Ok(()),
+        },
+        Expected::Content { sha256, .. } => {
+            let (directory, file_name, _) = roots
+                .open_parent(path, false)
+                .map_err(|source| classify(&name, source))?;
+            Target::open(directory, file_name, &name)?.compare(sha256)
+        }
+    }
+}
+
+/// A file under another name in its directory, until it is certain that it goes.
+#[derive(Debug)]
+pub struct SetAside {
+    directory: Dir,
+    name: std::ffi::OsString,
+    aside: std::ffi::OsString,
+    shown: String,
+}
+
+/// Takes a file with this content out of the way.
+pub fn set_aside(
+    roots: &Roots,
+    path: &ProjectPath,
+    sha256: &str,
+) -> Result<SetAside, ReplaceProblem> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let shown = path.name();
+    let failed = |source: io::Error| classify(&shown, source);
+    let (directory, file_name, _) = roots.open_parent(path, false).map_err(failed)?;
+    let target = Target::open(directory, file_name, &shown)?;
+    target.compare(sha256)?;
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let aside = format!(".agent-{}-{number}.removed", std::process::id()).into();
+    let (directory, name) = (target.directory, target.file_name);
+    directory
+        .rename(Path::new(&name), Path::new(&aside))
+        .map_err(failed)?;
+    Ok(SetAside {
+        directory,
+        name,
+        aside,
+        shown,
+    })
+}
+
+impl SetAside {
+    /// Gives the file its name back, unless something else has it now.
+    pub fn put_back(self) -> Result<(), ReplaceProblem> {
+        let (name, aside) = (Path::new(&self.name), Path::new(&self.aside));
+        if self.directory.exists(name) {
+            return Err(ReplaceProblem::Stale { name: self.shown });
+        }
+        self.directory
+            .rename(aside, name)
+            .map_err(|source| classify(&self.shown, source))
+    }
+
+    /// Removes the file.
+    pub fn remove(&self) -> Result<(), ReplaceProblem> {
+        self.directory
+            .remove_file(Path::new(&self.aside))
+            .map_err(|source| classify(&self.shown, source))?;
+        // A directory that cannot be synced does not bring the file back.
+        let _ = self.directory.sync();
+        Ok(())
     }
 }
 
@@ -158,10 +249,17 @@ fn create(
     file_name: &OsStr,
     name: &str,
     content: &[u8],
+    like: Option<&File>,
 ) -> Result<Stamp, ReplaceProblem> {
     let created = (|| {
         let draft = TempFile::new(directory, 0o666)?;
         draft.file().write_all(content)?;
+        if let Some(like) = like {
+            let old = Stamp::of_file(like)?;
+            // Where files may not be given away, the new one is our own, as with any other program.
+            agent_fs::copy_metadata(draft.file(), &old, Some(like))?;
+            rustix::fs::fchmod(draft.file(), Mode::from_raw_mode(old.permissions()))?;
+        }
         draft.file().sync_all()?;
         let stamp = Stamp::of_file(draft.file())?;
         draft.create(file_name)?;
@@ -178,7 +276,8 @@ fn create(
     Ok(stamp)
 }
 
-fn remove_made(path: &ProjectPath, made: usize) {
+/// Removes the directories that were made for a file, if they are empty.
+pub fn remove_made(path: &ProjectPath, made: usize) {
     for directory in path.absolute().ancestors().skip(1).take(made) {
         // Only empty ones go: somebody may have put something there meanwhile.
         let _ = std::fs::remove_dir(directory);
@@ -197,11 +296,9 @@ struct Target {
 impl Target {
     fn open(directory: Dir, file_name: &OsStr, name: &str) -> Result<Self, ReplaceProblem> {
         let failed = |source: io::Error| classify(name, source);
-        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let open =
-            |access| rustix::fs::openat(&directory, file_name, access | flags, Mode::empty());
+        let path = Path::new(file_name);
         for _ in 0..4 {
-            let file = File::from(open(OFlags::RDONLY).map_err(|error| failed(error.into()))?);
+            let file = directory.file(path).map_err(failed)?;
             let stamp = Stamp::of_file(&file).map_err(failed)?;
             // Root may write anything; the bit still says what the owner wants.
             if stamp.mode & 0o222 == 0 {
@@ -210,11 +307,11 @@ impl Target {
                     reason: format!("its mode is {:04o}", stamp.permissions()),
                 });
             }
-            drop(open(OFlags::WRONLY).map_err(|error| failed(error.into()))?);
+            let writable = directory.open_file(path, OFlags::WRONLY, 0);
+            drop(writable.map_err(failed)?);
             lock(&file).map_err(failed)?;
-            let now = rustix::fs::statat(&directory, file_name, AtFlags::SYMLINK_NOFOLLOW)
-                .map_err(|error| failed(error.into()))?;
-            // Whoever held the lock may have renamed another file over this one.
+            let now = directory.stat(path).map_err(failed)?;
+            // The program that held the lock may have renamed another file over this one.
             if (now.st_dev, now.st_ino) == (stamp.device, stamp.inode) {
                 return Ok(Self {
                     directory,
@@ -275,10 +372,9 @@ impl Target {
         content: &[u8],
     ) -> Result<Replaced, ReplaceProblem> {
         let failed = |source: io::Error| classify(&self.name, source);
-        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let writable = rustix::fs::openat(&self.directory, &self.file_name, flags, Mode::empty())
-            .map_err(|error| failed(error.into()))?;
-        let writable = File::from(writable);
+        let path = Path::new(&self.file_name);
+        let writable = self.directory.open_file(path, OFlags::WRONLY, 0);
+        let writable = writable.map_err(failed)?;
         let stamp = Stamp::of_file(&writable).map_err(failed)?;
         if (stamp.device, stamp.inode) != (self.stamp.device, self.stamp.inode) {
             return Err(ReplaceProblem::Stale { name: self.name });

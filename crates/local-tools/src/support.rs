@@ -1,4 +1,4 @@
-//! What the tools share: typed inputs, definitions, and failures made of path problems.
+//! Support shared by the tools: typed inputs, definitions, and failures made of path problems.
 
 use agent_protocol::payload::permission::Access as PermissionAccess;
 use agent_protocol::payload::tool::{

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bash::Watch;
+use crate::bash::ChangeTracker;
 use crate::change::{Change, make, words};
 use crate::diff::{changed_range, unified};
 use crate::edit::current_version;
@@ -35,13 +35,13 @@ struct WriteInput {
 /// The tool.
 pub struct WriteTool {
     roots: Arc<Roots>,
-    watch: Arc<Watch>,
+    tracker: Arc<ChangeTracker>,
     definition: ToolDefinition,
 }
 
 impl WriteTool {
     /// Writes beneath `roots`.
-    pub(crate) fn new(roots: Arc<Roots>, watch: Arc<Watch>) -> Self {
+    pub(crate) fn new(roots: Arc<Roots>, tracker: Arc<ChangeTracker>) -> Self {
         let mut definition = writing_definition::<WriteInput>(
             "write",
             "Makes a new file, or replaces the whole content of a file that was read in this session and has not \
@@ -52,7 +52,7 @@ impl WriteTool {
         definition.is_destructive = true;
         Self {
             roots,
-            watch,
+            tracker,
             definition,
         }
     }
@@ -123,7 +123,7 @@ impl Tool for WriteTool {
         context: &ExecutionContext,
     ) -> Result<RawResult, ExecutionFailure> {
         let change = prepared::<Change>(invocation)?;
-        make(&change, &self.roots, &self.watch, context)
+        make(&change, &self.roots, &self.tracker, context)
     }
 
     fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
@@ -142,8 +142,8 @@ impl Tool for WriteTool {
     }
 }
 
-/// How to split and show both sides of the diff.
-fn shared_encoding(before: Option<&Snapshot>, after: &[u8]) -> Encoding {
+/// Encoding in which both sides of the diff are split and shown.
+pub(crate) fn shared_encoding(before: Option<&Snapshot>, after: &[u8]) -> Encoding {
     match before.map(|snapshot| snapshot.encoding) {
         // Wide lines cannot be compared with narrow ones; as bytes the diff is still exact.
         Some(Encoding::Utf16Le | Encoding::Utf16Be) | None => Encoding::of(after),

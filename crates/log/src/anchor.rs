@@ -22,7 +22,7 @@ pub struct Anchor {
     /// Of the last line.
     pub sequence: u64,
     pub hash: Hash,
-    /// Where the session was kept, to tell a deleted log from one that was never here.
+    /// The session's directory, to tell a deleted log from one that was never here.
     pub directory: PathBuf,
     pub own: OwnEvents,
 }
@@ -74,7 +74,7 @@ impl OwnEvents {
     }
 }
 
-/// Why an anchor could not be written or read.
+/// Reason an anchor could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum AnchorError {
     #[error("cannot use the anchors in user state")]

@@ -26,7 +26,7 @@ pub(crate) const ARTIFACTS: &str = "artifacts";
 const STAGED_PREFIX: &str = ".staged-";
 const COPY_BYTES: usize = 128 * 1024;
 
-/// Why an artifact could not be written or read.
+/// Reason an artifact could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
     #[error("artifact {artifact_id} is missing: `{path}` is not there")]
@@ -56,7 +56,7 @@ pub enum ArtifactError {
     Place(#[from] PlaceError),
 }
 
-/// What was stored.
+/// Stored content: its id and size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     pub artifact_id: ArtifactId,
@@ -296,7 +296,7 @@ impl ArtifactStore {
         Ok(files)
     }
 
-    /// Where the bytes of an artifact are.
+    /// Path of an artifact's bytes.
     #[must_use]
     pub fn path_of(&self, artifact_id: &ArtifactId) -> PathBuf {
         self.shared.place.path().join(artifact_id.hex())
@@ -386,7 +386,7 @@ pub struct ArtifactWriter {
     file: File,
     /// Sends a long artifact to the disk while it grows, so that its end does not wait for all of it.
     early: Option<JoinHandle<io::Result<()>>>,
-    /// How much was written when that began last.
+    /// Bytes written when that began last.
     early_at: u64,
     staged_name: Option<String>,
     hasher: Sha256,
@@ -394,7 +394,7 @@ pub struct ArtifactWriter {
 }
 
 impl ArtifactWriter {
-    /// How much was written so far.
+    /// Bytes written so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes

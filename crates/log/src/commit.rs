@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// How far the log is safe from a power cut, and who is making it so.
+/// Progress of syncing: how far the log is safe from a power cut, and which thread is making it so.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCommit {
     state: Mutex<CommitState>,
@@ -14,7 +14,7 @@ struct CommitState {
     /// Everything before this event is on disk.
     safe: u64,
     is_syncing: bool,
-    /// How often the disk was asked.
+    /// Number of syncs.
     syncs: u64,
 }
 
@@ -76,7 +76,7 @@ impl GroupCommit {
             .safe
     }
 
-    /// How often the disk was asked.
+    /// Number of syncs.
     pub(crate) fn syncs(&self) -> u64 {
         self.state
             .lock()

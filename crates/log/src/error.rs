@@ -1,4 +1,4 @@
-//! Why an event is not in the log, or not safe there, in words a user can act on.
+//! Reasons an event is not in the log, or not safe there, in words a user can act on.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::artifact::ArtifactError;
 use crate::hint::{MAKE_SPACE, is_full};
 use crate::place::PlaceError;
 
-/// Why an event was not appended. Whatever was acknowledged before stays in the log.
+/// Reason an event was not appended. Whatever was acknowledged before stays in the log.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     #[error(
@@ -48,7 +48,7 @@ pub enum AppendError {
 }
 
 impl AppendError {
-    /// What the user can do about it.
+    /// Advice to the user.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -62,7 +62,7 @@ impl AppendError {
     }
 }
 
-/// Why events are not known to be safe from a power cut.
+/// Reason events are not known to be safe from a power cut.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     #[error("cannot sync `{path}` to disk; the last events may be lost if the machine fails now")]
@@ -92,7 +92,7 @@ pub enum SyncError {
 }
 
 impl SyncError {
-    /// What the user can do about it.
+    /// Advice to the user.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -104,7 +104,7 @@ impl SyncError {
     }
 }
 
-/// Why lines did not reach the file; see [`Tail`](super::tail::Tail).
+/// Reason lines did not reach the file; see [`Tail`](super::tail::Tail).
 #[derive(Debug)]
 pub(super) enum WriteFailure {
     Gone,
@@ -113,7 +113,7 @@ pub(super) enum WriteFailure {
 }
 
 impl WriteFailure {
-    /// What it means for the event that was to be appended.
+    /// The error as seen by the event that was to be appended.
     pub(super) fn for_append(self, path: PathBuf) -> AppendError {
         match self {
             Self::Gone => AppendError::Gone { path },
@@ -127,7 +127,7 @@ impl WriteFailure {
         }
     }
 
-    /// What it means for events that wait to be written.
+    /// The error as seen by events that wait to be written.
     pub(super) fn for_sync(self, path: PathBuf) -> SyncError {
         match self {
             Self::Gone => SyncError::Gone { path },

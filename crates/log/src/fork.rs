@@ -19,14 +19,14 @@ use crate::reader::{Chain, Damage, Head, ReadError};
 use crate::store::{SessionDirectory, SessionStore};
 use crate::writer::{AppendError, SessionWriter};
 
-/// What the lines before the fork are called in `artifact.changed`.
+/// Name of the lines before the fork in `artifact.changed`.
 const MEDIA_TYPE: &str = "application/jsonl";
-/// What the event after `session.created` says made them.
+/// Their source, as named by the event after `session.created`.
 const ROLE: &str = "history";
-/// How many forks of forks are followed.
+/// Limit of forks of forks that are followed.
 const MOST_GENERATIONS: usize = 64;
 
-/// Why a session was not forked, or its history not read.
+/// Reason a session was not forked, or its history not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
     #[error("cannot fork session {session_id} at event {at}: its last whole event is {last}")]
@@ -111,7 +111,7 @@ pub fn fork(
 
 /// The lines of a log up to an event.
 struct Prefix {
-    /// How long they are together.
+    /// Their length together.
     bytes: u64,
     last: u64,
     artifacts: Vec<ArtifactId>,
@@ -219,7 +219,7 @@ pub(crate) fn history(session: &SessionDirectory) -> Result<Option<ArtifactId>, 
     Ok(read_history(session)?.map(|history| history.artifact_id))
 }
 
-/// Where a fork came from, and the artifact that holds the lines up to there.
+/// Parent of a fork, and the artifact that holds the lines up to there.
 struct History {
     parent: SessionParent,
     artifact_id: ArtifactId,

@@ -1,4 +1,4 @@
-//! What the user can do about an error of this crate, wherever in a chain of causes it stands.
+//! Hints: advice about an error of this crate, wherever in a chain of causes it stands.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -29,7 +29,7 @@ pub fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
 }
 
 impl PlaceError {
-    /// What the user can do about it.
+    /// Advice to the user.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         let Self::Io { source, .. } = self else {

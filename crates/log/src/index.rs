@@ -13,14 +13,14 @@ use crate::reader::ReadError;
 /// Lines between two remembered places; a read passes over fewer than this many.
 const STRIDE: u64 = 64;
 
-/// Where the events of a log are. It is made by looking for the ends of lines, so that a long log
+/// Index of the events of a log. It is made by looking for the ends of lines, so that a long log
 /// can be opened anywhere at once; what is appended later is not in it. The chain is not followed:
 /// who needs to know whether the log is whole asks [`verify_chain`](crate::verify_chain).
 #[derive(Debug)]
 pub struct LogIndex {
     file: File,
     path: PathBuf,
-    /// Where every [`STRIDE`]th line with an event begins.
+    /// Offsets of every [`STRIDE`]th line with an event.
     marks: Vec<u64>,
     lines: u64,
     /// Lines that look like events and turned out to be none, by their number.
@@ -55,7 +55,7 @@ impl LogIndex {
         Ok(())
     }
 
-    /// How many events there are. One less whenever a read finds that a line holds none.
+    /// Number of events. One less whenever a read finds that a line holds none.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.lines - self.broken.len() as u64
@@ -116,7 +116,7 @@ impl LogIndex {
     }
 }
 
-/// Whether a line is one of the log's, as far as can be told without parsing it.
+/// True if a line is one of the log's, as far as can be told without parsing it.
 fn holds_event(line: &Line<'_>) -> bool {
     line.is_terminated && line.text().is_some_and(|text| link_of(text).is_some())
 }

@@ -1,5 +1,5 @@
-//! Who writes a session now. The kernel's lock is what counts, so that a killed holder blocks
-//! nobody; the text beside it says who it is.
+//! Lease: the right to write a session. The kernel's lock is what counts, so that a killed holder
+//! blocks nobody; the text beside it says who it is.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -13,13 +13,13 @@ use crate::place::{Place, PlaceError};
 
 const LEASE: &str = "lease";
 
-/// Who holds a session, as far as it says so.
+/// Holder of a session, as far as it says so.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holder {
     pub pid: u32,
     /// The machine, so that a lease on a shared disk is not mistaken for a local one.
     pub host: String,
-    /// What it is doing, e.g. `agent run`.
+    /// Its command, e.g. `agent run`.
     pub program: String,
     pub since: Option<Timestamp>,
 }
@@ -42,7 +42,7 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// Why the lease was not given.
+/// Reason the lease was not given.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     #[error("session {session} is being written by {holder}; nothing was changed")]
@@ -60,7 +60,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// How often the lock is tried: whoever merely looks at a lease holds it for a moment.
+    /// Number of tries for the lock: a process that merely looks at a lease holds it for a moment.
     const TRIES: u32 = 5;
 
     /// Takes the lease. Also returns who had it last and died without giving it back.

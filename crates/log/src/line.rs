@@ -33,11 +33,11 @@ pub struct Line<'a> {
     /// Without the newline.
     pub length: u64,
     pub text: Text<'a>,
-    /// Whether a newline ended it; only the last line can lack one.
+    /// True if a newline ended it; only the last line can lack one.
     pub is_terminated: bool,
 }
 
-/// What a line holds.
+/// Content of a line.
 #[derive(Debug, Clone, Copy)]
 pub enum Text<'a> {
     Kept(&'a [u8]),
@@ -62,7 +62,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Where the line after this one begins.
+    /// Start of the line after this one.
     pub fn end(&self) -> u64 {
         self.offset + self.length + u64::from(self.is_terminated)
     }

@@ -1,4 +1,4 @@
-//! What was sent to a model, kept so that a session's inputs together grow with the session and not
+//! Model inputs, kept so that a session's inputs together grow with the session and not
 //! with its square.
 //!
 //! The first megabytes are kept whole, so that in most sessions an input is simply the bytes of its
@@ -21,12 +21,12 @@ pub(crate) const WHOLE: &str = "application/json";
 /// The media type of an input that is kept as a difference.
 pub(crate) const DIFFERENCE: &str = "application/vnd.agent.model-input-difference";
 
-/// How many bytes of whole inputs a session keeps before it begins to save.
+/// Bytes of whole inputs a session keeps before it begins to save.
 const GENEROUS: u64 = 4 << 20;
 /// Larger than any request a server takes.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Why an input cannot be read back.
+/// Reason an input cannot be read back.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelInputError {
     #[error(transparent)]

@@ -28,20 +28,20 @@ use crate::writer::{Parts, SessionWriter};
 /// The log's name until its first event is in it.
 const STAGED_LOG: &str = "events.jsonl.new";
 
-/// What a library may not find by itself, handed in by the binary or a test.
+/// Environment that a library may not find by itself: handed in by the binary or a test.
 #[derive(Clone)]
 pub struct SessionEnv {
     pub clock: Arc<dyn Clock>,
     pub mint: Arc<IdMint>,
     pub runtime_id: RuntimeId,
     pub redactor: Arc<Redactor>,
-    /// Where heads are anchored; without it a cut-off end of a log is not found.
+    /// Directory of the anchors; without it a cut-off end of a log is not found.
     pub anchors: Option<AnchorStore>,
-    /// Who is writing, for whoever is refused meanwhile.
+    /// The writer's name, shown to others who are refused meanwhile.
     pub holder: Holder,
 }
 
-/// Why a session was not opened for writing.
+/// Reason a session was not opened for writing.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(transparent)]
@@ -85,7 +85,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// What the user can do about it.
+    /// Advice to the user.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -109,7 +109,7 @@ impl OpenError {
 
 /// Whoever wants to hear a log while it is opened, so that it is read and parsed only once.
 pub struct Listener<'a> {
-    /// Whether events of a class are wanted; others are not parsed for its sake. What it may say
+    /// True if events of a class are wanted; others are not parsed for its sake. What it may say
     /// no to is only what it would not look at: it is told events of other classes too.
     pub wants: &'a dyn Fn(&str) -> bool,
     /// Gets the events in their order, those that opening adds at last. When opening fails, what was
@@ -126,14 +126,14 @@ pub struct Opened {
     pub own: OwnEvents,
 }
 
-/// What opening a session put right; each is also an event.
+/// Repairs made when a session was opened; each is also an event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Repairs {
     /// Bytes of a line that was being written when the writer died.
     pub cut_bytes: u64,
-    /// Who held the session and died.
+    /// The holder of the session that died.
     pub stale_holder: Option<Holder>,
-    /// How many events were needed to close what was left open.
+    /// Number of events that closed pending calls and turns.
     pub closing_events: usize,
 }
 

@@ -13,7 +13,7 @@ use agent_fs::{Dir, Stamp, TempFile};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// Why a file or directory could not be reached.
+/// Reason a file or directory could not be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     #[error("cannot use `{path}`: it is a symbolic link, and a session is never kept behind one")]
@@ -32,13 +32,13 @@ pub enum PlaceError {
 }
 
 impl PlaceError {
-    /// Whether there is simply nothing at that place.
+    /// True if there is simply nothing at that place.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether it was to be made or changed, and not only looked at.
+    /// True if it was to be made or changed, and not only looked at.
     pub(crate) fn is_write(&self) -> bool {
         matches!(self, Self::Io { operation, .. } if !matches!(*operation, "open" | "list"))
     }
@@ -218,7 +218,7 @@ impl Place {
     }
 }
 
-/// What a directory holds under one name.
+/// Entry of a directory.
 #[derive(Debug, Clone)]
 pub(crate) struct PlaceEntry {
     pub(crate) name: String,

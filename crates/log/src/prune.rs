@@ -15,7 +15,7 @@ use crate::place::PlaceError;
 use crate::reader::ReadError;
 use crate::store::SessionDirectory;
 
-/// Which artifacts go.
+/// Rule by which artifacts are removed.
 #[derive(Debug, Clone, Default)]
 pub struct PrunePolicy {
     /// Artifacts of sessions that were last written before this.
@@ -36,7 +36,7 @@ pub struct Expiring {
     pub rule: String,
 }
 
-/// What pruning one session would remove.
+/// Plan of pruning one session.
 #[derive(Debug, Clone)]
 pub struct PrunePlan {
     pub session_id: SessionId,
@@ -44,14 +44,14 @@ pub struct PrunePlan {
 }
 
 impl PrunePlan {
-    /// How much would be freed.
+    /// Bytes that would be freed.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.expiring.iter().map(|expiring| expiring.bytes).sum()
     }
 }
 
-/// Why a session was not pruned, or not wholly.
+/// Reason a session was not pruned, or not wholly.
 #[derive(Debug, thiserror::Error)]
 pub enum PruneError {
     #[error(transparent)]

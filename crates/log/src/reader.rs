@@ -27,19 +27,19 @@ pub struct Damage {
     pub line: u64,
     /// Of the first byte of that line.
     pub offset: u64,
-    /// What the line says its sequence is, where that can be read.
+    /// The line's own sequence, where that can be read.
     pub sequence: Option<u64>,
     pub kind: DamageKind,
 }
 
 impl Damage {
-    /// Whether the line says again what an earlier one said.
+    /// True if the line repeats an earlier one.
     pub fn is_copy(&self) -> bool {
         matches!(self.kind, DamageKind::RepeatedSequence { .. })
     }
 }
 
-/// What is wrong at a place.
+/// Kind of damage at a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DamageKind {
     /// The line does not follow from the one before it.
@@ -149,7 +149,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Where a log ends: what the next line has to follow.
+/// End of a log: what the next line has to follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The sequence the next event gets; also the number of events.
@@ -278,18 +278,18 @@ fn check_text(text: &[u8]) -> Result<Link, DamageKind> {
     })
 }
 
-/// What following the whole chain found.
+/// Result of following the whole chain.
 #[derive(Debug, Clone)]
 pub struct ChainReport {
     pub head: Head,
     /// The first places, at most [`ChainReport::MOST`] of them.
     pub damage: Vec<Damage>,
-    /// How many places there are in all.
+    /// Number of places in all.
     pub damage_count: u64,
 }
 
 impl ChainReport {
-    /// How many places are kept.
+    /// Limit of places that are kept.
     pub const MOST: usize = 1000;
 }
 
@@ -373,12 +373,12 @@ impl<R: Read> LogReader<R> {
         self
     }
 
-    /// What was not understood so far; empty unless [`LogReader::noting`].
+    /// Classes, fields and shapes not understood so far; empty unless [`LogReader::noting`].
     pub fn notes(&self) -> Notes {
         self.notes.clone().unwrap_or_default()
     }
 
-    /// Where the lines read so far end.
+    /// End of the lines read so far.
     pub fn head(&self) -> Head {
         self.chain.head()
     }
@@ -464,16 +464,17 @@ impl<R: Read> Iterator for LogReader<R> {
     }
 }
 
-/// What a reader did not understand, and kept or passed over: a newer version may have written it.
+/// Content that a reader did not understand, and kept or passed over: a newer version may have
+/// written it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// How often each unknown class occurred.
+    /// Count of each unknown class.
     pub unknown_types: BTreeMap<String, u64>,
-    /// How often each unknown field occurred, as `type: path`.
+    /// Count of each unknown field, as `type: path`.
     pub unknown_fields: BTreeMap<String, u64>,
-    /// How often the payload of a known class had another shape, with an example.
+    /// Count of payloads of a known class in another shape, with an example.
     pub unknown_shapes: BTreeMap<String, (u64, String)>,
-    /// How many lines each other schema version has.
+    /// Number of lines of each other schema version.
     pub other_versions: BTreeMap<String, u64>,
 }
 
@@ -481,7 +482,7 @@ impl Notes {
     /// A hostile log could hold endless kinds of unknown things; the first ones tell enough.
     const MOST: usize = 200;
 
-    /// Whether everything was understood.
+    /// True if everything was understood.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

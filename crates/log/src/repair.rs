@@ -1,4 +1,4 @@
-//! What a killed session left open, and the events that say so when it is opened again.
+//! Repair of a killed session: the events that close its pending calls and turns on the next open.
 //!
 //! Nothing is run again. A request to the model was interrupted; a call is lost, and whether it
 //! acted is known only when it had not started; a question that was asked stays asked, answered or
@@ -34,7 +34,7 @@ struct OpenCall {
     tool_name: String,
     invocation_id: Option<InvocationId>,
     state: CallState,
-    /// How it ended, when only the observation is missing.
+    /// Its end, when only the observation is missing.
     ended: Option<Ended>,
 }
 
@@ -46,7 +46,7 @@ struct Ended {
     message: String,
     retryable: bool,
     action_happened: ActionHappened,
-    /// What it changed, as it was recorded.
+    /// Its recorded changes.
     side_effects: Vec<SideEffect>,
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// Shorter texts stay in the line: moving them would not help.
 const WORTH_MOVING: usize = 2048;
-/// How much of a text without a reference field of its own stays in the line.
+/// Bytes of a text without a reference field of its own that stay in the line.
 const LEFT_IN_PLACE: usize = 512;
 
 /// Moves the large texts that have a field for their reference.
@@ -60,6 +60,7 @@ pub(super) fn known_fields<E>(
         }
         Payload::ToolIntent(intent) => {
             json(&mut intent.raw_input, &mut intent.raw_input_ref, put)?;
+            json(&mut intent.own_input, &mut intent.own_input_ref, put)?;
         }
         Payload::ToolArgs(args) => json(&mut args.safe_args, &mut args.args_ref, put)?,
         Payload::ToolCatalogResolved(catalog) => {
@@ -170,7 +171,7 @@ pub(super) fn largest_parts<E>(
     Ok(())
 }
 
-/// Whether a field of this name may be empty although it held something.
+/// True if a field of this name may be empty although it held something.
 fn is_replaceable(path: &str) -> bool {
     matches!(
         path.rsplit('/').next(),

@@ -39,7 +39,7 @@ const GITIGNORE_BEFORE: &str = "\
 /config.local.toml
 ";
 
-/// Why the store could not be used.
+/// Reason the store could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error(transparent)]
@@ -50,7 +50,7 @@ pub enum StoreError {
     Read(#[from] ReadError),
 }
 
-/// Why a session was not found.
+/// Reason a session was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     #[error("there is no session `{asked}` in `{directory}`")]
@@ -325,7 +325,7 @@ impl SessionDirectory {
         self.modified
     }
 
-    /// Who writes the session now, if anybody does.
+    /// The present writer of the session, if any.
     #[must_use]
     pub fn holder(&self) -> Option<Holder> {
         Lease::holder(&self.place().ok()?)
@@ -460,7 +460,7 @@ impl SessionDirectory {
         Ok(preview)
     }
 
-    /// How much the session takes on disk.
+    /// Disk usage of the session.
     ///
     /// # Errors
     /// When its directories cannot be read.
@@ -487,7 +487,7 @@ impl SessionDirectory {
         Ok(size)
     }
 
-    /// Whether it stands where sessions are kept, and was not copied elsewhere.
+    /// True if it stands where sessions are kept, and was not copied elsewhere.
     pub fn is_in_store(&self) -> bool {
         let sessions = self.path.parent().filter(|path| path.ends_with(SESSIONS));
         sessions
@@ -507,7 +507,7 @@ impl SessionDirectory {
     }
 }
 
-/// What a session takes on disk.
+/// Disk usage of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionSize {
     pub log_bytes: u64,

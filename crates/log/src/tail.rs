@@ -8,7 +8,7 @@ use super::error::WriteFailure;
 /// Lines are gathered up to this many bytes, whoever asked for it.
 pub(super) const MOST_GATHERED: usize = 64 * 1024;
 
-/// What stands between an accepted event and the kernel.
+/// Buffer between an accepted event and the kernel.
 pub(super) struct Tail {
     /// Whole lines with their newlines, accepted and not yet written.
     pending: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct Tail {
     written: u64,
     /// Bytes of a half-written line are behind `written` and have to be cut off first.
     must_cut: bool,
-    /// Whether the file was looked at since it was last synced. Once is enough: what is not synced
+    /// True if the file was looked at since it was last synced. Once is enough: what is not synced
     /// yet is not promised to anyone, and a sync looks again before it promises.
     is_checked: bool,
 }

@@ -35,14 +35,14 @@ use crate::spill;
 use crate::subscribe::{Appended, Listeners};
 use crate::tail::{MOST_GATHERED, Tail};
 
-/// What became of an event.
+/// Receipt of an appended event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
     pub event_id: EventId,
     /// The event's place in the log; for a transient event, that of the next durable one.
     pub sequence: u64,
     pub timestamp: Timestamp,
-    /// What was written: masked, and with large texts replaced by references.
+    /// The event as written: masked, and with large texts replaced by references.
     pub payload: Payload,
     /// False for the few classes that are only shown.
     pub is_durable: bool,
@@ -54,7 +54,7 @@ pub struct SessionWriter {
     pub(super) shared: Arc<Shared>,
 }
 
-/// What a writer is made of; see `open`.
+/// Parts of a writer; see `open`.
 pub(crate) struct Parts {
     pub(crate) session_id: SessionId,
     pub(crate) runtime_id: RuntimeId,
@@ -101,10 +101,10 @@ pub(super) struct Shared {
 
 struct State {
     head: Head,
-    /// Where a line is built, kept for its memory.
+    /// Buffer in which a line is built, kept for its memory.
     buffer: Vec<u8>,
     tail: Tail,
-    /// How many want events to be gathered rather than written one by one.
+    /// Number of callers that want events to be gathered rather than written one by one.
     gathering: usize,
     closed: Option<String>,
     anchor_failed: bool,
@@ -515,7 +515,7 @@ impl Drop for Gathering {
     }
 }
 
-/// What a writer knows and hands on.
+/// State that a writer hands on.
 impl SessionWriter {
     #[must_use]
     pub fn session_id(&self) -> &SessionId {
@@ -544,13 +544,13 @@ impl SessionWriter {
         &self.shared.redactor
     }
 
-    /// Where the log ends now.
+    /// Present end of the log.
     #[must_use]
     pub fn head(&self) -> Head {
         self.lock().head
     }
 
-    /// How often the disk was asked to sync.
+    /// Number of syncs.
     #[must_use]
     pub fn sync_count(&self) -> u64 {
         self.shared.commit.syncs()

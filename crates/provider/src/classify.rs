@@ -1,6 +1,4 @@
-//! Error answers, read.
-//!
-//! Servers agree on little: a status, a body that is JSON in one of five shapes, sometimes an error
+//! Error answers, read. Servers agree on little: a status, a body that is JSON in one of five shapes, sometimes an error
 //! inside a stream that began with status 200. [`classify`] reads all of them. The words it looks
 //! for are data, in `CODE_WORDS` and `MESSAGE_WORDS`.
 

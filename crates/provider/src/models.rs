@@ -161,6 +161,20 @@ const TABLE: &[Row] = &[
     row("xai", "grok-code-fast-1", 256_000, 256_000, Prices { input: 1_000_000, output: 2_000_000, cached_input: Some(200_000), cache_write: None, flat_up_to: Some(200_000) }, TOOLS | IMAGES | REASONING),
 ];
 
+/// Families of models that were trained to write their changes as patches between `*** Begin Patch` and
+/// `*** End Patch`.
+const PATCH_FAMILIES: [&str; 4] = ["gpt-", "codex", "o3", "o4"];
+
+/// True of a model that writes its changes as patches. Routers put the maker's name in front.
+#[must_use]
+pub fn writes_patches(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model).to_lowercase();
+    PATCH_FAMILIES.iter().any(|family| {
+        let rest = name.strip_prefix(family);
+        rest.is_some_and(|rest| family.ends_with('-') || rest.is_empty() || rest.starts_with('-'))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +226,24 @@ mod tests {
                 "{}",
                 row.model
             );
+        }
+    }
+
+    #[test]
+    fn families_that_write_patches_are_known_by_their_names() {
+        for (model, expected) in [
+            ("gpt-5.4", true),
+            ("openai/gpt-5-codex", true),
+            ("codex-mini-latest", true),
+            ("o3", true),
+            ("o4-mini", true),
+            ("GPT-OSS-120b", true),
+            ("claude-opus-4-6", false),
+            ("o30", false),
+            ("qwen3-coder", false),
+            ("not-gpt-5", false),
+        ] {
+            assert_eq!(writes_patches(model), expected, "{model}");
         }
     }
 }

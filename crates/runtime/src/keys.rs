@@ -17,7 +17,7 @@ use agent_provider::routing::MissingKey;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::Runtime;
-use crate::config::{self, Config, Origin, Place, Setting};
+use crate::config::{Config, Origin, Place, Setting};
 
 /// The most bytes of a key that are read.
 const LONGEST: u64 = 64 << 10;
@@ -192,7 +192,7 @@ pub fn place_of(runtime: &Runtime, path: &Path) -> PathBuf {
 
 fn read(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
-    let file = config::open_regular(path)?;
+    let file = agent_fs::open_regular(path)?;
     file.take(LONGEST).read_to_string(&mut text)?;
     Ok(text.trim().to_owned())
 }

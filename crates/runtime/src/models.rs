@@ -16,7 +16,7 @@ use agent_provider::catalog::{BUILT_IN, BuiltIn};
 use agent_provider::config::model_facts;
 use agent_provider::cost;
 use agent_provider::local::find_local_servers;
-use agent_provider::models::ModelFacts;
+use agent_provider::models::{ModelFacts, writes_patches};
 use agent_provider::routing::{Candidate, CandidateStatus, MissingKey, Needs, RouteSource};
 use agent_provider::{
     Dialect, HostCredentials, HttpProvider, ModelRef, Provider, ProviderConfig, ReasoningEffort,
@@ -24,7 +24,7 @@ use agent_provider::{
 };
 
 use crate::Runtime;
-use crate::config::{Config, Layer, ProviderSettings};
+use crate::config::{ApplyPatch, Config, Layer, ProviderSettings};
 use crate::error::{Context as _, OrFail as _, RuntimeError, chain};
 use crate::keys;
 use crate::session::{self, OpenOptions};
@@ -366,6 +366,11 @@ pub fn with_settings(
             tool_choice_after_tool_result: after.map(Into::into),
             window: facts.context_window,
             images: facts.images,
+            takes_patches: match config.tools.apply_patch.value {
+                ApplyPatch::Auto => writes_patches(&target.model),
+                ApplyPatch::Always => true,
+                ApplyPatch::Never => false,
+            },
             ..RequestSettings::default()
         },
         price,

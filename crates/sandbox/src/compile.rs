@@ -123,7 +123,7 @@ pub(crate) fn compile(
     let named: Vec<PathBuf> = dirs.iter().flat_map(named).collect();
     let search_complete = dirs.iter().all(|(_, found)| found.complete);
     let partial = level == Level::Partial;
-    let watch = Watch::before(dirs, &session_dir, policy.write_access, partial)
+    let watch = Watch::before(dirs, &session_dir, policy, partial)
         .map_err(|error| problem(&format!("session directory: {error}")))?;
 
     let view = View::of(policy, &workspace, &closed(policy))

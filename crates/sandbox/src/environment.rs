@@ -132,10 +132,16 @@ const READING_BEGINS: [&str; 2] = ["LC_", "GIT_"];
 
 /// Settings of git that leave it nothing of the repository to run, as far as settings can: drivers that
 /// a repository names itself cannot be disabled.
-const GIT_RUNS_NOTHING: [(&str, &str); 3] = [
+const GIT_RUNS_NOTHING: [(&str, &str); 8] = [
     ("core.fsmonitor", "false"),
     ("log.showSignature", "false"),
     ("safe.bareRepository", "explicit"),
+    // A format in the settings may ask for a signature too.
+    ("gpg.program", "false"),
+    ("gpg.openpgp.program", "false"),
+    ("gpg.x509.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("core.alternateRefsCommand", "false"),
 ];
 
 /// Environment of a command that runs without approval: of the one given, what every program
@@ -160,7 +166,8 @@ pub fn reading(
             || READING_BEGINS
                 .iter()
                 .any(|start| name.as_bytes().starts_with(start.as_bytes()));
-        if !known {
+        let is_locale = name == "LANG" || name.as_bytes().starts_with(b"LC_");
+        if !known || is_locale && !value.to_str().is_some_and(agent_text::reads_as_utf8) {
             continue;
         }
         if name == "PATH" {
@@ -266,6 +273,8 @@ mod tests {
         let given = pairs(&[
             ("PATH", &path),
             ("LC_ALL", "C"),
+            ("LC_CTYPE", "zh_TW.BIG5"),
+            ("LANG", "de_DE.UTF-8"),
             ("CARGO_HOME", &inside),
             ("RIPGREP_CONFIG_PATH", "/etc/rg"),
             ("GIT_PAGER", "cat"),
@@ -282,6 +291,8 @@ mod tests {
             assert_eq!(value(name), None, "{name}");
         }
         assert_eq!(value("LC_ALL"), Some("C"));
+        assert_eq!(value("LC_CTYPE"), None);
+        assert_eq!(value("LANG"), Some("de_DE.UTF-8"));
         assert_eq!(value("GIT_PAGER"), Some("cat"));
         assert_eq!(value("GIT_CONFIG_KEY_0"), Some("core.fsmonitor"));
         let only_inside = pairs(&[("PATH", &inside)]);

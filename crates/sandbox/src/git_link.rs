@@ -40,7 +40,7 @@ impl GitLink {
 fn first_line(file: &Path) -> Option<String> {
     use std::io::Read;
     let mut text = String::new();
-    std::fs::File::open(file)
+    agent_fs::open_regular(file)
         .ok()?
         .take(8192)
         .read_to_string(&mut text)

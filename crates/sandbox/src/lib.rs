@@ -50,10 +50,12 @@ mod helper;
 pub use helper::dispatch_helper;
 pub use launch::{Confined, LaunchError, prepare, spawn};
 pub use policy::{
-    Command, Execution, Limits, Mode, Network, Policy, ReadAccess, WriteAccess, WriteDenied,
+    Command, Execution, Limits, Mode, Network, Policy, ReadAccess, WorkspaceWalk, WriteAccess,
+    WriteDenied,
 };
 pub use probe::{Capabilities, Feature, Finding, probe};
 pub use report::{EnforcementReport, Layer, Level};
 pub use running::{ExitStatus, ExternalWrites, Finished, GRACE, KilledBy, Running, Sink, Stream};
+pub use search::{FoundNames, NameSearch};
 pub use session::Sandbox;
 pub use violation::{Detection, Kind, Permit, Quarantined, Violation};

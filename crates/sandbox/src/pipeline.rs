@@ -7,11 +7,10 @@
 //! then.
 
 use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use agent_fs::Dir;
 
 /// The name of the variable that makes bash read the lines, and the place it reads them from.
 pub(crate) const READ_FIRST: (&str, &str) = ("BASH_ENV", "/proc/self/fd/0");
@@ -55,24 +54,15 @@ impl PipelineReport {
 
     /// The report, if there is one.
     pub(crate) fn read(&self) -> Option<Vec<i32>> {
-        // The directory belonged to the command: whatever is there must not make us wait or follow.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(flags.bits().cast_signed())
-            .open(&self.file)
-            .ok()?;
-        let is_small = |file: &File| {
-            let known = file.metadata();
-            known.is_ok_and(|known| known.is_file() && known.len() <= MOST_BYTES)
-        };
-        if !is_small(&file) {
+        // The directory belonged to the command: what is there must not make us wait or follow.
+        let private = Dir::open(self.file.parent()?).ok()?;
+        let name = Path::new(self.file.file_name()?);
+        let bytes = private.read(name, MOST_BYTES + 1).ok()?;
+        if bytes.len() as u64 > MOST_BYTES {
             return None;
         }
-        let mut text = String::new();
-        file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
-        let _ = std::fs::remove_file(&self.file);
-        parse(&text)
+        let _ = private.remove_file(name);
+        parse(std::str::from_utf8(&bytes).ok()?)
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::protected::Names;
+use crate::search::{FoundNames, NameSearch};
 
 /// One command and its reach. Everything here was decided at the start of the session or by
 /// the gate; nothing is read from the environment, the home directory or the workspace itself.
@@ -33,6 +34,11 @@ pub struct Policy {
     pub protected: Vec<PathBuf>,
     /// Protected by what a rule says of them, wherever they are in what may be written.
     pub denied: WriteDenied,
+    /// Protected names in the workspace, if a walk of the caller's has looked for them already; see
+    /// [`crate::NameSearch::before`].
+    pub found_names: Option<FoundNames>,
+    /// Walk over the workspace that the caller makes when the command has ended.
+    pub walk_after: Option<WorkspaceWalk>,
     pub write_access: WriteAccess,
     pub read_access: ReadAccess,
     pub execution: Execution,
@@ -67,6 +73,8 @@ impl Policy {
             names: Names::default(),
             protected: Vec::new(),
             denied: WriteDenied::default(),
+            found_names: None,
+            walk_after: None,
             write_access: WriteAccess::Workspace,
             read_access: ReadAccess::Machine,
             execution: Execution::Anything,
@@ -110,6 +118,30 @@ impl fmt::Debug for WriteDenied {
         } else {
             "by rules"
         })
+    }
+}
+
+/// Walk over a workspace that its owner makes anyway, so that the search for protected names needs none of its own.
+#[derive(Clone)]
+pub struct WorkspaceWalk(Arc<Shows>);
+
+type Shows = dyn Fn(&NameSearch) -> bool + Send + Sync;
+
+impl WorkspaceWalk {
+    /// `show` walks through the workspace and shows the search every directory that it wants to see; false if it
+    /// could not.
+    pub fn new(show: impl Fn(&NameSearch) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(show))
+    }
+
+    pub(crate) fn show(&self, search: &NameSearch) -> bool {
+        (self.0)(search)
+    }
+}
+
+impl fmt::Debug for WorkspaceWalk {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the caller's")
     }
 }
 

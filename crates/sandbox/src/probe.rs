@@ -215,7 +215,7 @@ fn try_out(scratch: &Path, capabilities: &Capabilities) -> Finding<()> {
         }
     });
     // What is left here is three empty folders.
-    let _ = std::fs::remove_dir_all(&folder);
+    let _ = agent_fs::remove_tree(&folder);
     outcome
 }
 

@@ -58,10 +58,12 @@ pub(crate) fn protected_dirs(
             dirs.push(dir);
         }
     }
+    // Only the workspace was walked through by the caller.
+    let mut found_names = policy.found_names.clone();
     Ok(dirs
         .into_iter()
         .map(|dir| {
-            let found = dir.scan();
+            let found = dir.scan(found_names.take());
             (dir, found)
         })
         .collect())

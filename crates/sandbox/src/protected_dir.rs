@@ -3,13 +3,14 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 
 use crate::git_data::{GitData, pointed_to};
-use crate::policy::WriteDenied;
+use crate::policy::{WorkspaceWalk, WriteDenied};
 use crate::protected::Names;
-use crate::search;
+use crate::search::{self, FoundNames, NameSearch};
 use agent_fs::Dir;
 
 /// Most paths named by rules that get a read-only mount of their own.
@@ -19,7 +20,7 @@ const MOST_DENIED_MOUNTS: usize = 500;
 /// relative to it.
 #[derive(Debug)]
 pub(crate) struct ProtectedDir {
-    pub(crate) tree: Dir,
+    pub(crate) tree: Arc<Dir>,
     /// Most entries that are searched for protected names.
     most: usize,
     /// Protected names, built in and from rules.
@@ -56,7 +57,7 @@ impl ProtectedDir {
         denied: &WriteDenied,
     ) -> io::Result<Self> {
         Ok(Self {
-            tree: Dir::open(root)?,
+            tree: Arc::new(Dir::open(root)?),
             most,
             names: names.clone(),
             denied: denied.clone(),
@@ -107,28 +108,47 @@ impl ProtectedDir {
         self.also.iter().any(|also| path.starts_with(also)) || path.ancestors().any(denied)
     }
 
-    /// Protected paths that exist before a command.
-    pub(crate) fn scan(&self) -> ProtectedPaths {
-        self.scan_at_most(self.most)
+    /// Protected paths that exist before a command; `found` are the names, if a walk has looked for them.
+    pub(crate) fn scan(&self, found: Option<FoundNames>) -> ProtectedPaths {
+        self.paths(found.or_else(|| self.search(self.most, None)))
     }
 
-    /// Protected paths that exist after a command. Only where the first scan was complete can the
-    /// second be.
-    pub(crate) fn rescan(&self, saw_everything: bool) -> ProtectedPaths {
-        match saw_everything && self.most > 0 {
-            true => self.scan_at_most(search::MOST_ENTRIES_AFTER),
-            false => self.scan_at_most(self.most),
+    /// Protected paths that exist after a command, looked for in `walk` if there is one. Only where the first scan
+    /// was complete can the second be.
+    pub(crate) fn rescan(
+        &self,
+        saw_everything: bool,
+        walk: Option<&WorkspaceWalk>,
+    ) -> ProtectedPaths {
+        let most = match saw_everything && self.most > 0 {
+            true => search::MOST_ENTRIES_AFTER,
+            false => self.most,
+        };
+        self.paths(self.search(most, walk))
+    }
+
+    /// The protected names that exist now; `None` where none are searched for.
+    fn search(&self, most: usize, walk: Option<&WorkspaceWalk>) -> Option<FoundNames> {
+        if most == 0 {
+            return None;
+        }
+        let start = || NameSearch::new(&self.tree, &self.names, &self.denied, most);
+        let search = start();
+        match walk {
+            Some(walk) if walk.show(&search) => Some(search.finish()),
+            // A walk that broke off may have shown a part.
+            Some(_) => Some(start().run()),
+            None => Some(search.run()),
         }
     }
 
-    fn scan_at_most(&self, most: usize) -> ProtectedPaths {
+    fn paths(&self, there: Option<FoundNames>) -> ProtectedPaths {
         let mut found = ProtectedPaths {
             complete: true,
             ..ProtectedPaths::default()
         };
         let mut denied = Vec::new();
-        if most > 0 {
-            let there = search::existing(&self.tree, &self.names, &self.denied, most);
+        if let Some(there) = there {
             found.complete = there.complete;
             let ours = |path: &PathBuf| {
                 let mut out = self.left_out.iter();

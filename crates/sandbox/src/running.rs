@@ -85,6 +85,8 @@ pub struct Finished {
     pub duration: Duration,
     pub violations: Vec<Violation>,
     pub quarantined: Vec<Quarantined>,
+    /// True if protected paths may have been moved or put back after [`crate::Policy::walk_after`] was made.
+    pub changed_after_walk: bool,
     /// The exit status of every member of the script's last pipeline, if the policy asked for it and
     /// the shell reported it.
     pub pipe_status: Option<Vec<i32>>,
@@ -527,6 +529,8 @@ impl Supervisor {
     }
 
     fn finish(&mut self) -> Finished {
+        // Without our own walk.
+        let duration = self.begun.elapsed();
         let status = self
             .status
             .unwrap_or(ExitStatus::Signal(Signal::KILL.as_raw()));
@@ -542,6 +546,7 @@ impl Supervisor {
         let external = self.shared.state().external.clone();
         let mut found = std::mem::take(&mut self.found);
         self.parts.watch.after(&external, &mut found);
+        let changed_after_walk = found.has_news();
         let (changed, quarantined) = found.into_parts();
         violations.extend(changed);
         if let Some(boundary) = &self.parts.boundary {
@@ -566,9 +571,10 @@ impl Supervisor {
         Finished {
             status,
             killed_by,
-            duration: self.begun.elapsed(),
+            duration,
             violations,
             quarantined,
+            changed_after_walk,
             pipe_status: self.parts.pipeline.as_ref().and_then(PipelineReport::read),
             stdout_bytes: self.output.totals[0],
             stderr_bytes: self.output.totals[1],

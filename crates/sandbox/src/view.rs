@@ -113,10 +113,18 @@ impl View {
         // Around the project only what could be seen otherwise.
         let surrounds = |path: &Path| workspace.starts_with(path);
         let around = policy.readable.iter().filter(|path| surrounds(path));
-        view.opened = (opened.iter().chain(around))
-            .filter_map(|path| std::fs::canonicalize(path).ok())
+        let resolved = |path: &PathBuf| std::fs::canonicalize(path).ok();
+        // A directory of the home directory that was opened is there, the home directory itself is not.
+        let covers = closed.iter().filter(|closed| surrounds(closed));
+        let covers: Vec<&PathBuf> = covers.collect();
+        let is_cover = |path: &PathBuf| covers.iter().any(|cover| cover.starts_with(path));
+        let opened = opened.iter().filter_map(resolved);
+        let opened = opened.filter(|path| !surrounds(path) || !is_cover(path));
+        let around = around.filter_map(resolved);
+        let around = around.filter(|path| !is_closed(path));
+        view.opened = opened
+            .chain(around)
             .filter(|path| path.parent().is_some())
-            .filter(|path| !surrounds(path) || !is_closed(path))
             .filter(|path| is_covered(path) || TEMPORARY.iter().any(|own| path.starts_with(own)))
             .collect();
         Ok(view)

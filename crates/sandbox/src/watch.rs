@@ -12,7 +12,7 @@ use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 
 use crate::backup::Backup;
-use crate::policy::WriteAccess;
+use crate::policy::{Policy, WorkspaceWalk, WriteAccess};
 use crate::protected;
 use crate::protected_dir::{ProtectedDir, ProtectedPaths};
 use crate::violation::{Detection, Kind, Permit, Quarantined, Violation};
@@ -38,6 +38,8 @@ pub(crate) struct Watch {
     access: WriteAccess,
     /// Compare content everywhere, because no mount kept it.
     content: bool,
+    /// Made over the workspace once the command has ended.
+    walk_after: Option<WorkspaceWalk>,
 }
 
 /// One directory and what was in it before.
@@ -70,7 +72,7 @@ impl Watch {
     pub(crate) fn before(
         dirs: Vec<(ProtectedDir, ProtectedPaths)>,
         session_dir: &Path,
-        access: WriteAccess,
+        policy: &Policy,
         content: bool,
     ) -> io::Result<Self> {
         let dirs = dirs
@@ -80,14 +82,16 @@ impl Watch {
         Ok(Self {
             dirs,
             session: Dir::open(session_dir)?,
-            access,
+            access: policy.write_access,
             content,
+            walk_after: policy.walk_after.clone(),
         })
     }
 
     /// Compares, moves what is new out of the way, and says what happened.
     /// Paths in `external` were written by others.
     pub(crate) fn after(&self, external: &[PathBuf], outcome: &mut Outcome) {
+        outcome.has_news = false;
         self.compare(Phase::After, external, outcome);
     }
 
@@ -130,11 +134,14 @@ pub(crate) struct Outcome {
     quarantined: Vec<Quarantined>,
     /// Further ones, which were dealt with as well.
     unlisted: u64,
+    /// True if anything was found, and so perhaps moved or put back, since the command ended.
+    has_news: bool,
 }
 
 impl Outcome {
     /// Adds a violation; one that is repeated is listed once, with its count.
     fn add(&mut self, violation: Violation) {
+        self.has_news = true;
         let mut known = self.violations.iter_mut();
         if let Some(known) = known.find(|known| known.target == violation.target) {
             known.count += violation.count;
@@ -152,6 +159,10 @@ impl Outcome {
                 self.quarantined.push(item);
             }
         }
+    }
+
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_news
     }
 
     pub(crate) fn into_parts(mut self) -> (Vec<Violation>, Vec<Quarantined>) {
@@ -253,7 +264,9 @@ impl Comparison<'_> {
     fn run(&self, outcome: &mut Outcome) {
         // What was there before is compared, whether or not the scan finds it again.
         let before = &self.watched.before;
-        let mut found = self.watched.dir.rescan(self.watched.complete);
+        let walk = self.watch.walk_after.as_ref();
+        let walk = walk.filter(|_| self.is_workspace && self.phase == Phase::After);
+        let mut found = self.watched.dir.rescan(self.watched.complete, walk);
         if self.watched.complete && !found.complete {
             self.report(
                 Path::new("."),

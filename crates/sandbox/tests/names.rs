@@ -10,10 +10,11 @@
 mod list;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent_sandbox::{
-    Command, ExitStatus, Finished, Policy, WriteAccess, WriteDenied, probe, spawn,
+    Command, ExitStatus, Finished, Policy, WorkspaceWalk, WriteAccess, WriteDenied, probe, spawn,
 };
 
 struct Fixture {
@@ -93,6 +94,33 @@ fn facts(finished: &Finished) -> Vec<(&str, &str)> {
     meant
         .map(|found| (found.target.as_str(), found.permitted_by.name()))
         .collect()
+}
+
+/// The search after a command takes part in the caller's walk, and needs one of its own only if that broke off.
+#[test]
+fn the_walk_of_the_caller_serves_the_search() {
+    let fixture = Fixture::new();
+    fixture.outside("mkdir -p a/b");
+    let mut policy = fixture.policy("echo evil > a/b/.envrc");
+    let walks = Arc::new(AtomicUsize::new(0));
+    for is_whole in [true, false] {
+        let count = Arc::clone(&walks);
+        policy.walk_after = Some(WorkspaceWalk::new(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            is_whole
+        }));
+        let (finished, text) = fixture.run(&policy);
+        // A walk that shows nothing finds nothing.
+        let found = match is_whole {
+            true => None,
+            false => Some(("a/b/.envrc was created", "sandbox = \"off\"")),
+        };
+        assert_eq!(facts(&finished), Vec::from_iter(found), "{text}");
+        assert_eq!(finished.changed_after_walk, !is_whole);
+        assert_eq!(fixture.at("work/a/b/.envrc").exists(), is_whole);
+        fixture.outside("rm -f a/b/.envrc");
+    }
+    assert_eq!(walks.load(Ordering::Relaxed), 2);
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //!
 //! Start at [`project::TestProject`] and [`run::Run`], which drive the binary; the model server is
 //! in [`model_server`], [`log::check`] checks a log without the code that wrote it, [`session`]
-//! writes a session with one of everything, and [`mod@bench`] has the table that benches print.
+//! writes a session with one of everything, [`mod@bench`] has the table that benches print, and [`mod@trace`] what traces
+//! of system calls are read for.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot be set up has to stop
 
@@ -16,3 +17,4 @@ pub mod model_server;
 pub mod project;
 pub mod run;
 pub mod session;
+pub mod trace;

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use agent_engine::SessionJournal;
 use agent_log::{Holder, Redactor, SessionEnv, SessionStore};
 use agent_protocol::id::IdMint;
 use agent_protocol::payload::conversation::SessionCreated;
@@ -29,10 +30,6 @@ use agent_tool_runtime::{
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-
-#[allow(unreachable_pub, dead_code)] // the engine's own file: the real journal, not a copy of it
-#[path = "../../engine/src/journal.rs"]
-mod journal;
 
 const CALLS: usize = 300;
 
@@ -193,7 +190,7 @@ fn pipeline(root: &Path) -> Pipeline {
     registry.register(Arc::new(Read(definition()))).unwrap();
     Pipeline::new(PipelineParts {
         registry: Arc::new(registry),
-        journal: Arc::new(journal::SessionJournal::new(writer, mint)) as Arc<dyn Journal>,
+        journal: Arc::new(SessionJournal::new(writer, mint)) as Arc<dyn Journal>,
         authority: Arc::new(Open),
         workspace: Workspace {
             root: root.to_owned(),

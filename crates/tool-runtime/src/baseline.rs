@@ -56,8 +56,13 @@ impl Baselines {
     pub fn apply(&self, call: Option<&ToolCallId>, payload: &Payload) {
         if let Payload::ToolResult(result) = payload
             && result.ok
-            && let Some(baseline) = &result.data.baseline
         {
+            for baseline in result.data.baselines.iter().flatten() {
+                self.see(baseline);
+            }
+            let Some(baseline) = &result.data.baseline else {
+                return;
+            };
             // A call that says "unchanged" has no text itself: an earlier one has.
             let range = baseline.range.clone();
             let range = range.filter(|_| result.code != Code::FileUnchanged);

@@ -86,12 +86,15 @@ impl Shared {
         let tool_call_id = intent
             .tool_call_id
             .unwrap_or_else(|| self.journal.ids().mint());
-        let tool = self.registry.resolve(&intent.tool_name).cloned();
+        let parsed = arguments::parse(&intent.arguments);
+        let given = parsed.as_ref().ok();
+        let (tool, own_input) =
+            self.registry
+                .read_call(&intent.tool_name, &intent.arguments, given);
         let asked = visible_excerpt(&intent.tool_name, 100);
         let tool_name = tool
             .as_ref()
             .map_or_else(|| asked.clone(), |tool| tool.definition().name.clone());
-        let parsed = arguments::parse(&intent.arguments);
         let mut call = Call {
             scope: Scope {
                 tool_call_id: Some(tool_call_id.clone()),
@@ -125,6 +128,8 @@ impl Shared {
             tool_name,
             raw_input: Some(raw_input),
             raw_input_ref: None,
+            own_input: own_input.clone(),
+            own_input_ref: None,
             raw_input_sha256: sha256_hex(intent.arguments.as_bytes()),
             reason: intent.reason,
             provider_call_id: intent.provider_call_id,
@@ -132,7 +137,8 @@ impl Shared {
             assembled_from_chunks: intent.assembled_from_chunks,
         };
         self.record(&mut call.scope, recorded, Refs::default())?;
-        let refusal = match self.check_shape(&mut call, parsed) {
+        let read = own_input.map_or(parsed, Ok);
+        let refusal = match self.check_shape(&mut call, read) {
             Ok(()) => None,
             Err((layer, refusal)) => {
                 self.record_invalid(&mut call, layer, &refusal)?;
@@ -158,21 +164,10 @@ impl Shared {
     }
 
     fn unknown_tool(&self, name: &str) -> Refusal {
-        let meant = match self.registry.nearest(name) {
-            Some(meant) => format!("; did you mean `{meant}`?"),
-            None => {
-                let names: Vec<_> = self
-                    .registry
-                    .tools()
-                    .map(|tool| format!("`{}`", tool.definition().name))
-                    .collect();
-                format!("; the tools are {}", names.join(", "))
-            }
-        };
         Refusal {
             phase: Phase::Lookup,
             code: Code::UnknownTool,
-            message: format!("there is no tool `{name}`{meant}"),
+            message: self.registry.no_such_tool(name),
             ..Refusal::default()
         }
     }
@@ -181,7 +176,7 @@ impl Shared {
     pub(crate) fn check_visible(&self, tool: &Registered) -> Result<(), Refusal> {
         let context = self.visibility();
         match tool.visibility(&context) {
-            Visibility::Visible => Ok(()),
+            Visibility::Visible | Visibility::Unlisted => Ok(()),
             Visibility::Hidden { reason } => Err(Refusal {
                 phase: Phase::Lookup,
                 code: Code::ToolNotVisible,

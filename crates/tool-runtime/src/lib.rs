@@ -32,6 +32,7 @@ mod question;
 pub mod registry;
 pub mod result;
 pub mod scheduler;
+pub mod spelling;
 pub mod tool;
 pub mod wrapper;
 
@@ -51,6 +52,7 @@ pub use pipeline::{Pipeline, PipelineParts, Settings};
 pub use registry::{CatalogueRecord, Registered, RegistrationError, Registry};
 pub use result::{Body, ExecutionFailure, Normalized, Omission, RawResult, ValidationFailure};
 pub use scheduler::{Batch, BatchReport};
+pub use spelling::{Field, Missing, Ours, Plain, Spelling, Spellings};
 pub use tool::{
     Plan, Prepared, Preview, Tool, ToolDefinition, Visibility, VisibilityContext, WorkPhase,
 };

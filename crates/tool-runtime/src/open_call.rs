@@ -89,8 +89,8 @@ impl OpenCalls {
                 intent_id: intent.intent_id.clone(),
                 tool_name: intent.tool_name.clone(),
                 model_request_id: intent.model_request_id.clone(),
-                input: intent.raw_input.clone(),
-                input_ref: intent.raw_input_ref.clone(),
+                input: intent.input().cloned(),
+                input_ref: intent.input_ref().cloned(),
                 ..OpenCall::default()
             };
             self.calls.insert(call_id.clone(), call);

@@ -1,6 +1,7 @@
 //! The pipeline: what is shared by all calls of a session. A call begins in `call`, is validated and
 //! decided in `admission`, ordered and executed in [`crate::scheduler`], and ends in `conclusion`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -69,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) workers: Workers,
     phase: Mutex<WorkPhase>,
+    takes_patches: AtomicBool,
     catalogue: CatalogueRecord,
 }
 
@@ -84,6 +86,7 @@ impl Pipeline {
             settings: parts.settings,
             workers: Workers::default(),
             phase: Mutex::default(),
+            takes_patches: AtomicBool::default(),
             catalogue: CatalogueRecord::default(),
         };
         Self {
@@ -121,6 +124,13 @@ impl Pipeline {
             .phase
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+
+    /// True if the model of the requests from now on writes its changes as patches.
+    pub fn set_takes_patches(&self, takes_patches: bool) {
+        self.shared
+            .takes_patches
+            .store(takes_patches, Ordering::Relaxed);
     }
 
     /// The whole catalogue as it is now; what is `unavailable` must not be sent to the model.
@@ -192,6 +202,7 @@ impl Shared {
             mode: self.authority.mode(),
             phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
             disabled: self.settings.disabled.clone(),
+            takes_patches: self.takes_patches.load(Ordering::Relaxed),
         }
     }
 

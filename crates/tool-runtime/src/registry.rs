@@ -16,8 +16,10 @@ use serde_json::{Value, json};
 use crate::arguments::Schema;
 use crate::authority::Authority;
 use crate::journal::{Journal, JournalError};
+use crate::spelling::{Spellings, no_such_tool};
 use crate::tool::{Tool, ToolDefinition, Visibility, VisibilityContext};
 use agent_text::nearest;
+use agent_text::nearest::distance;
 use agent_text::sha256_hex;
 
 /// Why a tool cannot be registered.
@@ -41,6 +43,7 @@ pub struct Registry {
     tools: BTreeMap<String, Arc<Registered>>,
     /// Aliases, by the name they stand for.
     aliases: HashMap<String, String>,
+    spellings: Spellings,
 }
 
 /// A tool that may enter the pipeline.
@@ -140,22 +143,74 @@ impl Registry {
             .or_else(|| self.tools.get(self.aliases.get(name)?))
     }
 
+    /// Takes in what other programs call these tools and their fields.
+    pub fn understand(&mut self, spellings: Spellings) {
+        self.spellings = spellings;
+    }
+
+    /// A call in other programs' words in ours: the tool, and its input where that differs from what
+    /// was given.
+    pub(crate) fn read_call(
+        &self,
+        name: &str,
+        arguments: &str,
+        given: Option<&Value>,
+    ) -> (Option<Arc<Registered>>, Option<Value>) {
+        let own = self.resolve(name);
+        let own_name = own.map(|tool| tool.definition().name.as_str());
+        let Some(given) = given else {
+            let tool = self.spellings.plain_tool(own_name.unwrap_or(name));
+            let tool = tool.and_then(|tool| self.resolve(tool));
+            let read = tool.and_then(|tool| {
+                let name = &tool.definition().name;
+                Some((tool, self.spellings.plain_text(name, arguments)?))
+            });
+            return match read {
+                Some((tool, input)) => (Some(Arc::clone(tool)), Some(input)),
+                None => (own.cloned(), None),
+            };
+        };
+        let understood = self.spellings.understand(name, own_name, given);
+        let fits = own.is_some_and(|own| own.schema.check(given).is_ok());
+        let read = understood.and_then(|read| {
+            let tool = self.resolve(read.tool)?;
+            let is_elsewhere = own_name != Some(tool.definition().name.as_str());
+            (is_elsewhere || !fits).then_some((tool, read.input))
+        });
+        match read {
+            Some((tool, input)) => {
+                let differs = input != *given;
+                (Some(Arc::clone(tool)), differs.then_some(input))
+            }
+            None => (own.cloned(), None),
+        }
+    }
+
+    /// The message for a name that no tool has.
+    pub(crate) fn no_such_tool(&self, name: &str) -> String {
+        let names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
+        let instead = self.spellings.instead_of(name);
+        no_such_tool(name, instead, self.nearest(name), &names)
+    }
+
     /// In the order of their names.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<Registered>> {
         self.tools.values()
     }
 
-    /// The name that was most probably meant by one that does not exist.
+    /// The name that was most probably meant by one that does not exist: a slip or two away, not
+    /// another word with the same part.
     #[must_use]
     pub fn nearest(&self, name: &str) -> Option<&str> {
         let names = self.tools.keys().map(String::as_str);
         nearest(name, names.chain(self.aliases.keys().map(String::as_str)))
+            .filter(|found| distance(&name.to_lowercase(), found) <= 2)
             .and_then(|found| self.resolve(found))
             .map(|found| found.definition().name.as_str())
     }
 
     /// The whole catalogue as it is in this session, mode and phase. Tools that are hidden stay in
-    /// it as `unavailable`.
+    /// it as `unavailable`; those that another one stands in for are not in it.
     #[must_use]
     pub fn catalogue(
         &self,
@@ -163,12 +218,13 @@ impl Registry {
         authority: &dyn Authority,
     ) -> Vec<CatalogEntry> {
         self.tools()
-            .map(|tool| {
+            .filter_map(|tool| {
                 let policy = match tool.visibility(context) {
                     Visibility::Visible => authority.forecast(tool.definition()),
                     Visibility::Hidden { .. } => CatalogPolicy::Unavailable,
+                    Visibility::Unlisted => return None,
                 };
-                catalogue_entry(tool, policy)
+                Some(catalogue_entry(tool, policy))
             })
             .collect()
     }

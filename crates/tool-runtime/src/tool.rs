@@ -24,12 +24,7 @@ pub trait Tool: Send + Sync {
     /// Whether the tool can be used in this session, mode and phase. The pipeline checks this again
     /// for every call, whatever the model was shown.
     fn visibility(&self, context: &VisibilityContext) -> Visibility {
-        if context.mode == Mode::ReadOnly && !self.definition().is_read_only {
-            return Visibility::Hidden {
-                reason: "it changes things, and the mode is read-only".to_owned(),
-            };
-        }
-        Visibility::Visible
+        Visibility::of_mode(self.definition(), context.mode)
     }
 
     /// True if [`execute`](Self::execute) looks around first and calls [`ExecutionContext::sync`]
@@ -118,6 +113,8 @@ pub struct VisibilityContext {
     pub phase: WorkPhase,
     /// Tools this session was started without, by name.
     pub disabled: Vec<String>,
+    /// True if the model of the turn writes its changes as patches.
+    pub takes_patches: bool,
 }
 
 /// What the session is doing.
@@ -134,10 +131,34 @@ pub enum WorkPhase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visibility {
     Visible,
+    /// Not on the menu, because another tool does the same for this model; a call of it is run.
+    Unlisted,
     /// Not now, and why, as the end of a sentence.
     Hidden {
         reason: String,
     },
+}
+
+impl Visibility {
+    /// What the mode makes of a tool: read-only hides what changes things.
+    #[must_use]
+    pub fn of_mode(definition: &ToolDefinition, mode: Mode) -> Self {
+        if mode == Mode::ReadOnly && !definition.is_read_only {
+            return Self::Hidden {
+                reason: "it changes things, and the mode is read-only".to_owned(),
+            };
+        }
+        Self::Visible
+    }
+
+    /// The same, off the menu unless `listed`.
+    #[must_use]
+    pub fn listed_if(self, listed: bool) -> Self {
+        match self {
+            Self::Visible if !listed => Self::Unlisted,
+            other => other,
+        }
+    }
 }
 
 /// An input that can be carried out as things stand, and what it would touch.

@@ -56,60 +56,55 @@ pub const COMMANDS: &[Command] = &[
     command(
         "mode",
         "[mode]",
-        "how much may be done without asking",
+        "set what may happen without asking",
         Does::Mode,
     ),
     command(
         "permissions",
         "",
-        "the rules in force and where they come from",
+        "show permission rules and where they come from",
         Does::Permissions,
     ),
     command(
         "sandbox",
         "",
-        "what the sandbox enforces here",
+        "show what the sandbox enforces",
         Does::Sandbox,
     ),
     command(
         "context",
         "",
-        "what the model is shown, and how full its window is",
+        "show what the model sees, and how full its context is",
         Does::Context,
     ),
     command("compact", "", "summarise older history now", Does::Compact),
-    command("cost", "", "tokens and money of this session", Does::Cost),
-    command("diff", "", "all changes of this session", Does::Diff),
+    command(
+        "cost",
+        "",
+        "show tokens and cost of this session",
+        Does::Cost,
+    ),
+    command("diff", "", "show all changes of this session", Does::Diff),
     command(
         "undo",
         "[event]",
-        "take back the last turn's changes to files",
+        "undo the last turn's file changes",
         Does::Undo,
     ),
     command("resume", "", "open a past session", Does::Resume),
-    command(
-        "fork",
-        "",
-        "branch off before an earlier message",
-        Does::Fork,
-    ),
-    command("replay", "", "play this session again", Does::Replay),
-    command(
-        "why",
-        "[call]",
-        "how a call was decided, step by step",
-        Does::Why,
-    ),
+    command("fork", "", "fork before an earlier message", Does::Fork),
+    command("replay", "", "replay this session", Does::Replay),
+    command("why", "[call]", "explain how a call was decided", Does::Why),
     command(
         "tools",
         "",
-        "the tools and what each may do in this mode",
+        "list the tools and what each may do in this mode",
         Does::Tools,
     ),
     command(
         "status",
         "",
-        "session, model, mode, sandbox, branch",
+        "show session, model, mode, sandbox, branch",
         Does::Status,
     ),
     command(
@@ -122,10 +117,10 @@ pub const COMMANDS: &[Command] = &[
     command(
         "transcript",
         "",
-        "everything so far, with details (Ctrl-T)",
+        "show the full transcript (Ctrl-T)",
         Does::Transcript,
     ),
-    command("clear", "", "begin a new session", Does::Clear),
+    command("clear", "", "start a new session", Does::Clear),
     command("quit", "", "leave", Does::Quit),
 ];
 
@@ -162,7 +157,7 @@ pub fn parse(line: &str) -> Result<(&'static Command, &str), String> {
                 Some(near) if !name.is_empty() => format!("; did you mean /{}?", near.name),
                 _ => "; /help lists the commands".to_owned(),
             };
-            Err(format!("there is no command /{shown}{hint}"))
+            Err(format!("unknown command /{shown}{hint}"))
         }
     }
 }
@@ -183,11 +178,11 @@ mod tests {
         );
         assert_eq!(
             parse("/mod"),
-            Err("there is no command /mod; did you mean /model?".into())
+            Err("unknown command /mod; did you mean /model?".into())
         );
         assert_eq!(
             parse("/zzz"),
-            Err("there is no command /zzz; /help lists the commands".into())
+            Err("unknown command /zzz; /help lists the commands".into())
         );
     }
 

@@ -1,15 +1,18 @@
 //! Markdown of answers as lines. What is drawn for a finished block never changes when more text
 //! follows, so that finished blocks can go to the scrollback while the rest still streams in.
 
-use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+mod table;
+
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use crate::highlight::{Highlighter, worth_coloring};
 use crate::safe;
-use crate::text::{Break, pad, wrap};
+use crate::text::{Break, wrap};
 use crate::theme::{ColorDepth, Theme};
-use agent_text::{clip, width};
+use agent_text::width;
+use table::Table;
 
 /// `text`, foreign and unchecked, as lines of at most `columns`.
 #[must_use]
@@ -102,12 +105,6 @@ struct Renderer {
 struct Prefix {
     first: Option<String>,
     rest: String,
-}
-
-#[derive(Default)]
-struct Table {
-    alignments: Vec<Alignment>,
-    rows: Vec<Vec<Vec<Span<'static>>>>,
 }
 
 impl Renderer {
@@ -403,104 +400,11 @@ impl Renderer {
             self.push_wrapped(&Line::from(spans), 2, Break::Anywhere);
         }
     }
-
-    fn end_table(&mut self) {
-        let Some(table) = self.table.take() else {
-            return;
-        };
-        let count = table.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let cell_width = |cell: &Vec<Span<'static>>| -> usize {
-            cell.iter().map(|span| width(&span.content)).sum()
-        };
-        let mut widths: Vec<usize> = (0..count)
-            .map(|column| {
-                table
-                    .rows
-                    .iter()
-                    .filter_map(|row| row.get(column))
-                    .map(cell_width)
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
-        // The widest column gives way until the table fits.
-        let room = self
-            .columns
-            .saturating_sub(3 * count.saturating_sub(1))
-            .max(count * 3);
-        narrow(&mut widths, room);
-        for (number, row) in table.rows.iter().enumerate() {
-            // A cell that is too wide goes on in the lines below, so that nothing is cut.
-            let cells: Vec<Vec<Line<'static>>> = widths
-                .iter()
-                .enumerate()
-                .map(|(column, room)| {
-                    let cell = row.get(column).cloned().unwrap_or_default();
-                    wrap(&Line::from(cell), *room, 0, Break::Words)
-                })
-                .collect();
-            let height = cells.iter().map(Vec::len).max().unwrap_or(0);
-            for at in 0..height {
-                let mut spans: Vec<Span<'static>> = Vec::new();
-                for (column, room) in widths.iter().enumerate() {
-                    if column > 0 {
-                        spans.push(Span::styled(" │ ", self.theme.dim()));
-                    }
-                    let mut cell = cells[column].get(at).cloned().unwrap_or_default();
-                    if number == 0 {
-                        cell = cell.style(self.theme.strong());
-                    }
-                    let missing = room.saturating_sub(cell.width());
-                    let before = match table.alignments.get(column) {
-                        Some(Alignment::Right) => missing,
-                        Some(Alignment::Center) => missing / 2,
-                        _ => 0,
-                    };
-                    if before > 0 {
-                        spans.push(Span::raw(" ".repeat(before)));
-                    }
-                    spans.extend(styled(pad(cell, *room - before, Style::new())));
-                }
-                self.push_wrapped(&Line::from(spans), 0, Break::Anywhere);
-            }
-            if number == 0 {
-                let rule: Vec<String> = widths.iter().map(|room| "─".repeat(*room)).collect();
-                let rule = clip(&rule.join("─┼─"), self.columns);
-                self.lines.push(Line::styled(rule, self.theme.dim()));
-            }
-        }
-    }
-}
-
-/// Takes from the widest until all together are no wider than `room`.
-fn narrow(widths: &mut [usize], room: usize) {
-    let total = |cap: usize| widths.iter().map(|width| cap.min(*width)).sum::<usize>();
-    let widest = widths.iter().copied().max().unwrap_or(0);
-    let (mut fits, mut too_wide) = (0, widest + 1);
-    while too_wide - fits > 1 {
-        let cap = usize::midpoint(fits, too_wide);
-        if total(cap) <= room {
-            fits = cap;
-        } else {
-            too_wide = cap;
-        }
-    }
-    let mut left = room.saturating_sub(total(fits));
-    for width in widths.iter_mut().filter(|width| **width > fits) {
-        *width = fits + usize::from(left > 0);
-        left = left.saturating_sub(1);
-    }
-}
-
-fn styled(line: Line<'static>) -> impl Iterator<Item = Span<'static>> {
-    let style = line.style;
-    line.spans
-        .into_iter()
-        .map(move |span| Span::styled(span.content, style.patch(span.style)))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::table::narrow;
     use super::*;
 
     fn drawn(text: &str, columns: usize) -> Vec<String> {

@@ -97,7 +97,7 @@ pub(crate) struct ConfigPath {
 pub(crate) struct ConfigTrust {
     /// The files whose trust changed, or with `--show` would change.
     files: Vec<PathBuf>,
-    /// Whether they are trusted now.
+    /// True if they are trusted now.
     trusted: bool,
     /// What is new in them, against what was trusted before.
     diffs: Vec<TrustDiff>,
@@ -168,7 +168,7 @@ struct IgnoredReport {
     key: String,
     #[serde(flatten)]
     origin: OriginReport,
-    /// Whether `agent config trust` would bring it into force.
+    /// True if `agent config trust` would bring it into force.
     until_trusted: bool,
 }
 

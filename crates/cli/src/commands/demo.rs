@@ -49,7 +49,7 @@ const TRANSCRIPT: &str = include_str!("../../../../fixtures/transcripts/demo.jso
 /// What it says to whoever goes on asking when its part is over.
 const OVER: &str = r#"{"text": "I am a script, and this is the end of it. Leave with `/quit`, then run `agent` in your own project to use a real model."}"#;
 
-/// How often.
+/// Number of times it says so.
 const OVER_TIMES: usize = 100;
 
 /// What the demo may do without asking; the rest of the rules is the user's own.
@@ -248,7 +248,7 @@ fn conclude(app: &App, directory: &Path, session_id: &SessionId) -> io::Result<(
     app.output.print(&text)
 }
 
-/// Whether a file is not what it was before the session; a log that cannot be read shows none.
+/// True if a file is not what it was before the session; a log that cannot be read shows none.
 fn changed_files(app: &App, session_id: &SessionId) -> bool {
     let events = || {
         let mut log = app.session(session_id.as_str()).ok()?.index().ok()?;

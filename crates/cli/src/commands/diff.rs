@@ -84,7 +84,7 @@ struct DiffFile {
     #[serde(skip_serializing_if = "Option::is_none")]
     removed: Option<u64>,
     is_binary: bool,
-    /// Why the content cannot be shown.
+    /// Reason the content cannot be shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<String>,
     /// Unified diff, masked.

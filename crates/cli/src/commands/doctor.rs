@@ -51,7 +51,7 @@ pub(crate) struct DoctorArgs {
 /// What `agent doctor --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct DoctorReport {
-    /// Whether no check failed.
+    /// True if no check failed.
     ok: bool,
     version: &'static str,
     /// The project's root directory.

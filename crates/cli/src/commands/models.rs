@@ -36,7 +36,7 @@ pub(crate) struct ModelsArgs {
 pub(crate) struct ModelsOutput {
     /// What `agent run` would use.
     chosen: Option<ChosenModel>,
-    /// Why it could use none.
+    /// Reason it could use none.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
     /// What to do about the problem.
@@ -77,13 +77,13 @@ struct PricesShown {
 #[derive(Debug, Serialize, JsonSchema)]
 struct ProviderFound {
     name: String,
-    /// Whether the settings say something about it; the others are built in.
+    /// True if the settings say something about it; the others are built in.
     in_settings: bool,
     dialect: &'static str,
     /// Without a user name or password that is part of it.
     base_url: String,
     key: KeyStanding,
-    /// Why it cannot be used as it is set.
+    /// Reason it cannot be used as it is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }

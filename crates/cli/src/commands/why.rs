@@ -1,27 +1,24 @@
 //! `agent why`: the decision chain of one call, in words, from the log.
 
+use agent_history::describe::{Kind, Level, Tone};
 use agent_history::fold::{Call, Calls, Fold as _};
+use agent_history::{Description, describe};
 use agent_log::SessionDirectory;
 use agent_protocol::CallStatus;
 use agent_protocol::id::{EventId, SessionId, ToolCallId};
-use agent_protocol::payload::permission::{
-    ActionResolved, PermissionEvaluated, PermissionResolved,
-};
-use agent_protocol::payload::process::SandboxApplied;
-use agent_protocol::payload::tool::{ToolFailed, ToolIntent, ToolResult, ToolValidation};
-use agent_protocol::{ActionHappened, Code, Event, Payload, Timestamp};
+use agent_protocol::payload::permission::{ActionResolved, PermissionEvaluated};
+use agent_protocol::{CallStep, Code, Event, Payload, Timestamp};
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::permissions::origin_words;
 use super::sessions::show::CallWord;
 use super::{damage, lineage};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::{Output, Tone, local_second, visible};
+use crate::output::{self, Output, local_second, visible};
 use agent_text::clip;
 
 /// The most columns an input or a message gets; the log has the rest.
@@ -70,8 +67,8 @@ struct Link {
     /// The event's type.
     event: String,
     /// The step in one or two words.
-    step: &'static str,
-    /// What it says, one sentence per entry.
+    step: String,
+    /// The event in words, then its facts, one per entry.
     says: Vec<String>,
 }
 
@@ -134,13 +131,18 @@ impl WhyOutput {
     }
 
     fn take(&mut self, event: Event) {
-        if let Some((step, says)) = in_words(&event.payload) {
+        let description = describe(&event);
+        if is_step(&event, &description) {
+            let mut says = vec![description.text.clone()];
+            if has_telling_facts(&description) {
+                says.extend(description.facts.lines().map(str::to_owned));
+            }
             self.chain.push(Link {
                 sequence: event.sequence,
                 event_id: event.event_id,
                 timestamp: event.timestamp,
                 event: event.payload.type_name().to_owned(),
-                step,
+                step: description.label.into_owned(),
                 says,
             });
         }
@@ -190,186 +192,24 @@ fn find<'a>(
     }
 }
 
-/// What an event says about its call; nothing for those that only report progress.
-fn in_words(payload: &Payload) -> Option<(&'static str, Vec<String>)> {
-    Some(match payload {
-        Payload::ToolIntent(intent) => ("asked for", intended(intent)),
-        Payload::ToolValidation(validation) => ("validated", validated(validation)),
-        Payload::PermissionEvaluated(evaluated) => ("decided", decided(evaluated)),
-        Payload::ActionRequired(required) => (
-            "question",
-            vec![format!("whether to allow it: {}", required.title)],
-        ),
-        Payload::ActionResolved(resolved) => ("answer", answered(resolved)),
-        Payload::PermissionResolved(resolved) => ("permission", settled(resolved)),
-        Payload::SandboxApplied(applied) => ("sandbox", confined(applied)),
-        Payload::SandboxViolation(violation) => {
-            let target = violation.target.as_deref().unwrap_or("something");
-            let said = format!(
-                "refused by the sandbox: {} of {target} (noticed by {})",
-                violation.kind, violation.detection
-            );
-            ("refused", vec![said])
-        }
-        Payload::ToolStarted(started) => {
-            let said = format!("by {} in {}", started.executor, started.cwd);
-            ("started", vec![said])
-        }
-        Payload::ProcessStarted(started) => (
-            "ran",
-            vec![format!("the command `{}`", started.command_summary)],
-        ),
-        Payload::ProcessCompleted(completed) => {
-            let how = match (completed.exit_code, completed.signal) {
-                (Some(code), _) => format!("exit code {code}"),
-                (None, Some(signal)) => format!("ended by signal {signal}"),
-                (None, None) => "ended, exit status unknown".to_owned(),
-            };
-            (
-                "ended",
-                vec![format!("{how} after {} ms", completed.duration_ms)],
-            )
-        }
-        Payload::ProcessTerminated(terminated) => {
-            let (signal, reason) = (terminated.signal, &terminated.reason);
-            ("ended", vec![format!("by signal {signal}: {reason}")])
-        }
-        Payload::ProcessFailed(failed) => ("ended", vec![failed.message.clone()]),
-        Payload::ToolResult(result) => ("outcome", ended(result)),
-        Payload::ToolFailed(failed) => ("outcome", stopped(failed)),
-        Payload::ToolObservation(seen) => (
-            "observed",
-            vec![format!("the model was told: {}", seen.summary)],
-        ),
-        _ => return None,
-    })
+/// True if an event is a step of the chain: it moves the call on, or tells more than bookkeeping.
+fn is_step(event: &Event, description: &Description) -> bool {
+    match CallStep::of(event) {
+        Some(CallStep::Args | CallStep::Request | CallStep::Progress) => false,
+        Some(_) => true,
+        None => description.level > Level::Record,
+    }
 }
 
-fn intended(intent: &ToolIntent) -> Vec<String> {
-    let input = match (&intent.raw_input, &intent.raw_input_ref) {
-        (Some(input), _) => input.to_string(),
-        (None, Some(artifact)) => format!("the input in {artifact}"),
-        (None, None) => "an unknown input".to_owned(),
-    };
-    let mut says = vec![format!("{} with {input}", intent.tool_name)];
-    if let Some(name) = &intent.requested_name {
-        says.push(format!("by the name `{name}`"));
-    }
-    if let Some(reason) = &intent.reason {
-        says.push(format!("reason given: {reason}"));
-    }
-    says
-}
-
-fn validated(validation: &ToolValidation) -> Vec<String> {
-    if validation.ok {
-        return vec!["the input is valid".to_owned()];
-    }
-    let mut says = vec![match validation.code {
-        Some(code) => format!("refused by the {} check, {code}", validation.layer),
-        None => format!("refused by the {} check", validation.layer),
-    }];
-    let errors = validation.errors.iter();
-    says.extend(errors.map(|error| format!("{} {}", error.path, error.message)));
-    says
-}
-
-fn decided(evaluated: &PermissionEvaluated) -> Vec<String> {
-    let source = evaluated.decision_source.as_str().replace('_', " ");
-    let mut says = vec![
-        format!("{}: {}", evaluated.decision, evaluated.reason),
-        format!("decided by {source}, in mode {}", evaluated.mode),
-    ];
-    if evaluated.matched.is_empty() {
-        says.push("no rule matches".to_owned());
-    }
-    for rule in &evaluated.matched {
-        let origin = origin_words(&rule.origin);
-        says.push(format!("rule {} {} ({origin})", rule.effect, rule.rule));
-    }
-    let unproven = evaluated
-        .parse
-        .as_ref()
-        .and_then(|parse| parse.why_not_proven.as_ref());
-    if let Some(why) = unproven {
-        says.push(format!("not provably read-only: {why}"));
-    }
-    says
-}
-
-fn answered(resolved: &ActionResolved) -> Vec<String> {
-    let who = resolved.decided_by.as_str();
-    let what = resolved.decision.as_str().replace('_', " ");
-    let mut says = vec![format!(
-        "by {who}: {what}, after {} ms",
-        resolved.latency_ms
-    )];
-    if let Some(answer) = &resolved.payload {
-        says.extend(answer.note.as_ref().map(|note| format!("note: {note}")));
-        says.extend(
-            answer
-                .saved_rule
-                .as_ref()
-                .map(|rule| format!("saved the rule {rule}")),
-        );
-        if answer.edited_input.is_some() {
-            says.push("the input was edited".to_owned());
-        }
-    }
-    says
-}
-
-fn settled(resolved: &PermissionResolved) -> Vec<String> {
-    let source = resolved.decision_source.as_str().replace('_', " ");
-    let scope = resolved.scope.as_str().replace('_', " ");
-    let mut says = vec![format!("{} by {source}, for {scope}", resolved.decision)];
-    says.extend(resolved.note.as_ref().map(|note| format!("note: {note}")));
-    says
-}
-
-fn confined(applied: &SandboxApplied) -> Vec<String> {
-    let mut says = vec![format!(
-        "{}: profile {}, enforced by {}, network {}",
-        applied.status, applied.profile_id, applied.mechanism, applied.network
-    )];
-    let missing = applied.layers.iter().filter(|layer| !layer.holds);
-    let missing: Vec<&str> = missing.map(|layer| layer.name.as_str()).collect();
-    if !missing.is_empty() {
-        says.push(format!("layers that did not hold: {}", missing.join(", ")));
-    }
-    says.extend(applied.reason.clone());
-    says
-}
-
-fn ended(result: &ToolResult) -> Vec<String> {
-    let verdict = if result.ok { "" } else { "failed, " };
-    let spent = result.metrics.duration_ms;
-    let mut says = vec![format!("{verdict}{} after {spent} ms", result.code)];
-    let effects = result.side_effects.iter();
-    says.extend(effects.map(|effect| format!("changed {}", effect.path)));
-    says
-}
-
-fn stopped(failed: &ToolFailed) -> Vec<String> {
-    let happened = match failed.action_happened {
-        ActionHappened::No => "nothing was done",
-        ActionHappened::Yes => "it had been done",
-        ActionHappened::Unknown => "whether it was done is not known",
-    };
-    let mut says = vec![
-        format!(
-            "{} in phase {}: {}",
-            failed.code, failed.phase, failed.message
-        ),
-        happened.to_owned(),
-    ];
-    let effects = failed.side_effects.iter();
-    says.extend(effects.map(|effect| format!("changed {}", effect.path)));
-    says
+/// True if the facts of a step belong to the reasons; those of a step that went as usual are in the log.
+fn has_telling_facts(description: &Description) -> bool {
+    description.level == Level::Headline
+        || matches!(description.kind, Kind::Decision | Kind::Evidence)
+        || matches!(description.tone, Tone::Warn | Tone::Bad)
 }
 
 fn as_text(why: &WhyOutput, output: &Output) -> String {
-    let status = output.paint(Tone::Heading, why.status.as_str());
+    let status = output.paint(output::Tone::Heading, why.status.as_str());
     let telling = why.code.filter(|code| *code != Code::Ok);
     let code = telling.map_or_else(String::new, |code| format!(" ({code})"));
     let name = visible(&why.tool_name);
@@ -378,7 +218,7 @@ fn as_text(why: &WhyOutput, output: &Output) -> String {
         text.push_str(&format!("{}\n", local_second(first.timestamp)));
     }
     for link in &why.chain {
-        let mut step = output.paint(Tone::Faint, &format!("{:<11}", link.step));
+        let mut step = output.paint(output::Tone::Faint, &format!("{:<11}", link.step));
         for said in &link.says {
             let said = output.wrap(&clip(&visible(said), LONGEST), 12);
             text.push_str(&format!("{step} {said}\n"));
@@ -386,7 +226,7 @@ fn as_text(why: &WhyOutput, output: &Output) -> String {
         }
     }
     if why.is_left {
-        let step = output.paint(Tone::Faint, &format!("{:<11}", "then"));
+        let step = output.paint(output::Tone::Faint, &format!("{:<11}", "then"));
         let said = "the log stops here and nothing is writing it; the result of the call is \
             unknown";
         text.push_str(&format!("{step} {}\n", output.wrap(said, 12)));

@@ -1,12 +1,12 @@
-//! What happens, as it happens, on standard error: one line per step when that is a terminal, and
-//! wherever it goes, with what decided each step, for those who asked to be told more.
+//! Progress on standard error: one line per step when that is a terminal, and wherever it goes, with what
+//! decided each step, when details were asked for.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use agent_protocol::payload::Usage;
+use agent_history::describe;
+use agent_history::describe::{Facts, Kind, Tone};
 use agent_protocol::payload::model::ModelFailureKind;
 use agent_protocol::payload::permission::Effect;
-use agent_protocol::payload::process::pipeline_failed;
 use agent_protocol::{Event, Payload};
 
 use super::OutputForm;
@@ -48,8 +48,8 @@ pub(super) fn show(app: &App, session: &Session, form: OutputForm) {
     });
 }
 
-/// Whoever reads the answer in a file is told what in it the log does not show, and why it takes
-/// so long when the model has to be asked again; no more.
+/// Shows only what a reader of the answer in a file has to know: what in it the log does not show, and why it
+/// takes so long when the model has to be asked again.
 fn show_trouble(session: &Session) {
     session.subscribe(|appended| {
         let told = match &appended.event.payload {
@@ -63,90 +63,56 @@ fn show_trouble(session: &Session) {
     });
 }
 
+/// A step of the work in one line, for everybody.
 fn line(event: &Event) -> Option<String> {
-    match &event.payload {
-        Payload::PermissionEvaluated(decision) if decision.decision == Effect::Deny => {
-            Some(format!("  denied: {}", decision.reason))
-        }
-        Payload::ToolObservation(seen) => {
-            let statuses = seen.facts.data.pipe_status.as_deref();
-            let is_well = seen.ok && !statuses.is_some_and(pipeline_failed);
-            let mark = if is_well { '+' } else { '!' };
-            Some(format!("{mark} {} — {}", seen.title, seen.summary))
-        }
+    let is_step = match &event.payload {
+        Payload::PermissionEvaluated(decision) => decision.decision == Effect::Deny,
         // The end of the turn says who stopped it.
-        Payload::ModelFailed(failed) if failed.kind == ModelFailureKind::Cancelled => None,
-        Payload::ModelFailed(failed) => Some(match failed.retry_in_words() {
-            Some(words) => format!("! {words}"),
-            None => format!("! model: {}", failed.message),
-        }),
-        Payload::ContextCompactionStarted(_) => Some("… compacting the conversation".to_owned()),
-        Payload::RuntimeWarning(warning) => Some(format!("! {}", warning.message)),
-        _ => None,
-    }
+        Payload::ModelFailed(failed) => failed.kind != ModelFailureKind::Cancelled,
+        Payload::ToolObservation(_)
+        | Payload::ContextCompactionStarted(_)
+        | Payload::RuntimeWarning(_) => true,
+        _ => false,
+    };
+    is_step.then(|| {
+        let said = describe(event);
+        let mark = match said.tone {
+            Tone::Plain | Tone::Good => '+',
+            Tone::Warn | Tone::Bad => '!',
+        };
+        match &said.subject {
+            Some(subject) => format!("{mark} {subject} — {}", said.text),
+            // The mark says already that it is a warning.
+            None if said.kind == Kind::Problem => format!("{mark} {}", said.text),
+            None => format!("{mark} {}", said.line()),
+        }
+    })
 }
 
-/// What decided a step, and what it took.
+/// A decision or the use of a request or a turn, for those who asked for details.
 fn detail(event: &Event) -> Option<String> {
     match &event.payload {
-        Payload::TurnStarted(turn) => Some(format!("turn: {} in mode {}", turn.model, turn.mode)),
-        Payload::RoutingDecided(routed) => Some(format!(
-            "model: {}/{} ({})",
-            routed.selected.provider, routed.selected.model, routed.reason
-        )),
-        Payload::RoutingFallbackApplied(applied) => Some(format!(
-            "model: switching to {}/{}: {}",
-            applied.to.provider, applied.to.model, applied.reason
-        )),
-        Payload::ModelRequested(asked) => Some(format!(
-            "request {}, attempt {}: {} bytes to {}/{}",
-            asked.request_no, asked.attempt, asked.input_bytes, asked.provider, asked.model
-        )),
-        Payload::ModelCompleted(answer) => Some(format!(
-            "answer: {} after {} ms, {}",
-            answer.stop_reason,
-            answer.latency_ms,
-            tokens(&answer.usage)
-        )),
-        Payload::PermissionEvaluated(decision) => {
-            Some(format!("{}: {}", decision.decision, decision.reason))
+        Payload::TurnStarted(_)
+        | Payload::RoutingDecided(_)
+        | Payload::RoutingFallbackApplied(_)
+        | Payload::ModelRequested(_)
+        | Payload::PermissionEvaluated(_)
+        | Payload::SandboxApplied(_)
+        | Payload::EvidenceChanged(_)
+        | Payload::TurnFailed(_) => Some(describe(event).line()),
+        // The answer itself is on standard output.
+        Payload::ModelCompleted(_) => {
+            let said = describe(event);
+            Some(format!("{}: {}", said.label, in_one_line(&said.facts)))
         }
-        Payload::SandboxApplied(applied) => Some(format!(
-            "sandbox: {}, network {}",
-            applied.mechanism, applied.network
-        )),
-        Payload::EvidenceChanged(evidence) => evidence.command.as_ref().map(|command| {
-            let status = evidence.status.as_str().replace('_', " ");
-            format!("verification: `{command}` {status}")
-        }),
-        Payload::TurnCompleted(turn) => {
-            let cost = turn
-                .cost
-                .map_or("cost unknown".to_owned(), |cost| format!("{cost:.4} USD"));
-            Some(format!(
-                "turn {}: verification {}, {}, {cost}",
-                turn.outcome,
-                turn.verification.status,
-                tokens(&turn.usage)
-            ))
+        Payload::TurnCompleted(_) => {
+            let said = describe(event);
+            Some(format!("{}; {}", said.line(), in_one_line(&said.facts)))
         }
-        Payload::TurnFailed(turn) => Some(format!(
-            "turn {}: {} ({})",
-            turn.status, turn.code, turn.category
-        )),
         _ => None,
     }
 }
 
-fn tokens(usage: &Usage) -> String {
-    let count = |tokens: Option<u64>| tokens.map_or("?".to_owned(), |tokens| tokens.to_string());
-    let mut text = format!(
-        "{} tokens in, {} out",
-        count(usage.input),
-        count(usage.output)
-    );
-    if let Some(cached) = usage.cached_input.filter(|cached| *cached > 0) {
-        text.push_str(&format!(", {cached} cached"));
-    }
-    text
+fn in_one_line(facts: &Facts) -> String {
+    facts.lines().collect::<Vec<_>>().join("; ")
 }

@@ -331,7 +331,10 @@ fn named_artifacts(payload: &Payload) -> Vec<&ArtifactId> {
         }
         Payload::ReasoningSummary(payload) => named.extend(&payload.text_ref),
         Payload::ToolCatalogResolved(payload) => named.push(&payload.catalog_ref),
-        Payload::ToolIntent(payload) => named.extend(&payload.raw_input_ref),
+        Payload::ToolIntent(payload) => {
+            named.extend(&payload.raw_input_ref);
+            named.extend(&payload.own_input_ref);
+        }
         Payload::ToolArgs(payload) => named.extend(&payload.args_ref),
         Payload::ToolResult(payload) => {
             named.extend(&payload.result_ref);

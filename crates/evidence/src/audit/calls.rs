@@ -154,7 +154,7 @@ fn check(call: &mut OpenCall, step: CallStep, event: &Event) -> Problems {
         .collect();
     let mut wrong = |code, what: String| problems.push((code, what));
     match &event.payload {
-        Payload::ToolIntent(intent) => call.asked.clone_from(&intent.raw_input),
+        Payload::ToolIntent(intent) => call.asked = intent.input().cloned(),
         Payload::ToolValidation(_) if !call.state.has_started() => {
             // Of the first input alone it is known what was asked for.
             if call.args_sha256.take().is_some() {

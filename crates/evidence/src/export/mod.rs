@@ -227,6 +227,7 @@ fn is_foreign(name: &str) -> bool {
         name,
         "safe_args"
             | "raw_input"
+            | "own_input"
             | "input_schema"
             | "schema"
             | "edited_input"

@@ -248,14 +248,14 @@ fn event_json(entry: &Entry, event: &Event) -> Value {
         "event_id": entry.event_id.as_str(),
         "timestamp": entry.timestamp,
         "type": entry.class,
-        "kind": entry.kind.as_str(),
-        "tone": entry.tone.as_str(),
-        "level": entry.level.as_str(),
+        "kind": entry.description.kind.as_str(),
+        "tone": entry.description.tone.as_str(),
+        "level": entry.description.level.as_str(),
         "turn": entry.turn,
         "call": entry.call,
         "tool_call_id": entry.tool_call_id.as_ref().map(|id| id.as_str()),
-        "label": entry.label,
-        "says": entry.says,
+        "label": entry.description.label,
+        "says": entry.description.text,
         "payload": event.payload,
     })
 }
@@ -269,7 +269,10 @@ pub fn schema() -> Value {
     let maybe_number = json!({ "type": ["integer", "null"] });
     let maybe_object = json!({ "type": ["object", "null"] });
     let texts = json!({ "type": "array", "items": { "type": "string" } });
-    let kinds: Vec<&str> = super::Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let kinds: Vec<&str> = agent_history::describe::Kind::ALL
+        .iter()
+        .map(|kind| kind.as_str())
+        .collect();
     let events = json!({ "type": "array", "items": object(
         &["sequence", "event_id", "timestamp", "type", "kind", "label", "says", "payload"], &[
         ("sequence", &number), ("event_id", &text), ("timestamp", &text), ("type", &text),

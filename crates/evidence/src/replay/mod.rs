@@ -17,12 +17,11 @@ mod lineage;
 mod read;
 mod streamed;
 mod summary;
-mod tell;
 pub mod text;
 mod timeline;
 
 pub use card::{Answer, Card, CardError, Cards};
-pub use entry::{Block, BlockKind, Entry, Kind, Level, Tone};
+pub use entry::Entry;
 pub use lineage::{Lineage, parent_of, tell_inherited};
 pub use read::{Anchored, Inherited, Integrity, Range, ReplayError, Replayed, replay, replay_each};
 pub use streamed::Streamed;

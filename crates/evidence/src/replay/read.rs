@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use agent_history::Description;
 use agent_log::{
     AnchorError, AnchorStore, ArtifactStore, Damage, DamageKind, Head, PlaceError, ReadError,
     SessionDirectory,
 };
-use agent_protocol::id::{ArtifactId, SessionId};
-use agent_protocol::{Event, Payload};
+use agent_protocol::Event;
+use agent_protocol::id::SessionId;
 
 use super::entry::Entry;
 use super::lineage::{Lineage, parent_of, tell_inherited};
@@ -226,9 +227,7 @@ pub fn replay_each(
             timeline.pass(&event);
         } else {
             let mut entry = timeline.take(&event);
-            if let Some(text) = kept_words(&event.payload, artifacts.as_ref()) {
-                entry.says = text;
-            }
+            load_text(&mut entry.description, artifacts.as_ref());
             each(entry, event);
         }
     }
@@ -246,17 +245,10 @@ pub fn replay_each(
     Ok((timeline, integrity))
 }
 
-/// What was said at such length that it stands in an artifact.
-pub(super) fn kept_words(payload: &Payload, artifacts: Option<&ArtifactStore>) -> Option<String> {
-    let kept: Option<&ArtifactId> = match payload {
-        Payload::TurnSubmitted(submitted) if submitted.text.is_none() => {
-            submitted.input_ref.as_ref()
-        }
-        Payload::ModelCompleted(completed) if completed.text.is_none() => {
-            completed.text_ref.as_ref()
-        }
-        _ => None,
-    };
-    let bytes = artifacts?.read(kept?, MOST_WORDS).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+/// Reads the text that stands in an artifact because it was too long for its event.
+pub(super) fn load_text(description: &mut Description, artifacts: Option<&ArtifactStore>) {
+    let kept = description.text_ref.as_ref().zip(artifacts);
+    if let Some(bytes) = kept.and_then(|(kept, artifacts)| artifacts.read(kept, MOST_WORDS).ok()) {
+        description.set_text(String::from_utf8_lossy(&bytes).into_owned());
+    }
 }

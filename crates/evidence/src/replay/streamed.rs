@@ -7,11 +7,12 @@ use agent_log::{AnchorStore, Damage, SessionDirectory};
 use agent_protocol::Event;
 use agent_protocol::id::SessionId;
 
-use super::entry::{Entry, Kind, Tone};
+use super::entry::Entry;
 use super::lineage::{Lineage, parent_of, tell_inherited};
-use super::read::{Integrity, Range, ReplayError, kept_words, replay_each};
+use super::read::{Integrity, Range, ReplayError, load_text, replay_each};
 use super::summary::Summary;
 use super::timeline::{Teller, Timeline};
+use agent_history::describe::{Kind, Tone};
 
 /// A session as it is known at the end of a range, whose entries are told when they are asked for.
 pub struct Streamed<'a> {
@@ -44,15 +45,15 @@ pub(super) struct CallOutline {
 
 impl Outline {
     fn take(&mut self, entry: &Entry) {
-        *self.kinds.entry(entry.kind).or_default() += 1;
+        *self.kinds.entry(entry.description.kind).or_default() += 1;
         let Some(number) = entry.call else {
             return;
         };
         let call = self.calls.entry(number).or_default();
         call.sequences.push(entry.sequence);
-        call.kinds.insert(entry.kind);
-        if entry.kind == Kind::Evidence {
-            call.evidence.push(entry.tone);
+        call.kinds.insert(entry.description.kind);
+        if entry.description.kind == Kind::Evidence {
+            call.evidence.push(entry.description.tone);
         }
     }
 }
@@ -114,9 +115,7 @@ impl<'a> Streamed<'a> {
                 teller.pass(&event);
             } else {
                 let mut entry = teller.tell(&event);
-                if let Some(text) = kept_words(&event.payload, artifacts.as_ref()) {
-                    entry.says = text;
-                }
+                load_text(&mut entry.description, artifacts.as_ref());
                 each(entry, event);
             }
         }

@@ -9,12 +9,13 @@ use agent_protocol::payload::conversation::SessionParent;
 use agent_protocol::status::VerificationStatus;
 
 use super::card::{Answer, Card};
-use super::claims::{claimed, conflicts, failures};
-use super::entry::{Block, BlockKind, Entry, Level, Tone};
+use super::claims::{conflicts, failures};
+use super::entry::Entry;
 use super::lineage::Lineage;
 use super::read::Integrity;
 use super::summary::Summary;
 use super::timeline::Timeline;
+use agent_history::describe::{Block, BlockKind, Level, Tone, phrases};
 use agent_text::width::split_at_column;
 use agent_text::{clip, counted, visible_line as line, visible_lines as lines, width};
 
@@ -93,7 +94,7 @@ impl<W: Write> TextWriter<W> {
     /// When it cannot be written.
     pub fn entry(&mut self, entry: &Entry) -> io::Result<()> {
         let begun = *self.begun.get_or_insert(entry.timestamp);
-        if entry.level == Level::Record && !self.form.all {
+        if entry.description.level == Level::Record && !self.form.all {
             return Ok(());
         }
         if entry.class == "turn.submitted" {
@@ -101,25 +102,29 @@ impl<W: Write> TextWriter<W> {
         }
         let mark = if self.is_inherited { "‹" } else { "" };
         let number = format!("{mark}{}", entry.sequence);
-        let time = if entry.level == Level::Headline || self.form.all {
+        let time = if entry.description.level == Level::Headline || self.form.all {
             since(begun, entry.timestamp)
         } else {
             String::new()
         };
         let label = match entry.call {
-            Some(call) => Cow::Owned(format!("{mark}#{call} {}", line(&entry.label))),
-            None => line(&entry.label),
+            Some(call) => Cow::Owned(format!("{mark}#{call} {}", line(&entry.description.label))),
+            None => line(&entry.description.label),
         };
         self.line.clear();
         let margin = format!(
             "{number:>5} {time:>7}  {}",
-            self.painted(entry.tone, entry.level, &clip(&label, 12))
+            self.painted(
+                entry.description.tone,
+                entry.description.level,
+                &clip(&label, 12)
+            )
         );
         self.line.push_str(&margin);
         let used = 15 + width(&clip(&label, 12));
         let gap = MARGIN.saturating_sub(used).max(1);
         self.line.extend(std::iter::repeat_n(' ', gap));
-        let says = lines(&entry.says);
+        let says = lines(&entry.description.text);
         let first = self.form.width.saturating_sub(used + gap);
         let most = if self.form.all {
             usize::MAX
@@ -127,8 +132,8 @@ impl<W: Write> TextWriter<W> {
             MESSAGE_LINES
         };
         self.wrapped(says.trim_end(), first, most)?;
-        for block in &entry.blocks {
-            self.block(block)?;
+        for block in entry.description.blocks_and_facts() {
+            self.block(&block)?;
         }
         Ok(())
     }
@@ -359,7 +364,7 @@ pub(super) fn facts(summary: &Summary, integrity: &Integrity) -> Vec<(&'static s
         facts.push(("failed", failures(summary)));
     }
     for claim in &summary.claims {
-        facts.push(("claim", claimed(claim)));
+        facts.push(("claim", phrases::claim(claim)));
     }
     if let Some(claims) = conflicts(summary) {
         facts.push(("claims", claims));

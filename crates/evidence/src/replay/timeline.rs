@@ -10,7 +10,6 @@ use agent_protocol::{Event, EventType, Payload};
 
 use super::entry::Entry;
 use super::summary::Summary;
-use super::tell::tell;
 
 /// Text of an unfinished answer that is kept; the rest is in the log.
 const KEPT: usize = 16 * 1024;
@@ -197,15 +196,11 @@ impl Timeline {
 impl Teller {
     /// Tells the next event.
     pub(super) fn tell(&mut self, event: &Event) -> Entry {
-        let told = tell(event);
         Entry {
             sequence: event.sequence,
             event_id: event.event_id.clone(),
             timestamp: event.timestamp,
             class: class(&event.payload),
-            kind: told.kind,
-            tone: told.tone,
-            level: told.level,
             turn: event.scope.turn_id.as_ref().map(|id| self.turns.of(id)),
             call: event
                 .scope
@@ -213,9 +208,7 @@ impl Teller {
                 .as_ref()
                 .map(|id| self.calls.of(id)),
             tool_call_id: event.scope.tool_call_id.clone(),
-            label: told.label,
-            says: told.says,
-            blocks: told.blocks,
+            description: agent_history::describe(event),
         }
     }
 

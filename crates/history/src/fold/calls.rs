@@ -363,11 +363,8 @@ impl Call {
                 self.intent_id = Some(intent.intent_id.clone());
                 self.tool_name.clone_from(&intent.tool_name);
                 self.requested_name.clone_from(&intent.requested_name);
-                self.input = intent
-                    .raw_input
-                    .as_ref()
-                    .map(|input| brief(&input.to_string(), 500));
-                self.input_ref.clone_from(&intent.raw_input_ref);
+                self.input = intent.input().map(|input| brief(&input.to_string(), 500));
+                self.input_ref = intent.input_ref().cloned();
                 self.reason = intent.reason.as_deref().map(|reason| brief(reason, 300));
             }
             Payload::ToolValidation(validation) => {

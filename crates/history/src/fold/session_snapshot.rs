@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::served::Served;
 use super::{Cursor, Fact, Fold, Step};
-use crate::imported_from;
+use crate::{describe, imported_from};
 use agent_text::brief;
 
 const RECENT: usize = 50;
@@ -68,7 +68,7 @@ impl Fold for SessionSnapshot {
             Step::Next => {}
         }
         self.last_event_at = Some(event.timestamp);
-        if let Some(summary) = summary(&event.payload) {
+        if let Some(summary) = summary(event) {
             let item = RecentItem {
                 sequence: event.sequence,
                 timestamp: event.timestamp,
@@ -153,23 +153,22 @@ pub(super) fn mode_of(created: &SessionCreated) -> Fact<Mode> {
         .map_or(Fact::Unknown, Fact::Known)
 }
 
-fn summary(payload: &Payload) -> Option<String> {
-    let text = match payload {
-        Payload::TurnSubmitted(submitted) => {
-            submitted.text.as_deref().unwrap_or("(in an artifact)")
-        }
-        Payload::TurnCompleted(completed) => completed.outcome.as_str(),
-        Payload::TurnFailed(failed) => &failed.message,
-        Payload::ModelCompleted(completed) => completed.text.as_deref().unwrap_or_default(),
-        Payload::ToolIntent(intent) => &intent.tool_name,
-        Payload::ToolObservation(observation) => &observation.summary,
-        Payload::ActionRequired(required) => &required.title,
-        Payload::ActionResolved(resolved) => resolved.decision.as_str(),
-        Payload::RuntimeWarning(warning) => &warning.message,
-        Payload::RuntimeError(error) => &error.message,
-        _ => return None,
-    };
-    Some(brief(text, 160))
+/// The event in a short line, if it is one a reader of the session looks for.
+fn summary(event: &Event) -> Option<String> {
+    let is_news = matches!(
+        event.payload,
+        Payload::TurnSubmitted(_)
+            | Payload::TurnCompleted(_)
+            | Payload::TurnFailed(_)
+            | Payload::ModelCompleted(_)
+            | Payload::ToolIntent(_)
+            | Payload::ToolObservation(_)
+            | Payload::ActionRequired(_)
+            | Payload::ActionResolved(_)
+            | Payload::RuntimeWarning(_)
+            | Payload::RuntimeError(_)
+    );
+    is_news.then(|| brief(&describe(event).text, 160))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use super::ending::{Stopped, record, status, told};
 use super::launch::Private;
 use super::output::Output;
 use super::refusals;
-use super::scan::{Changes, Followed, Watch};
+use super::scan::{AfterWalk, ChangeTracker, Changes, Followed};
 use crate::search::denied_globs;
 
 /// Commands that may run at the same time.
@@ -41,7 +41,7 @@ pub struct Processes {
 /// A part of an output.
 pub(crate) struct Part {
     pub(crate) from: u64,
-    /// Where the next part begins.
+    /// Offset of the next part.
     pub(crate) next: u64,
     /// Its bytes, masked as the whole would be.
     pub(crate) shown: Vec<u8>,
@@ -56,11 +56,11 @@ pub(super) struct Started {
     pub(super) output: Output,
     /// Its own temporary directory, removed with it.
     pub(super) _private: Private,
-    /// Where it will leave off when it fails and when it succeeds, if that is known.
+    /// Its working directory at its end when it fails and when it succeeds, if that is known.
     pub(super) cwd_after: [Option<PathBuf>; 2],
-    /// The project as it was at the start; nothing when the command cannot write it.
-    pub(super) followed: Option<Arc<Followed>>,
-    pub(super) watch: Arc<Watch>,
+    /// The project as it was at the start and at the end; nothing when the command cannot write it.
+    pub(super) followed: Option<(Arc<Followed>, Arc<AfterWalk>)>,
+    pub(super) tracker: Arc<ChangeTracker>,
     pub(super) root: PathBuf,
     pub(super) confinement: Confinement,
     pub(super) invocation_id: InvocationId,
@@ -71,26 +71,26 @@ pub(crate) struct Background {
     started: Started,
     ended: Mutex<Option<Ended>>,
     ended_changed: Condvar,
-    /// Where the next reading without an offset begins.
+    /// Offset of the next reading without one.
     cursor: AtomicU64,
     watcher: Mutex<Option<JoinHandle<()>>>,
-    /// Who asked it to end, the first one.
+    /// The first request to end it.
     stopped: Mutex<Option<Stopped>>,
 }
 
-/// How a background command ended.
+/// End of a background command.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) exit_code: Option<i32>,
     pub(crate) signal: Option<i32>,
     /// All of its output, complete.
     pub(crate) output: Option<ArtifactRef>,
-    /// What the sandbox refused it, in sentences.
+    /// Refusals of the sandbox, in sentences.
     pub(crate) refusals: Vec<String>,
 }
 
 impl Ended {
-    /// How `it` ended, as a sentence.
+    /// The end of `it`, as a sentence.
     pub(crate) fn words(&self, it: &str) -> String {
         match (self.exit_code, self.signal) {
             (Some(code), _) => format!("{it} ended with exit code {code}."),
@@ -130,7 +130,7 @@ impl Processes {
             .collect()
     }
 
-    /// Why no further command may be started in the background.
+    /// The reason why no further command may be started in the background.
     pub(super) fn refusal(&self) -> Option<String> {
         let running = self
             .all()
@@ -243,7 +243,7 @@ impl Background {
                 let succeeded = finished.status == ExitStatus::Code(0);
                 self.started.cwd_after[usize::from(succeeded)].clone()
             },
-            changes: self.changes(journal, &scope),
+            changes: self.changes(&finished, journal, &scope),
             stopped: self
                 .stopped
                 .lock()
@@ -275,19 +275,26 @@ impl Background {
         self.ended_changed.notify_all();
     }
 
-    /// What the command changed in the project while it ran.
-    fn changes(&self, journal: &dyn Journal, scope: &Scope) -> Option<Changes> {
+    /// Changes that the command made in the project while it ran.
+    fn changes(
+        &self,
+        finished: &Finished,
+        journal: &dyn Journal,
+        scope: &Scope,
+    ) -> Option<Changes> {
         let started = &self.started;
-        let followed = started.followed.as_ref()?;
+        let (followed, after) = started.followed.as_ref()?;
         let keep = |image: &[u8]| {
             let binary = "application/octet-stream";
             let producer = started.invocation_id.as_str();
             journal.put_artifact(scope, ArtifactKind::Before, binary, image, producer)
         };
-        let (watch, root) = (&started.watch, &started.root);
+        let (tracker, root) = (&started.tracker, &started.root);
         let denied = denied_globs(&started.confinement, root);
         let hides = |path: &[u8]| denied.hides(path);
-        watch.changes_of(followed, root, &hides, &keep).ok()
+        let walked = after.take(finished);
+        let changes = tracker.changes_of(followed, root, walked, &hides, &keep);
+        changes.ok()
     }
 
     pub(crate) fn process_id(&self) -> &ProcessId {
@@ -362,7 +369,7 @@ impl Background {
         }
     }
 
-    /// What there is from a byte on, and how to see it.
+    /// The output from a byte on, as an omission with the call that shows it.
     pub(crate) fn omitted_from(&self, next: u64) -> Option<Omission> {
         let bytes = self.total().saturating_sub(next);
         (bytes > 0).then(|| Omission {

@@ -1,4 +1,4 @@
-//! How a command ended, as facts in the log. Foreground and background commands share this.
+//! End of a command, as facts in the log. Foreground and background commands share this.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(super) fn status(finished: &Finished) -> (Option<i32>, Option<i32>) {
     }
 }
 
-/// Why we ended it, in words.
+/// The reason why we ended it, in words.
 pub(super) fn reason(killed_by: KilledBy) -> &'static str {
     match killed_by {
         KilledBy::Deadline => "its time was over",
@@ -34,7 +34,7 @@ pub(super) fn reason(killed_by: KilledBy) -> &'static str {
     }
 }
 
-/// Who stopped a command, and why.
+/// Request that stopped a command, with its reason.
 #[derive(Clone, Debug)]
 pub(crate) struct Stopped {
     pub(crate) by: TerminatedBy,
@@ -52,7 +52,7 @@ impl Stopped {
         }
     }
 
-    /// Who cancelled what `cancel` stands for.
+    /// The request behind a cancellation.
     pub(super) fn by_cancel(cancel: &Cancel) -> Self {
         match cancel.reason() {
             Some(CancelReason::Terminated) => {
@@ -70,11 +70,11 @@ impl Stopped {
 pub(super) struct Ended<'a> {
     pub(super) finished: &'a Finished,
     pub(super) output: Option<&'a CollectedOutput>,
-    /// Where it left off, if that is known.
+    /// Its working directory at its end, if that is known.
     pub(super) cwd_after: Option<PathBuf>,
-    /// What it changed, unless the result of its call tells.
+    /// Its changes, unless the result of its call tells them.
     pub(super) changes: Option<Changes>,
-    /// Who stopped it, if somebody asked for that.
+    /// The request that stopped it, if there was one.
     pub(super) stopped: Option<Stopped>,
 }
 

@@ -14,7 +14,7 @@ const LARGEST: u64 = 256 << 20;
 const ASSUME_UNCHANGED: u8 = 0x80;
 const EXTENDED: u8 = 0x40;
 
-/// What an entry says of its file, before the name of the object: ten numbers of four bytes.
+/// Bytes of an entry about its file, before the name of the object: ten numbers of four bytes.
 const STATUS: usize = 40;
 
 /// A copy of the project's index in `folder`, and where it belongs; nothing if there is no index, if it

@@ -20,16 +20,16 @@ use agent_sandbox::{
 };
 use agent_tool_runtime::{Cancel, Confinement};
 
-use super::scan::{Look, Purpose, ScanLimits, Watch};
+use super::scan::{ChangeTracker, Purpose, Scan, ScanLimits};
 use crate::deny::{DenyGlobs, at_home, plain};
 use crate::search::denied_globs;
 
-/// What commands are started with, decided once for the session.
+/// Settings for all commands, decided once for the session.
 #[derive(Clone, Debug)]
 pub struct CommandSettings {
-    /// What confines them; shared by all commands of the session.
+    /// The sandbox, shared by all commands of the session.
     pub sandbox: Arc<Sandbox>,
-    /// Whether a command may run when it cannot be confined.
+    /// Required, or off by the user's word.
     pub mode: Mode,
     /// The whole environment of commands; see `agent_sandbox::environment::build`.
     pub environment: Vec<(OsString, OsString)>,
@@ -41,15 +41,15 @@ pub struct CommandSettings {
     pub readable: Vec<PathBuf>,
     /// Directories besides the project that commands may write.
     pub writable: Vec<PathBuf>,
-    /// What commands may not write, besides the names that are always protected.
+    /// Paths that commands may not write, besides the names that are always protected.
     pub protected: Vec<PathBuf>,
     /// Ceilings for one command.
     pub limits: Limits,
     /// Holds the log.
     pub session_dir: PathBuf,
-    /// Where the private temporary directory of each command and the images of files are made.
+    /// Directory of each command's private temporary directory and of the images of files.
     pub temporary: PathBuf,
-    /// How changes to project files are looked for.
+    /// Bounds on the search for changes to project files.
     pub scan: ScanLimits,
     /// A command that prints more is ended.
     pub max_output_bytes: u64,
@@ -80,20 +80,15 @@ impl CommandSettings {
             Vec::new()
         } else {
             let denied = denied_globs(confinement, workspace);
-            let watch = Watch::new(&self.temporary, self.scan);
+            let tracker = ChangeTracker::new(&self.temporary, self.scan);
             let hides = |path: &[u8]| denied.hides(path);
-            let look = watch.look(workspace, &Cancel::new(), Purpose::Denied, Some(&hides))?;
-            hidden(&look, workspace, confinement)
+            let cancel = Cancel::new();
+            let scan = tracker.scan(workspace, &cancel, Purpose::Denied, Some(&hides), None)?;
+            hidden(&scan, workspace, confinement)
         };
-        Ok(policy(
-            self,
-            workspace,
-            cwd,
-            private,
-            command,
-            confinement,
-            hidden,
-        ))
+        let mut policy = policy(self, workspace, cwd, private, command, confinement);
+        hide(&mut policy, self, hidden);
+        Ok(policy)
     }
 
     /// The same reach with patterns that do not depend on the user any more.
@@ -131,16 +126,22 @@ impl Drop for Private {
 }
 
 /// The paths of the project that deny rules hide, and secrets where those are hidden.
-pub(super) fn hidden(look: &Look, root: &Path, confinement: &Confinement) -> Vec<PathBuf> {
+pub(super) fn hidden(scan: &Scan, root: &Path, confinement: &Confinement) -> Vec<PathBuf> {
     let is_shown = |path: &PathBuf| {
         let mut shown = confinement.shown_secrets.iter();
         shown.any(|shown| shown.starts_with(path))
     };
-    let denied = look.denied.iter();
+    let denied = scan.denied.iter();
     denied
         .map(|path| root.join(crate::search::walk::as_path(path)))
         .filter(|path| !is_shown(path))
         .collect()
+}
+
+/// Hides these paths too, behind those that are hidden from every command.
+pub(super) fn hide(policy: &mut Policy, settings: &CommandSettings, hidden: Vec<PathBuf>) {
+    let at = settings.hidden.len();
+    policy.hidden.splice(at..at, hidden);
 }
 
 /// More than any reader needs, for commands that run because of a proof. The bound on processes is the
@@ -174,7 +175,7 @@ fn lower(set: &Limits, most: &Limits) -> Limits {
     }
 }
 
-/// What is different for a command that nobody allowed: the proof that it only reads may be wrong.
+/// Confines a command that was not allowed but proven to read only: the proof may be wrong.
 fn confine_to_reading(policy: &mut Policy, own: &[PathBuf], opened: &[PathBuf]) {
     // What is the agent's own is opened to nobody.
     let own: Vec<PathBuf> = (own.iter())
@@ -215,7 +216,7 @@ fn protected_names() -> Names {
     NAMES.clone()
 }
 
-/// The policy of one command.
+/// The policy of one command, without the paths of the project that are hidden from it.
 pub(super) fn policy(
     settings: &CommandSettings,
     workspace: &Path,
@@ -223,7 +224,6 @@ pub(super) fn policy(
     private: &Path,
     command: Command,
     confinement: &Confinement,
-    hidden: Vec<PathBuf>,
 ) -> Policy {
     let mut policy = Policy::new(workspace, &settings.session_dir, private, command);
     cwd.clone_into(&mut policy.cwd);
@@ -233,7 +233,7 @@ pub(super) fn policy(
     // What lies elsewhere is hidden where a rule names it plainly: nobody searches the whole disk.
     let elsewhere = confinement.deny_read.iter();
     let elsewhere = elsewhere.filter_map(|pattern| plain(pattern, workspace));
-    policy.hidden = [settings.hidden.clone(), hidden, elsewhere.collect()].concat();
+    policy.hidden = [settings.hidden.clone(), elsewhere.collect()].concat();
     policy.readable.clone_from(&settings.readable);
     policy.writable = [settings.writable.clone(), confinement.write_roots.clone()].concat();
     policy.protected.clone_from(&settings.protected);
@@ -273,7 +273,7 @@ pub(super) fn policy(
     policy
 }
 
-/// What was established, as a fact.
+/// The established sandbox, as a fact.
 pub(super) fn applied(
     report: &EnforcementReport,
     profile: &str,
@@ -336,7 +336,7 @@ pub(super) fn applied(
     }
 }
 
-/// What holds commands at a level.
+/// Name of the mechanism that confines commands at a level.
 pub(super) fn mechanism(level: Level) -> &'static str {
     match level {
         Level::Full => "namespaces+landlock+seccomp",
@@ -371,7 +371,7 @@ pub(super) fn violation(violation: &Violation, process_id: &ProcessId) -> Sandbo
     }
 }
 
-/// How a launch that did not come about is called.
+/// Code and category of a launch that failed.
 pub(super) fn failure(error: &LaunchError) -> (Code, ProcessFailureCategory) {
     match error {
         LaunchError::Unavailable { .. } | LaunchError::Step { .. } | LaunchError::Policy { .. } => {

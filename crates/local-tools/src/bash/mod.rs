@@ -37,8 +37,8 @@ pub use background::Processes;
 pub(crate) use background::{Background, Ended};
 pub(crate) use ending::Stopped;
 pub use launch::CommandSettings;
+pub(crate) use scan::ChangeTracker;
 pub use scan::ScanLimits;
-pub(crate) use scan::Watch;
 
 use crate::path::{Access, Found, Roots};
 use crate::reveal::refuse_placeholder;
@@ -77,12 +77,12 @@ pub(crate) struct PreparedCommand {
     background: bool,
     /// A tool that does the same with more to say about it.
     narrower_tool: Option<&'static str>,
-    /// Where its shell leaves off, as far as its text tells.
+    /// Working directory of its shell at its end, as far as its text tells.
     ends_in: Option<PathBuf>,
 }
 
 impl PreparedCommand {
-    /// Where its shell leaves off, if that is known: a script that went elsewhere and failed may have
+    /// Working directory of its shell at its end, if that is known: a script that went elsewhere and failed may have
     /// failed on the way.
     fn cwd_after(&self, succeeded: bool) -> Option<PathBuf> {
         let end = self.ends_in.as_ref();
@@ -96,7 +96,7 @@ pub struct BashTool {
     roots: Arc<Roots>,
     settings: Arc<CommandSettings>,
     processes: Arc<Processes>,
-    watch: Arc<Watch>,
+    tracker: Arc<ChangeTracker>,
     kept: Arc<Kept>,
     definition: ToolDefinition,
 }
@@ -107,7 +107,7 @@ impl BashTool {
         roots: Arc<Roots>,
         settings: Arc<CommandSettings>,
         processes: Arc<Processes>,
-        watch: Arc<Watch>,
+        tracker: Arc<ChangeTracker>,
     ) -> Self {
         let mut definition = reading_definition::<BashInput>(
             "bash",
@@ -133,7 +133,7 @@ impl BashTool {
             roots,
             settings,
             processes,
-            watch,
+            tracker,
             kept,
             definition,
         }
@@ -330,7 +330,7 @@ fn ends_in(script: &str, start: &Start<'_>) -> Option<PathBuf> {
     }
 }
 
-/// Whether the command provably changes nothing: a fact for the gate, which decides itself.
+/// True if the command provably changes nothing: a fact for the gate, which decides itself.
 fn only_reads(analysis: &Analysis) -> bool {
     prove(analysis, &mut |_| false).is_ok_and(|proof| proof.writes.is_empty())
 }

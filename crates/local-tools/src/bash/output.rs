@@ -1,4 +1,4 @@
-//! Where a command's output goes while it runs.
+//! Output of a command while it runs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -65,7 +65,7 @@ impl Kept {
     }
 }
 
-/// Why output is no longer taken.
+/// Reason why output is no longer taken.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// There was more than the limit.
@@ -76,7 +76,7 @@ pub(super) enum Trouble {
     Write(JournalError),
 }
 
-/// How far the output is.
+/// Progress of an output.
 pub(super) struct Progress {
     pub(super) bytes: u64,
     pub(super) lines: u64,
@@ -105,13 +105,13 @@ impl Output {
         })
     }
 
-    /// What the sandbox calls with every piece. Once there is trouble, the rest is dropped.
+    /// Sink that the sandbox calls with every piece. Once there is trouble, the rest is dropped.
     pub(super) fn sink(&self) -> Sink {
         let output = self.clone();
         Box::new(move |stream, bytes| output.state().take(stream, bytes))
     }
 
-    /// How far the output is, for whoever has been told the first `told` bytes.
+    /// Progress of the output since its first `told` bytes.
     pub(super) fn progress(&self, told: u64) -> Progress {
         let state = self.state();
         let collector = state.collector.as_ref();
@@ -125,7 +125,7 @@ impl Output {
         }
     }
 
-    /// Whether the command has to end because its output cannot be taken.
+    /// True if the command has to end because its output cannot be taken.
     pub(super) fn is_troubled(&self) -> bool {
         self.state().trouble.is_some()
     }

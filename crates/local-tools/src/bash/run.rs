@@ -13,7 +13,8 @@ use agent_protocol::payload::process::{
 use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{ActionHappened, Code, Payload, Refs};
 use agent_sandbox::{
-    Command, Confined, Detection, ExitStatus, Finished, KilledBy, Level, Network, Running,
+    Command, Confined, Detection, ExitStatus, Finished, KilledBy, Level, NameSearch, Network,
+    Policy, Running,
 };
 use agent_tool_runtime::policy::CollectedOutput;
 use agent_tool_runtime::{
@@ -25,23 +26,25 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::background::Started;
 use super::ending::{self, Ended, Stopped, reason};
 use super::git_index;
-use super::launch::{PROOF_OUTPUT, Private, applied, chain, failure, hidden, mechanism, policy};
+use super::launch::{
+    PROOF_OUTPUT, Private, applied, chain, failure, hidden, hide, mechanism, policy,
+};
 use super::output::{Output, Trouble};
 use super::refusals;
-use super::scan::{Changes, Look, Purpose};
+use super::scan::{AfterWalk, Changes, Purpose, Scan};
 use super::{BashTool, PreparedCommand};
 use crate::search::denied_globs;
 use crate::search::walk::Hides;
 use agent_text::counted;
 
-/// How often a running command is looked after.
+/// Interval at which a running command is checked.
 const TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 250_000_000,
 };
 /// A background command that fails at once is better reported at once.
 const EARLY: Duration = Duration::from_millis(400);
-/// How much of the first output of a background command is shown.
+/// Most bytes shown of the first output of a background command.
 const EARLY_BYTES: usize = 8 << 10;
 
 /// One call in progress.
@@ -65,16 +68,7 @@ impl Call<'_> {
         };
         let private = Private::new(&settings.temporary)
             .map_err(|error| nothing("make a temporary directory", error))?;
-        let before = self.look().map_err(|error| match error.kind() {
-            std::io::ErrorKind::Interrupted => self.cancelled_before_start(),
-            _ => nothing("look at the project", error),
-        })?;
         let root = self.tool.roots.root();
-        let hidden = before
-            .as_ref()
-            .map_or_else(Vec::new, |look| hidden(look, root, self.confinement));
-        let masked = refusals::masked(&self.command.command, &self.command.cwd, &hidden);
-        let before = before.filter(|_| self.confinement.project_writable);
         let mut policy = policy(
             settings,
             root,
@@ -82,8 +76,23 @@ impl Call<'_> {
             private.path(),
             Command::Shell(self.command.command.as_bytes().to_vec()),
             self.confinement,
-            hidden,
         );
+        let before = self.scan(&mut policy).map_err(|error| match error.kind() {
+            std::io::ErrorKind::Interrupted => self.cancelled_before_start(),
+            _ => nothing("look at the project", error),
+        })?;
+        let hidden = before
+            .as_ref()
+            .map_or_else(Vec::new, |scan| hidden(scan, root, self.confinement));
+        let masked = refusals::masked(&self.command.command, &self.command.cwd, &hidden);
+        hide(&mut policy, settings, hidden);
+        let before = before.filter(|_| self.confinement.project_writable);
+        let after = before.as_ref().map(|_| {
+            let denied = denied_globs(self.confinement, root);
+            let (after, walk) = AfterWalk::of(&self.tool.tracker, root.to_owned(), denied);
+            policy.walk_after = Some(walk);
+            after
+        });
         // Needed until the mounts are made.
         let mut _shown = None;
         if self.confinement.by_proof && self.command.command.contains("git") {
@@ -136,25 +145,25 @@ impl Call<'_> {
             running.pid(),
         )?;
         if self.command.background {
-            return self.leave_running(process_id, running, output, private, before);
+            return self.leave_running(process_id, running, output, private, before.zip(after));
         }
         let before = before.map(Arc::new);
         if let Some(before) = &before {
-            self.tool.watch.foreground_begins(before);
+            self.tool.tracker.foreground_begins(before);
         }
         let mut finished = self.follow(&process_id, &running, &output);
         if let Ok(finished) = &mut finished {
             finished.violations.extend(masked);
         }
         if finished.is_err() {
-            self.tool.watch.foreground_ends(None);
+            self.tool.tracker.foreground_ends(None);
         }
         self.finish(
             &process_id,
             &running,
             &finished?,
             &output,
-            before.as_deref(),
+            before.as_deref().zip(after.as_deref()),
         )
     }
 
@@ -166,8 +175,9 @@ impl Call<'_> {
         }
     }
 
-    /// Looks at the project, unless the command cannot write it and nothing is hidden from it.
-    fn look(&self) -> std::io::Result<Option<Look>> {
+    /// Walks through the project for images, hidden paths and protected names at once, unless the command cannot
+    /// write it and nothing is hidden from it.
+    fn scan(&self, policy: &mut Policy) -> std::io::Result<Option<Scan>> {
         let root = self.tool.roots.root();
         let purpose = match self.confinement {
             reach if reach.project_writable => Purpose::Before,
@@ -178,8 +188,15 @@ impl Call<'_> {
         let hides = |path: &[u8]| denied.hides(path);
         let some: Hides<'_> = &hides;
         let some = self.confinement.hides_something().then_some(some);
+        let names = match purpose {
+            Purpose::Before => Some(NameSearch::before(policy)?),
+            _ => None,
+        };
         let cancel = self.context.cancel();
-        self.tool.watch.look(root, cancel, purpose, some).map(Some)
+        let tracker = &self.tool.tracker;
+        let scan = tracker.scan(root, cancel, purpose, some, names.as_ref())?;
+        policy.found_names = names.map(NameSearch::finish);
+        Ok(Some(scan))
     }
 
     fn cancelled_before_start(&self) -> ExecutionFailure {
@@ -350,10 +367,10 @@ impl Call<'_> {
         running: &Running,
         finished: &Finished,
         output: &Output,
-        before: Option<&Look>,
+        scans: Option<(&Scan, &AfterWalk)>,
     ) -> Result<RawResult, ExecutionFailure> {
-        // The command is over: what it did is looked at also when its call was cancelled.
-        let changes = self.changes(before);
+        // The command is over: its changes are found also when its call was cancelled.
+        let changes = self.changes(scans, finished);
         let trouble = output.take_trouble();
         let collected = output.finish()?;
         let emit = |payload: Payload| {
@@ -453,17 +470,26 @@ impl Call<'_> {
         }
     }
 
-    fn changes(&self, before: Option<&Look>) -> Result<Changes, ExecutionFailure> {
-        let Some(before) = before else {
+    fn changes(
+        &self,
+        scans: Option<(&Scan, &AfterWalk)>,
+        finished: &Finished,
+    ) -> Result<Changes, ExecutionFailure> {
+        let Some((before, after)) = scans else {
             return Ok(Changes::default());
         };
-        let (watch, root) = (&self.tool.watch, self.tool.roots.root());
-        let denied = denied_globs(self.confinement, root);
-        let hides = |path: &[u8]| denied.hides(path);
-        let after = watch.look(root, &Cancel::new(), Purpose::After, Some(&hides));
-        watch.foreground_ends(after.as_ref().ok().map(|after| (before, after)));
+        let (tracker, root) = (&self.tool.tracker, self.tool.roots.root());
+        let after = match after.take(finished) {
+            Some(walked) => Ok(walked.scan),
+            None => {
+                let denied = denied_globs(self.confinement, root);
+                let hides = |path: &[u8]| denied.hides(path);
+                tracker.scan(root, &Cancel::new(), Purpose::After, Some(&hides), None)
+            }
+        };
+        tracker.foreground_ends(after.as_ref().ok().map(|after| (before, after)));
         match after {
-            Ok(after) => Ok(watch.compare(root, before, &after, &|image| {
+            Ok(after) => Ok(tracker.compare(root, before, &after, &|image| {
                 let binary = "application/octet-stream";
                 self.context
                     .put_artifact(ArtifactKind::Before, binary, image)
@@ -483,10 +509,10 @@ impl Call<'_> {
         running: Running,
         output: Output,
         private: Private,
-        before: Option<Look>,
+        scans: Option<(Scan, Arc<AfterWalk>)>,
     ) -> Result<RawResult, ExecutionFailure> {
         let sandbox = held_by(&running);
-        let watch = Arc::clone(&self.tool.watch);
+        let tracker = Arc::clone(&self.tool.tracker);
         let external_writes = running.external_writes();
         let started = Started {
             process_id: process_id.clone(),
@@ -495,8 +521,8 @@ impl Call<'_> {
             output,
             _private: private,
             cwd_after: [false, true].map(|succeeded| self.command.cwd_after(succeeded)),
-            followed: before.map(|before| watch.follow(before, external_writes)),
-            watch,
+            followed: scans.map(|(before, after)| (tracker.follow(before, external_writes), after)),
+            tracker,
             root: self.tool.roots.root().to_owned(),
             confinement: self.confinement.clone(),
             invocation_id: self.context.invocation_id().clone(),
@@ -561,7 +587,7 @@ fn held_by(running: &Running) -> String {
     }
 }
 
-/// Whether the refusal is known and not guessed from the output.
+/// True if the refusal is known and not guessed from the output.
 fn is_certain(violation: &agent_sandbox::Violation) -> bool {
     matches!(
         violation.detection,
@@ -569,7 +595,7 @@ fn is_certain(violation: &agent_sandbox::Violation) -> bool {
     ) && !violation.expected
 }
 
-/// What the sandbox noticed, and what is not known of the changes.
+/// Findings of the sandbox, and what is not known of the changes.
 fn note(finished: &Finished, changes: Option<String>) -> Option<String> {
     let mut notes: Vec<String> = ending::told(finished)
         .take(8)

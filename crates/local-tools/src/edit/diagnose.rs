@@ -1,4 +1,5 @@
-//! What is nearly the text that was not found: facts for the model, never a reason to edit.
+//! Diagnosis: the nearest match of a text that was not found. Facts for the model, never a reason
+//! to edit.
 //!
 //! Two looks, each linear in the file and bounded in bytes. The first folds away everything that
 //! models and people mistake (white space, line endings, quotes, accents, look-alike characters,
@@ -13,11 +14,11 @@ use icu_normalizer::DecomposingNormalizerBorrowed;
 use crate::encoding::Encoding;
 
 const ELLIPSIS: char = '\u{2026}';
-/// How much of a file is looked at; the answer says when there was more.
+/// Bytes of a file that are searched; the answer says when there was more.
 const LOOKED_AT: usize = 32 << 20;
-/// How many lines of the nearest place are shown.
+/// Number of lines of the nearest place are shown.
 const SHOWN_LINES: usize = 12;
-/// How many characters of each.
+/// Number of characters of each.
 const SHOWN_CHARACTERS: usize = 200;
 /// Below this share of common letter pairs, a line is not "near".
 const NEAR_ENOUGH: f64 = 0.5;
@@ -74,7 +75,7 @@ pub struct Nearest {
     pub last_line: usize,
     /// All that differs, when nothing else does; empty when the text itself differs.
     pub differs: Vec<Difference>,
-    /// How many such places there are.
+    /// Number of such places.
     pub places: usize,
     /// The lines as they are in the file.
     pub text: String,
@@ -250,7 +251,7 @@ fn unescaped(wanted: &str) -> String {
         .replace("\\\\", "\\")
 }
 
-/// Which classes tell the region and the wanted text apart. The region has whole lines, the wanted
+/// Classes that tell the region and the wanted text apart. The region has whole lines, the wanted
 /// text may be a part, so equality is "contains".
 fn differences(region: &str, wanted: &str) -> Vec<Difference> {
     use Difference::*;

@@ -1,4 +1,4 @@
-//! Where the text to replace stands in the file, in bytes.
+//! Search for the text to replace, in bytes.
 //!
 //! The text is put into the file's encoding and searched as bytes. Line breaks follow one rule:
 //! when neither the old nor the new text holds a carriage return, a line feed in the old text
@@ -16,7 +16,7 @@ use crate::encoding::Encoding;
 pub(crate) struct Haystack<'a> {
     pub(crate) content: &'a [u8],
     pub(crate) encoding: Encoding,
-    /// Where text begins: behind the mark.
+    /// Start of the text, after the byte order mark.
     start: usize,
     /// The content with `\r\n` as `\n`, made when the first text with a line feed is searched.
     joined: Option<Joined>,
@@ -24,11 +24,11 @@ pub(crate) struct Haystack<'a> {
 
 struct Joined {
     content: Vec<u8>,
-    /// Where in `content` the line feeds stand whose carriage return was left out.
+    /// Positions in `content` of line feeds whose carriage return was left out.
     removed: Vec<usize>,
 }
 
-/// How a text is searched.
+/// Rule for line breaks in a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Breaks {
     /// Byte for byte.
@@ -82,7 +82,7 @@ impl<'a> Haystack<'a> {
         });
     }
 
-    /// Whether there is a second match, also one that overlaps the first.
+    /// True if there is a second match, also one that overlaps the first.
     pub(crate) fn again_within(
         &mut self,
         needle: &[u8],
@@ -165,7 +165,7 @@ impl Joined {
         joined
     }
 
-    /// Where the unit at `at` starts in the original.
+    /// Start of the unit at `at` in the original.
     fn original(&self, at: usize, encoding: Encoding) -> usize {
         at + self.removed.partition_point(|removed| *removed < at) * encoding.unit()
     }

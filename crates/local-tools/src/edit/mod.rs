@@ -14,14 +14,15 @@ use std::rc::Rc;
 
 use agent_protocol::Code;
 
+pub(crate) use diagnose::nearest;
 pub use diagnose::{Difference, Nearest};
 pub use tool::EditTool;
-pub(crate) use tool::current_version;
+pub(crate) use tool::{check_version, current_version, not_readable, readable};
 
 use crate::encoding::Encoding;
 use matching::{Breaks, Haystack, with_breaks_of_place};
 
-/// How many lines an error lists.
+/// Number of lines an error lists.
 const LISTED: usize = 10;
 
 /// One replacement the model asks for.
@@ -46,29 +47,29 @@ pub struct Plan {
 pub(crate) struct Replacement {
     pub(crate) place: Range<usize>,
     pub(crate) with: Rc<[u8]>,
-    /// Which edit asked for it.
+    /// Index of the edit that asked for it.
     edit: usize,
 }
 
-/// Why the edits cannot be made. Nothing was changed.
+/// Reason the edits cannot be made. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditProblem {
     /// The text does not occur.
     #[error("edit {edit}: the text to replace does not occur in the file{}", described(.nearest.as_ref()))]
     NotFound {
-        /// Which edit, from 1.
+        /// Number of the edit, from 1.
         edit: usize,
-        /// What comes closest.
+        /// The closest match.
         nearest: Option<Nearest>,
     },
     /// The text occurs more than once.
     #[error("edit {edit}: the text to replace occurs {count} times (lines {}), and has to occur once", listed(.lines, *.count))]
     Ambiguous {
-        /// Which edit, from 1.
+        /// Number of the edit, from 1.
         edit: usize,
-        /// How often.
+        /// Number of matches.
         count: usize,
-        /// On which lines, the first ones.
+        /// Lines of the first matches.
         lines: Vec<usize>,
     },
     /// Two edits want the same bytes.
@@ -78,7 +79,7 @@ pub enum EditProblem {
         first: usize,
         /// The other.
         second: usize,
-        /// Where the other starts.
+        /// First line of the other.
         line: usize,
     },
     /// Old and new are the same.
@@ -87,7 +88,7 @@ pub enum EditProblem {
     /// The new text has a character the file's encoding has no place for.
     #[error("edit {edit}: the file is {encoding}, which has no place for `{}` (U+{:04X})", .character.escape_debug(), u32::from(*.character))]
     Unencodable {
-        /// Which edit, from 1.
+        /// Number of the edit, from 1.
         edit: usize,
         /// The character.
         character: char,
@@ -124,7 +125,7 @@ impl EditProblem {
         }
     }
 
-    /// Which edit it is about, from 0.
+    /// Index of the edit it is about, from 0.
     pub fn edit(&self) -> Option<usize> {
         match self {
             Self::NotFound { edit, .. }
@@ -182,7 +183,7 @@ fn find_one(
     let breaks = Breaks::of(&edit.old, &edit.new);
     let not_found = || EditProblem::NotFound {
         edit: index + 1,
-        nearest: diagnose::nearest(content, encoding, &edit.old),
+        nearest: nearest(content, encoding, &edit.old),
     };
     let needle = match encoding.encode(&edit.old) {
         Ok(needle) if !needle.is_empty() => needle,
@@ -269,7 +270,7 @@ impl Plan {
         after
     }
 
-    /// How many places are replaced.
+    /// Number of places that are replaced.
     pub fn count(&self) -> usize {
         self.replacements.len()
     }

@@ -1,4 +1,4 @@
-//! What is changed and what is refused; `tests/it/edit.rs` compares the engine with an oracle.
+//! Edits made and edits refused; `tests/it/edit.rs` compares the engine with an oracle.
 
 use super::*;
 

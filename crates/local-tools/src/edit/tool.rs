@@ -5,14 +5,15 @@ use std::sync::Arc;
 use agent_protocol::Code;
 use agent_tool_runtime::{
     Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Prepared, RawResult,
-    RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
+    RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure, Visibility,
+    VisibilityContext,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Edit, EditProblem, plan};
-use crate::bash::Watch;
+use crate::bash::ChangeTracker;
 use crate::change::{Change, make, words};
 use crate::diff::unified;
 use crate::file::{self, MAX_WHOLE_FILE, Snapshot};
@@ -60,13 +61,13 @@ struct EditItem {
 /// The tool.
 pub struct EditTool {
     roots: Arc<Roots>,
-    watch: Arc<Watch>,
+    tracker: Arc<ChangeTracker>,
     definition: ToolDefinition,
 }
 
 impl EditTool {
     /// Edits beneath `roots`.
-    pub(crate) fn new(roots: Arc<Roots>, watch: Arc<Watch>) -> Self {
+    pub(crate) fn new(roots: Arc<Roots>, tracker: Arc<ChangeTracker>) -> Self {
         let mut definition = writing_definition::<EditInput>(
             "edit",
             "Replaces exact text in a file that was read in this session. Each old_string has to occur exactly once \
@@ -79,7 +80,7 @@ impl EditTool {
         definition.aliases = vec!["edit_file".to_owned()];
         Self {
             roots,
-            watch,
+            tracker,
             definition,
         }
     }
@@ -88,6 +89,11 @@ impl EditTool {
 impl Tool for EditTool {
     fn definition(&self) -> &ToolDefinition {
         &self.definition
+    }
+
+    /// Off the menu of models that take a patch instead: with two notations for one change they mix them.
+    fn visibility(&self, context: &VisibilityContext) -> Visibility {
+        Visibility::of_mode(&self.definition, context.mode).listed_if(!context.takes_patches)
     }
 
     fn validate(
@@ -148,7 +154,7 @@ impl Tool for EditTool {
         context: &ExecutionContext,
     ) -> Result<RawResult, ExecutionFailure> {
         let change = prepared::<Change>(invocation)?;
-        make(&change, &self.roots, &self.watch, context)
+        make(&change, &self.roots, &self.tracker, context)
     }
 
     fn normalize(&self, raw: &RawResult, _: &NormalizeContext<'_>) -> Normalized {
@@ -195,39 +201,60 @@ pub(crate) fn current_version(
     path: &ProjectPath,
     context: &RuntimeContext<'_>,
 ) -> Result<Snapshot, ValidationFailure> {
+    let opened = readable(roots, path)?;
+    refuse_binary(path, &opened)?;
+    let name = path.name();
+    if context.baseline(&name).is_none() {
+        let message = format!("`{name}` has not been read in this session");
+        return Err(
+            ValidationFailure::new(Code::RuntimePreconditionFailed, message.clone())
+                .at("/path", message),
+        );
+    }
+    let snapshot = file::load(&opened).map_err(|error| not_readable(&name, &error))?;
+    check_version(&name, &snapshot, context)?;
+    Ok(snapshot)
+}
+
+/// The file, opened, if it can be changed at all.
+pub(crate) fn readable(
+    roots: &Roots,
+    path: &ProjectPath,
+) -> Result<std::fs::File, ValidationFailure> {
     let name = path.name();
     let opened = open_file(roots, path).map_err(|problem| bad_file(&problem, "/path"))?;
-    let failed = |error: std::io::Error| {
-        let code = if error.kind() == std::io::ErrorKind::FileTooLarge {
-            Code::TooLarge
-        } else {
-            Code::IoError
-        };
-        ValidationFailure::new(code, format!("cannot read `{name}`: {error}"))
-    };
-    let size = opened.metadata().map_err(failed)?.len();
+    let metadata = opened.metadata();
+    let size = metadata.map_err(|error| not_readable(&name, &error))?.len();
     if size > MAX_WHOLE_FILE {
         let message = format!(
             "`{name}` has {size} bytes; files over {MAX_WHOLE_FILE} bytes cannot be changed"
         );
         return Err(ValidationFailure::new(Code::TooLarge, message.clone()).at("/path", message));
     }
-    refuse_binary(path, &opened)?;
-    let Some(known) = context.baseline(&name) else {
-        let message = format!("`{name}` has not been read in this session");
-        return Err(
-            ValidationFailure::new(Code::RuntimePreconditionFailed, message.clone())
-                .at("/path", message),
-        );
-    };
-    let snapshot = file::load(&opened).map_err(failed)?;
-    if snapshot.sha256 != known.sha256 {
-        let message = format!("`{name}` changed on disk since it was read");
-        return Err(
-            ValidationFailure::new(Code::StaleFileBaseline, message.clone()).at("/path", message),
-        );
+    Ok(opened)
+}
+
+/// The version that was seen last, if one was, has to be this one.
+pub(crate) fn check_version(
+    name: &str,
+    snapshot: &Snapshot,
+    context: &RuntimeContext<'_>,
+) -> Result<(), ValidationFailure> {
+    let known = context.baseline(name);
+    if known.is_none_or(|known| known.sha256 == snapshot.sha256) {
+        return Ok(());
     }
-    Ok(snapshot)
+    let message = format!("`{name}` changed on disk since it was read");
+    Err(ValidationFailure::new(Code::StaleFileBaseline, message.clone()).at("/path", message))
+}
+
+pub(crate) fn not_readable(name: &str, error: &std::io::Error) -> ValidationFailure {
+    let code = if error.kind() == std::io::ErrorKind::FileTooLarge {
+        Code::TooLarge
+    } else {
+        Code::IoError
+    };
+    ValidationFailure::new(code, format!("cannot read `{name}`: {error}"))
 }
 
 fn refused(problem: &EditProblem, path: &ProjectPath, single: bool) -> ValidationFailure {

@@ -108,7 +108,7 @@ impl ProjectPath {
     }
 }
 
-/// Why a path leads nowhere. Nothing was opened or changed.
+/// Reason a path leads nowhere. Nothing was opened or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum PathProblem {
     /// No characters at all.
@@ -170,7 +170,7 @@ pub enum PathProblem {
     Lookup {
         /// Where it failed.
         path: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }

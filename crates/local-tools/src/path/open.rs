@@ -51,7 +51,7 @@ pub(crate) fn open_file(roots: &Roots, path: &ProjectPath) -> Result<File, OpenP
     }
 }
 
-/// Why a file could not be opened. Nothing was changed.
+/// Reason a file could not be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenProblem {
     /// Something else than a regular file.
@@ -75,7 +75,7 @@ pub(crate) enum OpenProblem {
     Open {
         /// The path.
         name: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }

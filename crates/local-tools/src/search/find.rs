@@ -35,7 +35,7 @@ const MAX_LISTING: usize = 4 << 20;
 /// Bytes shown of one line.
 const MAX_LINE: usize = 500;
 
-/// What is searched for, and what is wanted of it.
+/// A search: its pattern and its options.
 pub(crate) struct Search {
     pub(crate) matcher: RegexMatcher,
     pub(crate) show: Show,
@@ -45,7 +45,7 @@ pub(crate) struct Search {
     pub(crate) journal: Option<Arc<dyn Journal>>,
 }
 
-/// What is wanted of the matches.
+/// Form in which matches are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Show {
     Lines { context: usize },
@@ -53,7 +53,7 @@ pub(crate) enum Show {
     Counts,
 }
 
-/// What was found.
+/// Matches of a search.
 #[derive(Debug, Default)]
 pub(crate) struct Finding {
     pub(crate) matches: u64,
@@ -77,7 +77,7 @@ struct Hit {
 #[derive(Debug)]
 pub(super) struct Line {
     number: u64,
-    /// Where in the file it begins.
+    /// Its offset in the file.
     pub(super) start: u64,
     /// Bytes of the whole line.
     length: u64,
@@ -265,7 +265,7 @@ impl Finding {
         self.hits.truncate(kept);
     }
 
-    /// What is held as text, up to `limit` matches or files.
+    /// The matches as text, up to `limit` matches or files.
     pub(crate) fn render(&self, scope: &Scope, show: Show, limit: usize) -> Listing {
         let mut listing = Listing::default();
         for hit in &self.hits {
@@ -319,7 +319,7 @@ pub(crate) struct Listing {
     rows: Vec<Row>,
 }
 
-/// What a listing holds up to the end of a row.
+/// Counts of a listing up to the end of a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) end: usize,

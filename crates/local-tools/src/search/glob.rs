@@ -155,7 +155,7 @@ impl Tool for GlobTool {
     }
 }
 
-/// What matches.
+/// Files that match a glob.
 pub(crate) struct Listed {
     pub(crate) matched: u64,
     /// Of all their names.
@@ -165,7 +165,7 @@ pub(crate) struct Listed {
     skipped: Skipped,
 }
 
-/// How many files match, the first of them by path, and what was left out.
+/// Count of the files that match, the first of them by path, and what was left out.
 pub(crate) fn list(walk: Walk<'_>, scope: &Scope, limit: usize) -> Listed {
     let (visitors, skipped) = walk.run(|| Lister {
         scope,

@@ -15,7 +15,7 @@ pub(crate) mod walk;
 
 pub use glob::GlobTool;
 pub use grep::GrepTool;
-pub(crate) use scope::denied_globs;
+pub(crate) use scope::{Denied, denied_globs};
 pub(crate) use walk::is_ignored;
 
 use agent_protocol::Code;

@@ -66,7 +66,7 @@ pub(crate) fn compile(
     })
 }
 
-/// What is wrong with a pattern, and at which character.
+/// Problem with a pattern, and the character it is at.
 fn place(error: &regex_syntax::Error) -> String {
     let (what, span, pattern) = match error {
         regex_syntax::Error::Parse(error) => {
@@ -94,7 +94,7 @@ fn place(error: &regex_syntax::Error) -> String {
     format!("the pattern is not a regular expression: {what} {at}")
 }
 
-/// Whether a part of the pattern other than a literal can match a line break.
+/// True if a part of the pattern other than a literal can match a line break.
 fn may_break(tree: &Hir) -> bool {
     match tree.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Literal(_) => false,

@@ -34,7 +34,7 @@ pub(crate) struct Level {
 /// The first two kinds hold everywhere, the last two within their repository.
 const FILES: [&str; 4] = [".rgignore", ".ignore", ".gitignore", ".git/info/exclude"];
 
-/// Which names that matter here a directory holds, noticed while it is listed.
+/// Ignore files a directory holds, noticed while it is listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleFiles {
     present: [bool; 3],
@@ -98,7 +98,7 @@ impl Level {
         }))
     }
 
-    /// Whether the rules leave `path` out.
+    /// True if the rules leave `path` out.
     pub(crate) fn ignores(&self, path: &[u8], is_directory: bool) -> bool {
         let mut verdicts = [const { None::<bool> }; 4];
         let mut in_repository = true;
@@ -131,6 +131,7 @@ fn is_repository(directory: BorrowedFd<'_>) -> bool {
 
 /// The rules of one file. Lines that are no glob are left out, as git does.
 fn load(directory: BorrowedFd<'_>, name: &str) -> Option<Gitignore> {
+    // A link counts, as it does to git.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;
     let file = std::fs::File::from(file);

@@ -1,4 +1,4 @@
-//! Where a search looks: a place in the project, narrowed by globs and file types.
+//! Scope of a search: a place in the project, narrowed by globs and file types.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub(crate) struct Scope {
     types: Option<Types>,
 }
 
-/// What the call's glob names.
+/// Files the call's glob names.
 struct Globs {
     set: Override,
     /// The place in the project, for a glob that was given as an absolute path; otherwise globs
@@ -65,7 +65,7 @@ impl Scope {
         Ok(Self { path, globs, types })
     }
 
-    /// Whether a file, relative to the place, is one the call asks for.
+    /// True if a file, relative to the place, is one the call asks for.
     pub(crate) fn wants(&self, relative: &Path) -> bool {
         if self.globs.as_ref().is_some_and(|globs| {
             // A glob that leaves out gives no word for what it keeps.
@@ -118,6 +118,7 @@ impl Scope {
             project: roots.root(),
             denied,
             depth: Depth::Wanted,
+            names: None,
             cancel,
         })
     }
@@ -218,11 +219,12 @@ fn compile_type(name: &str) -> Result<Types, ValidationFailure> {
     })
 }
 
-/// What deny rules hide from a walk, and secrets from a search that does not name them.
+/// Names that deny rules hide from a walk, and secrets hidden from a search that does not name
+/// them.
 pub(crate) struct Denied {
     globs: DenyGlobs,
     secrets: bool,
-    /// Where the walk starts, in the project and absolute.
+    /// Start of the walk, in the project and absolute.
     relative: PathBuf,
     start: PathBuf,
 }
@@ -238,7 +240,7 @@ impl Denied {
         }
     }
 
-    /// Whether a path relative to the start of the walk is hidden.
+    /// True if a path relative to the start of the walk is hidden.
     pub(crate) fn hides(&self, relative: &[u8]) -> bool {
         let path = super::walk::as_path(relative);
         if self.secrets && agent_policy::gate::is_secret(&self.relative.join(path)) {

@@ -21,6 +21,21 @@ pub(crate) fn told(effects: &[SideEffect]) -> Vec<String> {
     told.collect()
 }
 
+/// What the sandbox takes away after the walk is not told as a change.
+#[test]
+fn a_planted_name_is_no_change_of_the_project() {
+    let stage = Stage::new();
+    stage.put("kept", "one\n");
+    let ended = bash(
+        &stage,
+        "echo two > kept; mkdir sub; echo evil > sub/.envrc; echo evil > .npmrc",
+    );
+    assert_eq!(
+        told(&ended.side_effects),
+        ["modified file kept", "created directory sub"]
+    );
+}
+
 #[test]
 fn what_it_changes_is_found_and_can_be_undone() {
     let stage = Stage::new();

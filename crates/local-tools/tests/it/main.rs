@@ -9,6 +9,7 @@
     clippy::print_stdout
 )] // a failing test should stop and say why
 
+mod apply_patch;
 mod background;
 mod command;
 mod corpus;
@@ -17,9 +18,6 @@ mod edit;
 mod effects;
 mod ended;
 mod hostile;
-#[allow(unreachable_pub, dead_code)] // the engine's own file: the real journal, not a copy of it
-#[path = "../../../engine/src/journal.rs"]
-mod journal;
 mod oracle;
 mod search;
 mod stage;

@@ -17,7 +17,7 @@ pub(crate) struct Edited {
 }
 
 impl Edited {
-    /// Whether `bytes` is this file.
+    /// True if `bytes` is this file.
     pub(crate) fn is(&self, bytes: &[u8], encoding: Encoding) -> bool {
         let joined = |bytes: &[u8]| -> Vec<u16> {
             let units = units(bytes, encoding);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_engine::SessionJournal;
 use agent_evidence::audit::AuditReport;
 use agent_local_tools::{CommandSettings, LocalTools, Roots, ScanLimits, local_tools};
 use agent_log::{Holder, LogReader, Redactor, SessionEnv, SessionStore, SessionWriter};
@@ -19,8 +20,6 @@ use agent_tool_runtime::{
     PipelineParts, Question, Registry, Settings, ToolDefinition, ToolIntent, Workspace,
 };
 use serde_json::Value;
-
-use crate::journal::SessionJournal;
 
 pub(crate) struct Stage {
     pipeline: Pipeline,
@@ -212,7 +211,7 @@ impl Stage {
         report.outcomes[0].observation().unwrap().fact().clone()
     }
 
-    /// Whether the log passes the audit.
+    /// Audit of the log; the error lists the findings.
     pub(crate) fn check_log(&self) -> Result<(), String> {
         let found = self.audit()?;
         match found.is_ok() {

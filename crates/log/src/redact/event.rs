@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Counts, Pattern, Redacted, Redactor, Search};
 
 impl Redactor {
-    /// Whether the payload of a line could hold a secret; cheap, and wrong only on the safe side.
+    /// True if the payload of a line could hold a secret; cheap, and wrong only on the safe side.
     pub fn suspects(&self, line: &[u8]) -> bool {
         static PAYLOAD: LazyLock<memmem::Finder<'static>> =
             LazyLock::new(|| memmem::Finder::new(br#","payload":"#));

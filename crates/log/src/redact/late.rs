@@ -43,7 +43,7 @@ impl LateSecrets {
         known.sort_by_key(|late| std::cmp::Reverse(late.value.len()));
     }
 
-    /// Whether one of them may occur in a text, or in text written as JSON.
+    /// True if one of them may occur in a text, or in text written as JSON.
     pub(super) fn suspects(&self, text: &[u8]) -> bool {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().any(|late| match &late.stretch {

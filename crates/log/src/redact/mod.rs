@@ -30,7 +30,7 @@ pub use late::LateSecrets;
 pub use reader::MaskedReader;
 pub use resolve::{Unresolved, placeholders};
 
-/// What every placeholder begins with.
+/// Prefix of every placeholder.
 const MARK: &str = "[redacted:";
 
 /// Digits of a tag: enough that two secrets of a session hardly ever share them, so that every
@@ -40,7 +40,7 @@ const TAG_DIGITS: usize = 12;
 /// More secrets than this are masked but cannot be put back.
 const MOST_REMEMBERED: usize = 10_000;
 
-/// What to mask besides the known shapes.
+/// Patterns and values to mask besides the known shapes.
 #[derive(Debug, Clone, Default)]
 pub struct RedactionRules {
     /// Names and values of secret variables; see [`RedactionRules::with_environment`].
@@ -92,7 +92,7 @@ pub struct Redacted {
 /// A secret in a text and what stands for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Masked {
-    /// Where it is, in bytes.
+    /// Its range, in bytes.
     pub range: Range<usize>,
     pub placeholder: String,
 }
@@ -110,7 +110,7 @@ pub struct Redactor {
     seen: Mutex<Seen>,
 }
 
-/// What tells whether a text is worth a closer look.
+/// Quick searches that tell if a text needs a closer look.
 enum Search {
     /// Nothing is masked.
     Off,
@@ -160,7 +160,7 @@ impl Hints {
     }
 }
 
-/// Whether one of the texts that `search` knows occurs in `text`; nothing when it cannot tell.
+/// True if one of the texts that `search` knows occurs in `text`; nothing when it cannot tell.
 ///
 /// Each step of a walk needs the one before it, and the processor waits in between. Four walks over
 /// four parts wait together. The parts overlap by as much as a text can lie across their borders.
@@ -319,7 +319,7 @@ impl Redactor {
         self.mask_counting(text, &mut BTreeMap::new())
     }
 
-    /// Whether a text holds placeholders this process has made, so that parts of it are masked.
+    /// True if a text holds placeholders this process has made, so that parts of it are masked.
     pub(crate) fn is_masked(&self, text: &[u8]) -> bool {
         std::str::from_utf8(text).is_ok_and(|text| !self.made_in(text).is_empty())
     }
@@ -473,7 +473,7 @@ impl std::fmt::Debug for Redactor {
     }
 }
 
-/// How often each rule masked something, and with what.
+/// Counts of masked pieces by rule, and their placeholders.
 type Counts = BTreeMap<String, (u64, Vec<String>)>;
 
 fn note(counts: &mut Counts, rule: &str, placeholder: &str) {

@@ -1,4 +1,4 @@
-//! What secrets look like: the token formats of well-known services, private keys, passwords in
+//! Shapes of secrets: the token formats of well-known services, private keys, passwords in
 //! addresses, and assignments to names that say they are secret.
 //!
 //! Each shape names a short text that has to occur for it to match at all. One search for these
@@ -43,7 +43,7 @@ fn is_random(text: &str) -> bool {
     digits >= 2 && letters >= 2 && !text.contains("redacted:")
 }
 
-/// What stands where a password would be in examples and templates is not one.
+/// Placeholders of examples and templates, which are not passwords.
 fn is_password(text: &str) -> bool {
     let plain = text
         .trim_matches(|c: char| !c.is_ascii_alphanumeric())
@@ -346,7 +346,7 @@ pub(super) const SHAPES: &[Shape] = &[
     ),
 ];
 
-/// Whether a variable of this name and value holds a secret. What it names (a file, a socket, a
+/// True if a variable of this name and value holds a secret. What it names (a file, a socket, a
 /// program) is not one.
 pub(super) fn is_secret_variable(name: &str, value: &str) -> bool {
     const SECRET_WORDS: &[&str] = &[

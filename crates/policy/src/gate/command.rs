@@ -19,7 +19,7 @@ use crate::shell::prove::{
     PathUse, Proof, Use, is_table_reader, prove, tolerates_any_argument, touched_paths,
 };
 use crate::shell::word::{UNKNOWN, Value, Word};
-use crate::shell::{Analysis, Command, Redirect, RedirectKind};
+use crate::shell::{Analysis, Command, Redirect, RedirectKind, unknown_code};
 
 /// What came out about a script besides the findings.
 pub(super) struct CommandJudgement {
@@ -63,7 +63,7 @@ impl Judging<'_> {
                 Tripped::Unclear(why) if self.setting.mode == Mode::Full => findings.add(
                     Effect::Deny,
                     DecisionSource::CircuitBreaker,
-                    format!("{why}; that it is a whole tree cannot be excluded"),
+                    format!("{why}; it might be a whole directory tree"),
                 ),
                 Tripped::Unclear(why) => {
                     findings.add(Effect::Ask, DecisionSource::CircuitBreaker, why.clone())
@@ -74,7 +74,7 @@ impl Judging<'_> {
             findings.add(
                 Effect::Ask,
                 DecisionSource::CircuitBreaker,
-                format!("{why}, and what is not understood is not allowed"),
+                format!("{why}, so it cannot be checked"),
             );
         }
         self.judge_word_rules(findings, analysis);
@@ -161,7 +161,7 @@ impl Judging<'_> {
                         Effect::Deny,
                         DecisionSource::Rule,
                         format!(
-                            "`{on}` may turn out to be what the rule `{}` denies, and that cannot be excluded",
+                            "`{on}` might match the deny rule `{}`, which cannot be ruled out",
                             rule.text
                         ),
                     )
@@ -170,14 +170,15 @@ impl Judging<'_> {
                     Effect::Ask,
                     DecisionSource::Rule,
                     format!(
-                        "`{on}` may turn out to be what the rule `{}` {verb}",
+                        "`{on}` might match the rule `{}`, which {verb} it",
                         rule.text
                     ),
                 ),
                 Match::No => {}
             }
         }
-        let opaque = analysis.commands.iter().find_map(|command| command.opaque);
+        let mut commands = analysis.commands.iter();
+        let opaque = commands.find_map(|command| command.opaque.or_else(|| unknown_code(command)));
         let Some(why) = opaque else { return };
         let denial = rules.iter().find(|rule| rule.effect == Effect::Deny);
         match denial {
@@ -185,16 +186,13 @@ impl Judging<'_> {
             Some(rule) if self.setting.mode == Mode::Full => findings.add(
                 Effect::Deny,
                 DecisionSource::Rule,
-                format!(
-                    "{why}; that it runs what the rule `{}` denies cannot be excluded",
-                    rule.text
-                ),
+                format!("{why}; it might run what the rule `{}` denies", rule.text),
             ),
             _ if rules.is_empty() => {}
             _ => findings.add(
                 Effect::Ask,
                 DecisionSource::Rule,
-                format!("{why}, and there are rules about what may not run"),
+                format!("{why}, and some rules restrict what may run"),
             ),
         }
     }
@@ -213,7 +211,7 @@ impl Judging<'_> {
             findings.add(
                 Effect::Ask,
                 DecisionSource::ProtectedPath,
-                format!("`{what}` changes git's configuration, which names programs to run"),
+                format!("`{what}` changes git's configuration, which can name programs to run"),
             );
         }
         for redirect in &command.redirects {
@@ -274,7 +272,7 @@ impl Judging<'_> {
             None => findings.add(
                 Effect::Ask,
                 DecisionSource::PathBoundary,
-                format!("it is not known which directory `{text}` is in"),
+                format!("the directory of `{text}` is not known"),
             ),
             Some(locations) => {
                 for location in &locations {
@@ -325,19 +323,20 @@ impl Judging<'_> {
             SandboxLevel::Partial => findings.add(
                 Effect::Ask,
                 DecisionSource::Sandbox,
-                "commands are only partly confined here, so nothing runs without asking",
+                "commands are only partly confined here, so each one needs approval",
             ),
             // Nothing to ask about: the tool could not run it after a yes either.
             SandboxLevel::Unavailable => findings.add(
                 Effect::Deny,
                 DecisionSource::Sandbox,
-                "there is no sandbox on this system, so commands are not run; `agent sandbox check` says why",
+                "this system has no working sandbox, so commands do not run; see \
+                 `agent sandbox check`",
             ),
             SandboxLevel::Off if self.setting.mode == Mode::Full => {}
             SandboxLevel::Off => findings.add(
                 Effect::Ask,
                 DecisionSource::Sandbox,
-                "the sandbox is turned off, so nothing runs without asking",
+                "the sandbox is off, so every command needs approval",
             ),
         }
     }
@@ -356,17 +355,17 @@ impl Judging<'_> {
                 _ if read_only => findings.add(
                     Effect::Allow,
                     DecisionSource::Mode,
-                    "every command in it is known only to read",
+                    "every command in it is known to be read-only",
                 ),
                 Ok(_) => findings.add(
                     Effect::Deny,
                     DecisionSource::Mode,
-                    "mode read-only runs only what is proven to read, whatever rules allow",
+                    "mode read-only runs only commands known to be read-only, whatever rules allow",
                 ),
                 Err(why) => findings.add(
                     Effect::Deny,
                     DecisionSource::Mode,
-                    format!("mode read-only runs only what is proven to read: {why}"),
+                    format!("mode read-only runs only commands known to be read-only: {why}"),
                 ),
             }
             return;
@@ -395,7 +394,7 @@ impl Judging<'_> {
                     findings.add(
                         Effect::Allow,
                         DecisionSource::Mode,
-                        "every command in it is known only to read",
+                        "every command in it is known to be read-only",
                     );
                 }
             }
@@ -410,7 +409,7 @@ impl Judging<'_> {
                         findings.add(
                             Effect::Allow,
                             DecisionSource::Mode,
-                            format!("`{}` is written inside the project", path.text),
+                            format!("it writes `{}`, inside the project", path.text),
                         );
                     } else {
                         findings.add(
@@ -424,7 +423,7 @@ impl Judging<'_> {
             Err(why) => findings.add(
                 Effect::Ask,
                 DecisionSource::Default,
-                format!("no rule covers it and it is not known only to read: {why}"),
+                format!("no rule allows it and it is not known to be read-only: {why}"),
             ),
         }
     }

@@ -269,7 +269,7 @@ impl Judging<'_> {
             if applies && !has_path && rule.effect != Effect::Allow {
                 findings.rule(
                     rule.matched(self.request.tool),
-                    format!("the rule `{}` speaks about every call", rule.text),
+                    format!("the rule `{}` applies to every call", rule.text),
                 );
             }
         }
@@ -303,7 +303,10 @@ impl Judging<'_> {
                         None => findings.add(
                             Effect::Allow,
                             DecisionSource::Mode,
-                            format!("mode {} also reads outside the project", self.setting.mode),
+                            format!(
+                                "mode {} allows reading outside the project",
+                                self.setting.mode
+                            ),
                         ),
                     }
                 }
@@ -315,7 +318,7 @@ impl Judging<'_> {
                         findings.add(
                             Effect::Deny,
                             DecisionSource::Mode,
-                            format!("mode read-only changes nothing, so not `{shown}` either"),
+                            format!("mode read-only does not allow changing `{shown}`"),
                         );
                     } else if let Some(rule) = rules.allowed {
                         findings.add(
@@ -333,14 +336,14 @@ impl Judging<'_> {
                         findings.add(
                             Effect::Ask,
                             DecisionSource::Default,
-                            format!("changing `{shown}` asks in mode {mode}"),
+                            format!("mode {mode} asks before changing `{shown}`"),
                         );
                     }
                 }
                 Access::Execute | Access::Connect => findings.add(
                     Effect::Ask,
                     DecisionSource::Default,
-                    format!("`{}` is neither read nor edited", resource.given),
+                    format!("it runs or connects to `{}`", resource.given),
                 ),
             }
         }
@@ -348,7 +351,7 @@ impl Judging<'_> {
             findings.add(
                 Effect::Ask,
                 DecisionSource::Default,
-                "it changes something it does not name",
+                "it does not say what it changes",
             );
         }
     }
@@ -367,7 +370,7 @@ impl Judging<'_> {
                     }
                     _ => findings.rule(
                         matched,
-                        format!("the rule `{}` speaks about the network", rule.text),
+                        format!("the rule `{}` applies to network access", rule.text),
                     ),
                 }
             }
@@ -375,13 +378,13 @@ impl Judging<'_> {
                 findings.add(
                     Effect::Deny,
                     DecisionSource::Mode,
-                    "mode read-only gives no network",
+                    "mode read-only allows no network access",
                 );
             } else if !allowed {
                 findings.add(
                     Effect::Ask,
                     DecisionSource::Sandbox,
-                    "it asks for the network, which the sandbox does not give",
+                    "it asks for full network access, which the sandbox blocks",
                 );
             }
         }
@@ -389,7 +392,7 @@ impl Judging<'_> {
             findings.add(
                 Effect::Ask,
                 DecisionSource::CircuitBreaker,
-                "it asks to run outside the sandbox, which is a grant of its own",
+                "it asks to run outside the sandbox, which needs its own approval",
             );
         }
     }
@@ -420,12 +423,12 @@ impl Judging<'_> {
             (ActionClass::Observe | ActionClass::Search, _) => findings.add(
                 Effect::Allow,
                 DecisionSource::Mode,
-                "it only looks at what the session already has",
+                "it only reads data the session already has",
             ),
             (_, _) if self.setting.mode == Mode::ReadOnly => findings.add(
                 Effect::Deny,
                 DecisionSource::Mode,
-                "mode read-only changes nothing",
+                "mode read-only allows no changes",
             ),
             (_, Some(rule)) => findings.rule(
                 rule.matched(self.request.tool),
@@ -439,7 +442,7 @@ impl Judging<'_> {
             (_, None) => findings.add(
                 Effect::Ask,
                 DecisionSource::Default,
-                format!("it asks in mode {}", self.setting.mode),
+                format!("mode {} asks before running it", self.setting.mode),
             ),
         }
     }
@@ -453,13 +456,13 @@ impl Judging<'_> {
             findings.add(
                 Effect::Deny,
                 DecisionSource::Human,
-                "exactly this call was refused in this turn",
+                "this exact call was already refused in this turn",
             );
         } else {
             findings.add(
                 Effect::Ask,
                 DecisionSource::Human,
-                "exactly this call was refused earlier in this session",
+                "this exact call was refused earlier in this session",
             );
         }
     }
@@ -513,7 +516,7 @@ impl Judging<'_> {
             Some(command) => command.hides_secrets,
             None => self.request.tool == "grep" && !self.names_secret(),
         };
-        let mut deny_write = globs(["write", "edit", "edit"]);
+        let mut deny_write = globs(["write", "edit", "apply_patch"]);
         if command.is_some() && !git {
             deny_write.push(".git/**".to_owned());
         } else if git {

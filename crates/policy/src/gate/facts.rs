@@ -4,15 +4,12 @@ use std::borrow::Borrow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::io::Read;
 use std::path::{Component, Path, PathBuf};
-
-use rustix::fs::OFlags;
-use sha2::{Digest, Sha256};
 
 use super::glob::expand;
 use super::protected::is_secret;
 use super::repository::program_named;
+use super::toolchain::tool_named;
 use crate::shell::normalise;
 
 /// Facts about files. `None` always means "not known" and never makes a decision milder.
@@ -34,6 +31,10 @@ pub trait Facts {
     /// The setting of a git repository by which git, run in `directory` only to read, would start a
     /// program that no setting of ours can take back.
     fn program_of_repository(&self, directory: &Path) -> Option<String>;
+
+    /// The setting, in a file between `directory` and `root`, by which this program, run in `directory`, would be
+    /// another one or start another one than the machine's own.
+    fn tool_of_project(&self, program: &str, directory: &Path, root: &Path) -> Option<String>;
 
     /// Further names of a file (hard links), whose content changes with it; 0 where that is not known.
     fn other_names(&self, path: &Path) -> u64;
@@ -63,6 +64,10 @@ impl Facts for NamesOnly {
     }
 
     fn program_of_repository(&self, _directory: &Path) -> Option<String> {
+        None
+    }
+
+    fn tool_of_project(&self, _program: &str, _directory: &Path, _root: &Path) -> Option<String> {
         None
     }
 
@@ -137,6 +142,10 @@ impl Facts for Remembered<'_> {
 
     fn program_of_repository(&self, directory: &Path) -> Option<String> {
         self.facts.program_of_repository(directory)
+    }
+
+    fn tool_of_project(&self, program: &str, directory: &Path, root: &Path) -> Option<String> {
+        self.facts.tool_of_project(program, directory, root)
     }
 
     fn other_names(&self, path: &Path) -> u64 {
@@ -236,6 +245,10 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
         program_named(directory)
     }
 
+    fn tool_of_project(&self, program: &str, directory: &Path, root: &Path) -> Option<String> {
+        tool_named(program, directory, root)
+    }
+
     fn other_names(&self, path: &Path) -> u64 {
         use std::os::unix::fs::MetadataExt as _;
         let data = std::fs::symlink_metadata(path).ok();
@@ -244,39 +257,26 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
     }
 
     fn content_hash(&self, path: &Path) -> Option<String> {
-        let mut file = open_regular(path, MAX_HASHED).ok()?;
-        let mut hasher = Sha256::new();
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            let read = file.read(&mut buffer).ok()?;
-            if read == 0 {
-                break;
-            }
-            hasher.update(buffer.get(..read)?);
-        }
-        Some(format!("sha256:{}", agent_text::hex(&hasher.finalize())))
+        let file = open_regular(path, MAX_HASHED).ok()?;
+        let hashed = agent_fs::hash(&file).ok()?;
+        Some(format!("sha256:{}", hashed.sha256))
     }
 }
 
 /// Opens a regular file that is not too large, and no pipe: its writer may never come, or not be meant for us.
 pub(super) fn open_regular(path: &Path, largest: u64) -> std::io::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
     let fits = |data: std::fs::Metadata| match data.is_file() && data.len() <= largest {
         true => Ok(()),
         false => Err(std::io::Error::from(std::io::ErrorKind::InvalidData)),
     };
     fits(std::fs::metadata(path)?)?;
     // What it is may change in between.
-    let at_once = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = std::fs::File::options()
-        .read(true)
-        .custom_flags(at_once.bits().cast_signed())
-        .open(path)?;
+    let file = agent_fs::open_regular(path)?;
     fits(file.metadata()?)?;
     Ok(file)
 }
 
-/// Whether a name is one word to `xargs` and no flag.
+/// True if a name is one word to `xargs` and no flag.
 pub fn is_plain_name(name: &std::ffi::OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     !bytes.starts_with(b"-")

@@ -77,17 +77,17 @@ impl Findings {
         match (strongest, hook_allows) {
             (Some(ask), Some(hook)) if ask.source == DecisionSource::Default => allow(
                 DecisionSource::Hook,
-                format!("the hook `{hook}` allows it and nothing else speaks against it"),
+                format!("the hook `{hook}` allows it and nothing else objects"),
             ),
             (Some(ask), _) => (*ask).clone(),
             (None, _) if granted && self.has(Effect::Ask) => allow(
                 DecisionSource::SessionGrant,
-                "exactly this call was allowed for the session",
+                "this exact call was allowed for the session",
             ),
             (None, _) => first(Effect::Allow).cloned().unwrap_or_else(|| Finding {
                 effect: Effect::Ask,
                 source: DecisionSource::Default,
-                reason: "nothing allows it".to_owned(),
+                reason: "no rule allows it".to_owned(),
                 can_be_settled: true,
             }),
         }

@@ -29,6 +29,7 @@ mod rule_file;
 mod searches;
 mod semantics;
 mod suggest;
+mod toolchain;
 mod trust;
 mod words;
 

@@ -160,7 +160,7 @@ impl Judging<'_> {
             findings.add(
                 Effect::Ask,
                 DecisionSource::ProtectedPath,
-                format!("`{shown}` holds {what}, which is not read without asking"),
+                format!("`{shown}` holds {what}; reading it needs approval"),
             );
         }
         // In these modes the sandbox decides what a command can see; file tools are not in it.
@@ -197,13 +197,16 @@ impl Judging<'_> {
             Some(found) if found.is_record => findings.add(
                 Effect::Deny,
                 DecisionSource::CircuitBreaker,
-                format!("`{shown}` is {}, which only the runtime writes", found.what),
+                format!(
+                    "`{shown}` is {}; only agent itself may write it",
+                    found.what
+                ),
             ),
             Some(found) if !rules.spelled_out => findings.add(
                 Effect::Ask,
                 DecisionSource::ProtectedPath,
                 format!(
-                    "`{shown}` is {}: no mode changes it without asking",
+                    "`{shown}` is {}; changing it needs approval in every mode",
                     found.what
                 ),
             ),
@@ -230,8 +233,8 @@ impl Judging<'_> {
                 Effect::Ask,
                 DecisionSource::PathBoundary,
                 format!(
-                    "`{shown}` has {others} more name{} (hard links), perhaps outside the project, and \
-                     changes there too",
+                    "`{shown}` has {others} other hard link{}, perhaps outside the project, and \
+                     would change there too",
                     if others == 1 { "" } else { "s" }
                 ),
             );
@@ -309,7 +312,7 @@ impl Judging<'_> {
                 findings.add(
                     Effect::Ask,
                     DecisionSource::PathBoundary,
-                    format!("it is not known which directory `{}` is in", path.text),
+                    format!("the directory of `{}` is not known", path.text),
                 );
             }
             return;
@@ -319,7 +322,8 @@ impl Judging<'_> {
                 Effect::Ask,
                 DecisionSource::PathBoundary,
                 format!(
-                    "`{}` may stand for a file whose name begins with a dash, which would be a flag",
+                    "`{}` may match a file whose name starts with a dash, which would be taken as \
+                     a flag",
                     path.text
                 ),
             );
@@ -350,7 +354,7 @@ impl Judging<'_> {
                 findings.add(
                     Effect::Ask,
                     DecisionSource::ProtectedPath,
-                    format!("`{shown}` holds {what}, which is not read without asking"),
+                    format!("`{shown}` holds {what}; reading it needs approval"),
                 );
             }
         }
@@ -401,7 +405,7 @@ impl Judging<'_> {
                 findings.add(
                     Effect::Deny,
                     DecisionSource::CircuitBreaker,
-                    format!("`{shown}` is the agent's own record, which only the runtime writes"),
+                    format!("`{shown}` is agent's own record; only agent itself may write it"),
                 );
                 continue;
             }
@@ -414,7 +418,7 @@ impl Judging<'_> {
                 findings.add(
                     Effect::Ask,
                     DecisionSource::ProtectedPath,
-                    format!("`{shown}` is protected: no mode changes it without asking"),
+                    format!("`{shown}` is protected; changing it needs approval in every mode"),
                 );
             }
         }

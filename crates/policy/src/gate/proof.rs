@@ -51,29 +51,50 @@ impl Judging<'_> {
             findings.add(
                 effect,
                 DecisionSource::Sandbox,
-                "that it only reads counts only in the full sandbox, where a wrong proof does no harm",
+                "read-only commands run without approval only in the full sandbox, where a wrong \
+                 guess does no harm",
             );
             return;
         }
         let looking = |command: &&Command| {
             let words = without_global_options(&command.words);
             let sub = words.get(1).map(|word| word.sketch()).unwrap_or_default();
-            name_of(command) == "git" && !WITHOUT_CONTENT.contains(&sub)
+            match name_of(command) {
+                "git" => !WITHOUT_CONTENT.contains(&sub),
+                // It asks git about the tree.
+                "go" => true,
+                _ => false,
+            }
+        };
+        let places = |command: &Command| match &command.directories {
+            Directories::Known(known) => known.clone(),
+            Directories::Unknown => vec![cwd.to_owned()],
         };
         let named = analysis
             .commands
             .iter()
             .filter(looking)
-            .flat_map(|command| match &command.directories {
-                Directories::Known(known) => known.clone(),
-                Directories::Unknown => vec![cwd.to_owned()],
-            })
+            .flat_map(places)
             .find_map(|directory| self.facts.program_of_repository(&directory));
         if let Some(setting) = named {
             findings.add(
                 effect,
                 DecisionSource::Default,
-                format!("git may run a program that this repository names: {setting}"),
+                format!("git may run a program that this repository configures: {setting}"),
+            );
+        }
+        let root = &self.setting.workspace.root;
+        let chosen = analysis.commands.iter().find_map(|command| {
+            let name = name_of(command);
+            let mut places = places(command).into_iter();
+            let found = places.find_map(|place| self.facts.tool_of_project(name, &place, root));
+            found.map(|setting| (name, setting))
+        });
+        if let Some((name, setting)) = chosen {
+            findings.add(
+                effect,
+                DecisionSource::Default,
+                format!("`{name}` may start a program that this project names: {setting}"),
             );
         }
     }

@@ -147,7 +147,7 @@ pub(super) fn protected(path: &Path) -> Option<Protected> {
         let next = components.get(index + 1).map(String::as_str);
         if component == ".agent" && next == Some("sessions") {
             return Some(Protected {
-                what: "the agent's own record",
+                what: "agent's own record",
                 marker: "sessions".to_owned(),
                 is_record: true,
             });

@@ -36,7 +36,7 @@ pub const PROTECTED_NAMES: &[(&str, &str, Where)] = &[
         "git's own files, which name programs to run",
         Anywhere,
     ),
-    (".agent", "the agent's own configuration", Anywhere),
+    (".agent", "agent's own configuration", Anywhere),
     (".gitmodules", GIT, Anywhere),
     (".gitconfig", GIT, Root),
     (

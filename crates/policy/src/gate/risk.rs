@@ -143,7 +143,7 @@ pub(super) fn facts(judging: &Judging<'_>, command: Option<&CommandJudgement>) -
                 .iter()
                 .any(|resource| resource.access == Access::Write)
         {
-            facts.push("a copy of the file as it was is kept, so that it can be undone".to_owned());
+            facts.push("keeps a copy of the file, so that it can be undone".to_owned());
         }
     }
     for fact in &judging.request.semantics.risk_facts {
@@ -217,7 +217,7 @@ fn command_facts(analysis: &Analysis, judged: &CommandJudgement, facts: &mut Vec
             add(format!("`{name}`{CONNECTS}"));
         }
         if matches!(name, "sudo" | "doas" | "su") {
-            add(format!("`{name}` asks for another user's rights"));
+            add(format!("`{name}` runs as another user"));
         }
         if let Some(why) = command.opaque {
             add(why.to_owned());
@@ -227,7 +227,7 @@ fn command_facts(analysis: &Analysis, judged: &CommandJudgement, facts: &mut Vec
             .iter()
             .any(|word| matches!(word.value, Value::Dynamic { .. }))
         {
-            add("some words are only known when it runs".to_owned());
+            add("some words are not known until it runs".to_owned());
         }
         for redirect in &command.redirects {
             if redirect.kind == RedirectKind::Write
@@ -241,26 +241,24 @@ fn command_facts(analysis: &Analysis, judged: &CommandJudgement, facts: &mut Vec
 
 fn sandbox_facts(judging: &Judging<'_>, command: &CommandJudgement, facts: &mut Vec<String>) {
     let sandbox = match judging.setting.sandbox {
-        SandboxLevel::Full if command.read_only => {
-            "runs in the sandbox, which lets it write nothing"
-        }
-        SandboxLevel::Full => "runs in the sandbox: it can write the project and nothing else",
+        SandboxLevel::Full if command.read_only => "runs in the sandbox with no write access",
+        SandboxLevel::Full => "runs in the sandbox: it can write only to the project",
         SandboxLevel::Partial => "is only partly confined here",
         SandboxLevel::Off => "runs without a sandbox, as configured",
         SandboxLevel::Unavailable => "there is no sandbox here",
     };
     facts.push(sandbox.to_owned());
     if command.hides_secrets {
-        facts.push("files with names of secrets (`.env`, keys, …) look empty to it".to_owned());
+        facts.push("files named like secrets (`.env`, keys, …) appear empty to it".to_owned());
     }
     if command.writes_git {
-        facts.push("changes the repository's own files in `.git`".to_owned());
+        facts.push("changes files in `.git`".to_owned());
     }
     facts.push(
         match judging.setting.sandbox {
             // Nothing takes the network away where nothing confines.
-            SandboxLevel::Off => "has the network: nothing confines it",
-            _ if judging.request.semantics.network => "asks for the network",
+            SandboxLevel::Off => "has network access: nothing confines it",
+            _ if judging.request.semantics.network => "asks for full network access",
             _ => "has no network",
         }
         .to_owned(),
@@ -268,9 +266,13 @@ fn sandbox_facts(judging: &Judging<'_>, command: &CommandJudgement, facts: &mut 
     let input = judging.request.input;
     let asked = input.get("timeout_ms").and_then(Json::as_u64);
     if input.get("background").and_then(Json::as_bool) == Some(true) {
-        facts.push("goes on in the background until it is stopped or the session ends".to_owned());
+        facts.push(
+            "keeps running in the background until it is stopped or the session \
+            ends"
+                .to_owned(),
+        );
     } else if let Some(timeout) = asked.or(judging.setting.timeout_ms) {
-        facts.push(format!("is stopped after {} s", timeout.div_ceil(1000)));
+        facts.push(format!("times out after {} s", timeout.div_ceil(1000)));
     }
     if let Some(limit) = judging.setting.output_limit {
         facts.push(format!(

@@ -15,6 +15,7 @@ const TOOLS: &[(&str, Subject)] = &[
     ("glob", Subject::Read),
     ("write", Subject::Write),
     ("edit", Subject::Write),
+    ("apply_patch", Subject::Write),
     ("bash", Subject::Command),
     ("read_artifact", Subject::Nothing),
     ("process_output", Subject::Nothing),
@@ -107,7 +108,7 @@ impl Rule {
                 Some(pattern) => (tool.trim(), Some(pattern.trim())),
                 None => {
                     return Err(RuleProblem {
-                        message: format!("the rule `{text}` has no closing parenthesis"),
+                        message: format!("the rule `{text}` is missing a closing parenthesis"),
                         suggestion: Some(format!("{text})")),
                     });
                 }

@@ -137,7 +137,7 @@ impl Reader<'_> {
         let Some(table) = permissions.get_ref().as_table() else {
             self.problem(
                 permissions.span(),
-                "`permissions` is not a table".to_owned(),
+                "`permissions` must be a table".to_owned(),
                 Some("[permissions]".to_owned()),
             );
             return;
@@ -170,7 +170,7 @@ impl Reader<'_> {
         if is_list || is_near {
             self.problem(
                 key.span(),
-                format!("`{name}` is not a table of rules"),
+                format!("`{name}` must be a table of rules"),
                 Some("[permissions]".to_owned()),
             );
         }
@@ -180,7 +180,7 @@ impl Reader<'_> {
         let Some(entries) = value.get_ref().as_array() else {
             self.problem(
                 value.span(),
-                format!("`permissions.{effect}` is not a list of rules"),
+                format!("`permissions.{effect}` must be a list of rules"),
                 Some(format!("{effect} = [\"bash(cargo test *)\"]")),
             );
             return;
@@ -195,7 +195,7 @@ impl Reader<'_> {
                     else {
                         self.problem(
                             entry.span(),
-                            "a rule in a table needs `rule = \"…\"`".to_owned(),
+                            "a rule table needs `rule = \"…\"`".to_owned(),
                             None,
                         );
                         continue;
@@ -206,7 +206,7 @@ impl Reader<'_> {
                     let layer = self.source.layer;
                     self.rule(effect, text, entry.span(), &matching, &not_matching, layer);
                 }
-                _ => self.problem(entry.span(), "a rule is a text".to_owned(), None),
+                _ => self.problem(entry.span(), "a rule must be a string".to_owned(), None),
             }
         }
     }
@@ -215,7 +215,7 @@ impl Reader<'_> {
         let Some(entries) = value.get_ref().as_array() else {
             self.problem(
                 value.span(),
-                "`permissions.rule` is a list of tables".to_owned(),
+                "`permissions.rule` must be a list of tables".to_owned(),
                 Some("[[permissions.rule]]".to_owned()),
             );
             return;
@@ -223,7 +223,7 @@ impl Reader<'_> {
         for entry in entries.iter() {
             match entry.get_ref() {
                 DeValue::Table(table) => self.table(table, entry.span()),
-                _ => self.problem(entry.span(), "a rule is a table here".to_owned(), None),
+                _ => self.problem(entry.span(), "a rule must be a table here".to_owned(), None),
             }
         }
     }
@@ -247,7 +247,7 @@ impl Reader<'_> {
             {
                 self.problem(
                     value.span(),
-                    format!("`{name}` of a rule is not a text"),
+                    format!("`{name}` of a rule must be a string"),
                     None,
                 );
                 are_texts = false;
@@ -290,7 +290,7 @@ impl Reader<'_> {
             None => self.source.layer,
             // A file in a project must not be able to speak for the administrator.
             Some((_, span)) if self.source.layer != Layer::CommandLine => {
-                let message = "`layer` is accepted only in a file given with --rules".to_owned();
+                let message = "`layer` is only allowed in a file passed with --rules".to_owned();
                 self.problem(span, message, None);
                 return;
             }
@@ -337,7 +337,7 @@ impl Reader<'_> {
         let Some(entries) = value.get_ref().as_array() else {
             self.problem(
                 value.span(),
-                format!("`{key}` is not a list of examples"),
+                format!("`{key}` must be a list of examples"),
                 None,
             );
             return Vec::new();
@@ -348,7 +348,7 @@ impl Reader<'_> {
                 Some(text) => examples.push((text.to_owned(), entry.span())),
                 None => self.problem(
                     entry.span(),
-                    format!("an example in `{key}` is not a text"),
+                    format!("an example in `{key}` must be a string"),
                     None,
                 ),
             }
@@ -404,7 +404,7 @@ pub fn example_matches(rule: &Rule, example: &str, bases: &Bases) -> bool {
         Pattern::Path(_) => {
             let path = bases.project.join(example);
             let access = match rule.tool.as_str() {
-                "write" | "edit" => Access::Write,
+                "write" | "edit" | "apply_patch" => Access::Write,
                 _ => Access::Read,
             };
             rule.binds_path(&rule.tool, access, &[&crate::shell::normalise(&path)])
@@ -489,7 +489,7 @@ mod tests {
                 "not a tool",
                 Some("bash"),
             ),
-            ("[permissions]\nallow = \"x\"\n", 2, "not a list", None),
+            ("[permissions]\nallow = \"x\"\n", 2, "must be a list", None),
             (
                 "[permissions]\nallow = [\"bash(a && b)\"]\n",
                 2,
@@ -506,7 +506,7 @@ mod tests {
             (
                 "[[permissions.rule]]\neffect = \"deny\"\ntool = \"bash\"\nlayer = \"managed\"\n",
                 4,
-                "only in a file given with --rules",
+                "only allowed in a file passed with --rules",
                 None,
             ),
             (
@@ -518,13 +518,13 @@ mod tests {
             (
                 "[[permissions.rule]]\neffect = \"allow\"\ntool = \"bash\"\npattern = 3\n",
                 4,
-                "`pattern` of a rule is not a text",
+                "`pattern` of a rule must be a string",
                 None,
             ),
             (
                 "[permissions]\ndeny = [{ rule = \"bash(rm *)\", match = [3] }]\n",
                 2,
-                "an example in `match` is not a text",
+                "an example in `match` must be a string",
                 None,
             ),
         ] {

@@ -54,13 +54,21 @@ impl Judging<'_> {
         if !searches.iter().any(|search| search.shows_content) {
             return false;
         }
-        if self.can_hide_secrets(analysis, proof) {
-            return true;
-        }
-        for search in searches.iter().filter(|search| search.shows_content) {
+        let hides = self.can_hide_secrets(analysis, proof);
+        let shows = searches.iter().filter(|search| search.shows_content);
+        for search in shows.filter(|search| !(hides && self.is_hidden_there(search))) {
             self.judge_secrets_below(findings, search);
         }
-        false
+        hides
+    }
+
+    /// True where the sandbox would show secrets as empty: in the project. Where a rule opens a directory outside, they
+    /// are looked for; modes in which no proof is needed leave what lies outside to the sandbox.
+    fn is_hidden_there(&self, search: &Search) -> bool {
+        let root = &self.setting.workspace.root;
+        let resolved = search.place.resolved.as_deref();
+        resolved.is_some_and(|path| path.starts_with(root))
+            || matches!(self.setting.mode, Mode::Auto | Mode::Full)
     }
 
     fn searches_of(&self, command: &Command) -> Vec<Search> {
@@ -127,7 +135,7 @@ impl Judging<'_> {
             findings.add(
                 Effect::Ask,
                 DecisionSource::ProtectedPath,
-                format!("`{shown}` is searched, and it is not known whether secrets are in it"),
+                format!("it searches `{shown}`, which may contain secrets"),
             );
             return;
         };
@@ -144,8 +152,8 @@ impl Judging<'_> {
                     Effect::Ask,
                     DecisionSource::ProtectedPath,
                     format!(
-                        "`{shown}` is searched and `{secret}` in it holds {what}, which is not read without \
-                         asking"
+                        "it searches `{shown}`, where `{secret}` holds {what}; reading it needs \
+                         approval"
                     ),
                 );
                 return;
@@ -165,7 +173,8 @@ impl Judging<'_> {
                 Effect::Ask,
                 DecisionSource::PathBoundary,
                 format!(
-                    "names below `{shown}` become words, and `{}` may not be one plain word",
+                    "file names below `{shown}` become arguments, and `{}` may not be a single \
+                     plain word",
                     odd.display()
                 ),
             );
@@ -179,7 +188,7 @@ impl Judging<'_> {
             findings.add(
                 Effect::Ask,
                 DecisionSource::PathBoundary,
-                format!("links below `{shown}` are followed, and it is not known where they lead"),
+                format!("it follows links below `{shown}`, and where they lead is not known"),
             );
             return;
         };
@@ -193,7 +202,7 @@ impl Judging<'_> {
                 Effect::Ask,
                 DecisionSource::PathBoundary,
                 format!(
-                    "a link below `{shown}` is followed to `{}`, outside the project",
+                    "it follows a link below `{shown}` to `{}`, outside the project",
                     target.display()
                 ),
             );

@@ -269,7 +269,7 @@ fn for_command(gate: &Gate, analysis: &Analysis) -> Option<Suggestion> {
         let shown = words.get(..prefix.len())?.join(" ");
         return Some(Suggestion {
             rule: format!("bash({shown} *)"),
-            also_matches: vec![format!("`{shown}` with any further words")],
+            also_matches: vec![format!("`{shown}` with any other arguments")],
         });
     }
     if !words.iter().all(is_word) {

@@ -34,15 +34,16 @@ impl WordPattern {
         if let Some(found) = pattern.chars().find(|c| ";|&<>`\n".contains(*c)) {
             return Err(RuleProblem {
                 message: format!(
-                    "the pattern `{pattern}` holds `{found}`: a pattern is matched against the words of one simple command"
+                    "the pattern `{pattern}` contains `{found}`, but a pattern matches the words \
+                     of one simple command"
                 ),
-                suggestion: Some("write one rule for each command".to_owned()),
+                suggestion: Some("write one rule per command".to_owned()),
             });
         }
         if pattern.contains("$(") {
             return Err(RuleProblem {
                 message: format!(
-                    "the pattern `{pattern}` holds a substitution, which no rule covers"
+                    "the pattern `{pattern}` contains a substitution, which no rule can match"
                 ),
                 suggestion: None,
             });

@@ -1,4 +1,4 @@
-//! What is known of a script once it was read: its simple commands with their words, redirects and
+//! Analysis of a script: its simple commands with their words, redirects and
 //! the directories they may run in.
 
 use std::path::{Component, Path, PathBuf};
@@ -7,11 +7,12 @@ use super::prescan::Refusal;
 use super::walk::MAX_DEPTH;
 use super::word::{UNKNOWN, Value, Word};
 
-/// Where a script begins.
+/// Working directory a script starts in.
 pub struct Start<'a> {
     pub directory: PathBuf,
     pub home: PathBuf,
-    /// Whether a path is a directory, if that is known; `cd` to one that exists cannot fail quietly.
+    /// True if a path is a directory, if that is known; `cd` to one that exists cannot fail
+    /// quietly.
     pub is_directory: &'a dyn Fn(&Path) -> Option<bool>,
 }
 
@@ -41,7 +42,7 @@ impl Directories {
     }
 }
 
-/// How a command stands in the script.
+/// Position of a command in the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// In the script's own lists and pipelines.
@@ -83,7 +84,7 @@ pub struct Command {
     pub redirects: Vec<Redirect>,
     pub directories: Directories,
     pub place: Place,
-    /// Why it cannot be said what this command starts, if so.
+    /// Reason it is unknown what this command starts, if so.
     pub opaque: Option<&'static str>,
     /// Another command is started by this one (see [`Place::Wrapped`]).
     pub wraps: bool,
@@ -101,7 +102,7 @@ pub struct Command {
 #[derive(Debug, Clone)]
 pub struct Analysis {
     pub script: String,
-    /// Why the script was not parsed, if it was not.
+    /// Reason the script was not parsed, if it was not.
     pub parse_error: Option<String>,
     /// Set when the script was refused before parsing.
     pub refusal: Option<Refusal>,

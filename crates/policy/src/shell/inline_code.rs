@@ -51,7 +51,7 @@ const STARTS: &[&str] = &[
 impl InlineCode {
     /// The code given to this interpreter, if it is one and gets some.
     pub(crate) fn of(name: &str, arguments: &[&Word]) -> Option<Self> {
-        let flags = flags_of(name)?;
+        let flags = code_flags(name)?;
         let mut text = String::new();
         for (at, word) in arguments.iter().enumerate() {
             let word = word.sketch();
@@ -138,9 +138,9 @@ pub(super) fn read_from_input(words: &[Word], text: &str) -> Option<Vec<Word>> {
     let name = base_name(words.first()?.sketch());
     let has_file = words.iter().skip(1).any(|word| {
         let word = word.sketch();
-        !word.starts_with('-') || flags_of(name).is_some_and(|flags| flags.contains(&word))
+        !word.starts_with('-') || code_flags(name).is_some_and(|flags| flags.contains(&word))
     });
-    let flag = match flags_of(name) {
+    let flag = match code_flags(name) {
         Some(flags) if !has_file => flags.first()?,
         _ if EDITORS.contains(&name) => "-c",
         _ => return None,
@@ -155,14 +155,15 @@ pub(super) fn read_from_input(words: &[Word], text: &str) -> Option<Vec<Word>> {
 /// Editors, in which `!` starts a command.
 const EDITORS: &[&str] = &["vi", "vim", "nvim", "view", "gvim", "ex", "ed", "vimdiff"];
 
-fn flags_of(name: &str) -> Option<&'static [&'static str]> {
+/// The flags of this interpreter that code follows.
+pub(super) fn code_flags(name: &str) -> Option<&'static [&'static str]> {
     // `python3.12` is `python`.
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let known = INTERPRETERS.iter().find(|(program, _)| *program == plain);
     known.map(|(_, flags)| *flags)
 }
 
-fn is_awk(name: &str) -> bool {
+pub(super) fn is_awk(name: &str) -> bool {
     matches!(name, "awk" | "gawk" | "mawk" | "nawk")
 }
 
@@ -191,7 +192,7 @@ fn sed_scripts<'a>(arguments: &[&'a Word]) -> Vec<&'a str> {
     scripts
 }
 
-/// What `e` starts in a sed script: `1e command`, and the replacement of `s/…/command/e`.
+/// Commands that `e` starts in a sed script: `1e command`, and the replacement of `s/…/command/e`.
 fn started_by_sed(script: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in script.lines() {
@@ -217,11 +218,11 @@ fn started_by_sed(script: &str) -> Vec<String> {
     found
 }
 
-/// Whether a file among the arguments of this program may be what it runs.
+/// True if a file among the arguments of this program may be what it runs.
 pub(crate) fn runs_scripts(program: &str) -> bool {
     let name = base_name(program);
     is_shell(name)
-        || flags_of(name).is_some()
+        || code_flags(name).is_some()
         || is_awk(name)
         || matches!(
             name,
@@ -229,7 +230,7 @@ pub(crate) fn runs_scripts(program: &str) -> bool {
         )
 }
 
-/// Whether the arguments of this program may be code in which paths stand.
+/// True if the arguments of this program may be code in which paths stand.
 pub(super) fn takes_code(program: &str) -> bool {
     let name = base_name(program).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     is_awk(name)

@@ -1,4 +1,4 @@
-//! What a bash script is, read twice with opposite guarantees.
+//! Analysis of bash scripts, read twice with opposite guarantees.
 //!
 //! [`analyse`] turns a script into a flat list of every simple command found anywhere in it: in lists,
 //! pipelines, substitutions, functions, behind `sudo env timeout …`, inside `sh -c`. Two readers use it:
@@ -13,6 +13,7 @@ mod analysis;
 mod checks;
 pub(crate) mod inline_code;
 mod lookalike;
+mod opaque;
 mod outcome;
 mod parse;
 mod prescan;
@@ -29,6 +30,7 @@ pub use analysis::{
     Analysis, Assignment, Command, Directories, Place, Redirect, RedirectKind, Start,
 };
 pub(crate) use inline_code::runs_scripts;
+pub(crate) use opaque::unknown_code;
 pub use outcome::{Judged, Outcome, ScriptEnd, commands_behind_exit, ends_in_pipeline, judge};
 pub use prescan::{MAX_BYTES, Refusal, is_deceptive, prescan};
 pub use text::segments;

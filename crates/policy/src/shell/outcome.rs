@@ -1,4 +1,4 @@
-//! What the end of a script tells about each command in it.
+//! Outcome of each command in a script, as far as the end of the script tells it.
 //!
 //! A script has one exit status, and bash reports the statuses of its last pipeline. What follows from
 //! these for a command is its [`Outcome`]; what does not follow is not guessed.
@@ -13,7 +13,7 @@ use super::word::{Surroundings, Word, scan};
 use super::wrappers::{self, Inner};
 use super::{Directories, Place, Start, analyse, segments};
 
-/// What is known of how a command in a script ended.
+/// Known outcome of a command in a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// With this status. In a chain that failed it is that of the chain: the command failed, or was
@@ -35,24 +35,24 @@ pub struct Judged {
     pub outcome: Outcome,
 }
 
-/// How a script ended.
+/// End of a script.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptEnd<'a> {
     pub exit_code: i32,
     /// The statuses of the members of its last pipeline, if the shell reported them.
     pub pipe_status: Option<&'a [i32]>,
-    /// Where it began.
+    /// Its start.
     pub directory: &'a Path,
 }
 
-const GOES_ON: &str = "the script goes on after it and does not keep its exit status";
-const IN_PIPELINE: &str = "only the exit status of the last command of its pipeline is known";
+const GOES_ON: &str = "the script continues after it and discards its exit status";
+const IN_PIPELINE: &str = "only the exit status of the last command in its pipeline is known";
 const CUT_OFF: &str = "it was ended when the next command of its pipeline stopped reading";
 const HIDDEN: &str = "`||` hides its exit status";
 const IN_BACKGROUND: &str = "the script does not wait for it";
 const ELSEWHERE: &str = "it is in a part of the script whose exit status is not known";
 const UNREAD: &str = "the script could not be read";
-const UNKNOWN_WORDS: &str = "some of its arguments are known to the shell alone";
+const UNKNOWN_WORDS: &str = "some of its arguments are only known to the shell";
 
 /// The status of a process that SIGPIPE ended.
 const CLOSED_PIPE: i32 = 128 + 13;
@@ -456,7 +456,7 @@ mod tests {
         behind("cargo test || exit 1", &["cargo test"]);
     }
 
-    /// What is said of the command that begins with `t`.
+    /// Outcome of the command that begins with `t`.
     fn check(script: &str, exit_code: i32, pipe_status: &[i32], expected: &str) {
         let end = ScriptEnd {
             exit_code,

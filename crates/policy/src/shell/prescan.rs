@@ -1,4 +1,4 @@
-//! What is decided before any parser sees the script: size, nesting, characters that deceive.
+//! Checks before any parser sees the script: size, nesting, characters that deceive.
 //!
 //! The parser behind this scan is exponential in open parentheses and `case`, and recursive in every
 //! other construct. The counts here ignore quoting on purpose: a scan that tried to follow quotes could
@@ -18,7 +18,7 @@ const MAX_CASES: usize = 5;
 /// Open braces and compound commands at one point of the text.
 const MAX_BLOCKS: usize = 32;
 
-/// Why a script is not even parsed.
+/// Reason a script is not even parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     TooLong {
@@ -41,16 +41,16 @@ impl fmt::Display for Refusal {
         match self {
             Self::TooLong { bytes } => write!(
                 formatter,
-                "the script has {bytes} bytes, more than the {MAX_BYTES} that are analysed"
+                "the script has {bytes} bytes; at most {MAX_BYTES} are analysed"
             ),
-            Self::TooDeep => formatter.write_str("the script is nested deeper than is analysed"),
+            Self::TooDeep => formatter.write_str("the script is nested too deeply to analyse"),
             Self::UnnamedDocument { offset } => write!(
                 formatter,
                 "the script has a here-document without a name at byte {offset}"
             ),
             Self::Deceptive { character, offset } => write!(
                 formatter,
-                "the script holds the invisible or control character U+{:04X} at byte {offset}",
+                "the script contains the invisible or control character U+{:04X} at byte {offset}",
                 u32::from(*character)
             ),
         }
@@ -76,7 +76,8 @@ pub fn prescan(script: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Where a `<<` stands whose word may be empty: nothing, or nothing but quotes. A `<<<` takes any word.
+/// Position of a `<<` whose word may be empty: nothing, or nothing but quotes. A `<<<` takes any
+/// word.
 fn unnamed_document(script: &str) -> Option<usize> {
     let mut at = 0;
     while let Some(found) = script.get(at..)?.find("<<") {

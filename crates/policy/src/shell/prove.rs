@@ -1,5 +1,7 @@
 //! The proof that a script only reads, or runs only what rules cover.
 
+use agent_text::reads_as_utf8;
+
 use super::analysis::{Analysis, Command, Directories, Place, RedirectKind};
 use super::inline_code::takes_code;
 use super::programs;
@@ -94,14 +96,25 @@ pub(super) fn changes_shell(name: &str) -> bool {
     SHELL_STATE.contains(&name)
 }
 
-/// What a proven script touches.
+/// True if the variable may be set to this value: it changes how output looks and nothing else, also for the shell.
+fn is_harmless(name: &str, value: &str) -> bool {
+    match name {
+        // Its value may be the name of any file.
+        "TZ" => !value.starts_with([':', '/']) && !value.split('/').any(|part| part == ".."),
+        "LANG" => reads_as_utf8(value),
+        name if name.starts_with("LC_") => reads_as_utf8(value),
+        name => HARMLESS_VARIABLES.contains(&name),
+    }
+}
+
+/// Paths a proven script touches.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Proof {
     pub reads: Vec<PathUse>,
     /// Redirects into files. Empty for a script that only reads.
     pub writes: Vec<PathUse>,
     pub needs_sandbox: bool,
-    /// Whether some command is there because a rule covers it, not because the table knows it.
+    /// True if some command is there because a rule covers it, not because the table knows it.
     pub by_rule: bool,
 }
 
@@ -131,10 +144,10 @@ fn prove_command(
     for assignment in &command.assignments {
         let name = assignment.name.as_str();
         let value = assignment.value.as_deref();
-        let harmless = HARMLESS_VARIABLES.contains(&name)
-            || name.starts_with("LC_")
-            || (PAGERS.contains(&name) && matches!(value, Some("cat" | "")));
-        if !harmless || value.is_none() || command.words.is_empty() {
+        let harmless = value.is_some_and(|value| {
+            is_harmless(name, value) || (PAGERS.contains(&name) && matches!(value, "cat" | ""))
+        });
+        if !harmless || command.words.is_empty() {
             return Err(format!("it sets the variable `{name}`"));
         }
     }
@@ -163,7 +176,7 @@ fn prove_command(
     if command.appended_arguments && !tolerates_any_argument(&command.words) {
         let names = appended_names(command);
         if names.is_empty() {
-            return Err("the arguments that are appended when it runs are not known".to_owned());
+            return Err("arguments appended when it runs are not known".to_owned());
         }
         proof.reads.extend(names);
     }
@@ -194,7 +207,7 @@ fn prove_wrapper(
         .and_then(Word::plain_text)
         .is_some_and(|name| !name.contains('/'));
     if !command.transparent || !is_bare_name {
-        return Err(format!("`{name}` starts another program"));
+        return Err(format!("`{name}` runs another program"));
     }
     let mut any = false;
     for (inner_index, inner) in commands.iter().enumerate() {
@@ -206,7 +219,7 @@ fn prove_wrapper(
     if any {
         Ok(())
     } else {
-        Err(format!("what `{name}` starts is not known"))
+        Err(format!("the command that `{name}` runs is not known"))
     }
 }
 
@@ -224,7 +237,7 @@ fn prove_set(command: &Command) -> Result<(), String> {
         let fits = !letters.is_empty() && letters.bytes().all(|b| b"euo".contains(&b));
         let option_fits = !letters.contains('o') || words.next() == Some(&"pipefail");
         if !(fits && option_fits) {
-            return Err("`set` changes how the shell reads the rest".to_owned());
+            return Err("`set` changes how the shell reads the rest of the script".to_owned());
         }
         any = true;
     }
@@ -240,12 +253,12 @@ fn prove_export(command: &Command) -> Result<(), String> {
     let words = literal_words(command).unwrap_or_default();
     let harmless = |word: &&str| {
         word.split_once('=')
-            .is_some_and(|(name, _)| HARMLESS_VARIABLES.contains(&name) || name.starts_with("LC_"))
+            .is_some_and(|(name, value)| is_harmless(name, value))
     };
     if !words.is_empty() && words.iter().all(harmless) {
         Ok(())
     } else {
-        Err("it sets variables for every program".to_owned())
+        Err("it sets environment variables for other programs".to_owned())
     }
 }
 
@@ -263,7 +276,7 @@ fn prove_cd(command: &Command, proof: &mut Proof) -> Result<(), String> {
                 proof.reads.push(target);
                 Ok(())
             }
-            _ => Err("where `cd` goes is not known".to_owned()),
+            _ => Err("the target of `cd` is not known".to_owned()),
         },
         _ => Err("`cd` leaves the project".to_owned()),
     }
@@ -323,7 +336,7 @@ fn appended_names(command: &Command) -> Vec<PathUse> {
         .collect()
 }
 
-/// Whether the table knows the command as a reader with these words.
+/// True if the table knows the command as a reader with these words.
 pub(crate) fn is_table_reader(command: &Command) -> bool {
     programs::judge(&command.words, &command.directories).is_ok()
 }
@@ -406,7 +419,7 @@ fn targets_in_directory(name: &str, command: &Command) -> Vec<String> {
         .collect()
 }
 
-/// What may be a path in the text of a program: `open(".env")`, `print > "out"`.
+/// Possible paths in the text of a program: `open(".env")`, `print > "out"`.
 fn paths_in_code(text: &str) -> impl Iterator<Item = &str> {
     const MOST: usize = 200;
     text.split(|character: char| {

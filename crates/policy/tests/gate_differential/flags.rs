@@ -221,7 +221,7 @@ fn wrong(row: &Row, subject: &str, scratch: &Scratch) -> Option<String> {
     let sandboxed = needs_sandbox(subject, &scratch.project, &scratch.home);
     // Some wait for ever, as `tail -f` does; two seconds are enough to see what they open.
     let (_, text) = trace(subject, scratch, sandboxed, 2);
-    let mut found = complaints(&text, scratch, sandboxed);
+    let mut found = complaints(subject, &text, scratch, sandboxed);
     if row.flag.is_text && !row.words.starts_with("git") {
         let opened = text.lines().find(|line| {
             line.contains("open")

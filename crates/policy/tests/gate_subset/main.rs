@@ -15,6 +15,7 @@ mod judge;
 #[path = "../splitter/mod.rs"]
 mod splitter;
 
+mod assumptions;
 mod bash;
 mod families;
 mod globs;

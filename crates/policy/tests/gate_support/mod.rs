@@ -228,6 +228,10 @@ impl Facts for Machine<'_> {
         None
     }
 
+    fn tool_of_project(&self, _program: &str, _directory: &Path, _root: &Path) -> Option<String> {
+        None
+    }
+
     fn other_names(&self, _path: &Path) -> u64 {
         0
     }

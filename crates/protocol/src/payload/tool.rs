@@ -138,6 +138,9 @@ record! {
         definition_hash?: String,
         raw_input?: Value,
         raw_input_ref?: ArtifactId,
+        /// The input in the tool's own words, when the model used those of another program.
+        own_input?: Value,
+        own_input_ref?: ArtifactId,
         /// SHA-256 of the argument text exactly as it came.
         raw_input_sha256: String,
         /// Reason that the model gave; shown, never used to decide.
@@ -145,6 +148,30 @@ record! {
         provider_call_id?: String,
         model_request_id?: ModelRequestId,
         assembled_from_chunks?: u64,
+    }
+}
+
+impl ToolIntent {
+    /// The input in the tool's own words, unless it lies in an artifact.
+    #[must_use]
+    pub fn input(&self) -> Option<&Value> {
+        let is_own = self.own_input.is_some() || self.own_input_ref.is_some();
+        if is_own {
+            self.own_input.as_ref()
+        } else {
+            self.raw_input.as_ref()
+        }
+    }
+
+    /// The artifact with the input in the tool's own words.
+    #[must_use]
+    pub fn input_ref(&self) -> Option<&ArtifactId> {
+        let is_own = self.own_input.is_some() || self.own_input_ref.is_some();
+        if is_own {
+            self.own_input_ref.as_ref()
+        } else {
+            self.raw_input_ref.as_ref()
+        }
     }
 }
 
@@ -294,6 +321,8 @@ record! {
     ToolData {
         path?: String,
         baseline?: Baseline,
+        /// Of a call that is about several files.
+        baselines?: Vec<Baseline>,
         encoding?: String,
         line_ending?: String,
         offset?: u64,

@@ -375,3 +375,26 @@ pub fn decode_all(dialect: Dialect, quirks: &Quirks, body: &[u8]) -> Vec<ModelEv
     decoder.finish(&mut events);
     events
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Dialect;
+
+    /// A dialect that `ALL` leaves out could not be named in a configuration.
+    #[test]
+    fn every_dialect_is_listed() {
+        let source = include_str!("mod.rs");
+        let (_, list) = source.split_once("pub enum Dialect {").unwrap_or_default();
+        let (list, _) = list.split_once("\n}").unwrap_or_default();
+        let names: Vec<&str> = list
+            .lines()
+            .map(|line| line.trim().trim_end_matches(','))
+            .filter(|line| line.starts_with(char::is_uppercase))
+            .collect();
+        let listed: Vec<String> = Dialect::ALL
+            .iter()
+            .map(|dialect| format!("{dialect:?}"))
+            .collect();
+        assert_eq!(listed, names);
+    }
+}

@@ -1,7 +1,6 @@
 //! Reading one layer: text in, typed values with their places out, or an error that names the
 //! file, the line, the column and what was probably meant.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::Path;
@@ -58,7 +57,7 @@ impl LayerValues {
 /// The text of a settings file, or nothing when there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<String>, RuntimeError> {
     let doing = || format!("cannot read `{}`", path.display());
-    let file = match open_regular(path) {
+    let file = match agent_fs::open_regular(path) {
         Ok(file) => file,
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(error).with_context(doing).or_usage(),
@@ -79,20 +78,6 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, RuntimeError> {
         .map_err(|error| format!("byte {} is not UTF-8", error.utf8_error().valid_up_to() + 1))
         .with_context(doing)
         .or_usage()
-}
-
-/// Opens a regular file, and nothing that would have to be waited for.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let flags = rustix::fs::OFlags::NONBLOCK.bits();
-    let file = File::options()
-        .read(true)
-        .custom_flags(flags.cast_signed())
-        .open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("not a regular file")),
-    }
 }
 
 fn is_absent(error: &io::Error) -> bool {

@@ -31,17 +31,17 @@ use crate::error::RuntimeError;
 use crate::host::Host;
 use crate::project::Project;
 
-pub use file::{LayerValues, Source, open_regular};
+pub use file::{LayerValues, Source};
 pub use origin::{Layer, Origin, Place, Setting};
 pub use overrides::Overrides;
 pub use section::{Note, Shown};
 pub use units::{Size, Span};
-pub use values::{SandboxMode, Theme};
+pub use values::{ApplyPatch, SandboxMode, Theme};
 
 pub use providers::ProviderSettings;
 use section::Resolver;
 use sections::{
-    Context, Limits, Model, Permissions, Redaction, Retention, Sandbox, Ui, Verification,
+    Context, Limits, Model, Permissions, Redaction, Retention, Sandbox, Tools, Ui, Verification,
 };
 use trust::{Trust, TrustStore};
 
@@ -56,6 +56,7 @@ pub struct Config {
     pub retention: Retention,
     pub redaction: Redaction,
     pub context: Context,
+    pub tools: Tools,
     pub ui: Ui,
     /// The files that were looked for, strongest first.
     pub files: Vec<ConfigSource>,
@@ -165,6 +166,7 @@ impl Config {
             retention: Retention::resolve(on, "retention", |file| Some(&file.retention)),
             redaction: Redaction::resolve(on, "redaction", |file| Some(&file.redaction)),
             context: Context::resolve(on, "context", |file| Some(&file.context)),
+            tools: Tools::resolve(on, "tools", |file| Some(&file.tools)),
             ui: Ui::resolve(on, "ui", |file| Some(&file.ui)),
             files,
             rules: Vec::new(),
@@ -187,6 +189,7 @@ impl Config {
         self.retention.shown("retention", &mut shown);
         self.redaction.shown("redaction", &mut shown);
         self.context.shown("context", &mut shown);
+        self.tools.shown("tools", &mut shown);
         self.ui.shown("ui", &mut shown);
         shown
     }

@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::origin::Setting;
 use super::section::{FromWord, Guard, Resolver, Shown, section, word_or_table};
 use super::units::{Size, Span};
-use super::values::{AfterToolResult, Dialect, Headers, Rule, SandboxMode, Theme};
+use super::values::{AfterToolResult, ApplyPatch, Dialect, Headers, Rule, SandboxMode, Theme};
 
 /// One layer as it is written.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -28,6 +28,7 @@ pub struct ConfigFile {
     pub retention: RetentionFile,
     pub redaction: RedactionFile,
     pub context: ContextFile,
+    pub tools: ToolsFile,
     pub ui: UiFile,
 }
 
@@ -225,6 +226,16 @@ section! {
             compact_at: f64 = 0.8, Guard::Trusted;
             /// Whether each model input is kept as an artifact.
             keep_inputs: bool = true, Guard::higher();
+        }
+    }
+}
+
+section! {
+    /// Which tools a model is offered.
+    Tools from ToolsFile {
+        values {
+            /// Changes as patches instead of `edit`: for models that were trained on them, or all, or none.
+            apply_patch: ApplyPatch = ApplyPatch::Auto, Guard::Trusted;
         }
     }
 }

@@ -36,6 +36,16 @@ pub enum AfterToolResult {
     Auto,
 }
 
+/// Models that `apply_patch` is offered to instead of `edit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApplyPatch {
+    /// Those of families that were trained on it.
+    Auto,
+    Always,
+    Never,
+}
+
 /// Whether commands run confined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -16,7 +16,7 @@ use crate::undo::{Chosen, Extent, Plan, restore_without_record};
 /// A project that only exists for one run.
 pub struct Copy {
     pub root: PathBuf,
-    /// What is not as it was when the session began, and why.
+    /// Files that are not as they were when the session began, with the reasons.
     pub not_rebuilt: Vec<RefusedFile>,
     keep: bool,
 }
@@ -60,7 +60,7 @@ impl Drop for Copy {
     fn drop(&mut self) {
         if !self.keep {
             // A directory that cannot be removed is only litter.
-            let _ = fs::remove_dir_all(&self.root);
+            let _ = agent_fs::remove_tree(&self.root);
         }
     }
 }

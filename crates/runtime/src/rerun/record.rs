@@ -188,9 +188,9 @@ impl Recorded {
             let stored =
                 |id: &ArtifactId| serde_json::from_slice(&artifacts.read(id, LIMIT).ok()?).ok();
             let input = intent
-                .raw_input
-                .clone()
-                .or_else(|| stored(intent.raw_input_ref.as_ref()?));
+                .input()
+                .cloned()
+                .or_else(|| stored(intent.input_ref()?));
             let index = self.calls.len();
             self.calls.push(RecordedCall {
                 id: id.clone(),

@@ -13,7 +13,7 @@ use agent_engine::{
     AuthorityPlace, Control, CountChecks, Engine, Model, Parts, PendingApprovals, Queued,
     SessionAuthority, SessionJournal, SessionState, Settings, ThreadState,
 };
-use agent_local_tools::{CommandSettings, Processes, Roots, local_tools};
+use agent_local_tools::{CommandSettings, Processes, Roots, SPELLINGS, local_tools};
 use agent_log::{
     Appended, Listener, OwnEvents, SessionDirectory, SessionEnv, SessionStore, SessionWriter,
 };
@@ -571,6 +571,7 @@ pub(crate) fn registry(
     let roots = Arc::new(Roots::open(runtime.project.root(), Some(&home)).or_usage()?);
     let local = local_tools(roots, settings);
     let mut registry = Registry::default();
+    registry.understand(SPELLINGS);
     for tool in local.tools {
         registry.register(tool).or_fail()?;
     }

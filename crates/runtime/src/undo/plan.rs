@@ -10,7 +10,7 @@ use agent_policy::gate::is_protected;
 use agent_protocol::id::SessionId;
 
 use super::extent::{Chosen, Extent, Span};
-use super::tree::{self, Seen, Tree};
+use super::tree::{self, FoundPath, Tree};
 use crate::error::{OrFail as _, RuntimeError};
 
 /// What an undo would do.
@@ -31,7 +31,7 @@ pub struct Entry {
     pub target: PathState,
     /// What the session left there.
     pub recorded: PathState,
-    pub found: Seen,
+    pub found: FoundPath,
     pub verdict: Verdict,
     /// An earlier undo was cut off while it had this path in hand.
     pub was_in_hand: bool,
@@ -81,7 +81,7 @@ impl Plan {
                 name: net.path.to_string(),
                 target: net.before.clone(),
                 recorded: net.after.clone(),
-                found: found.unwrap_or_else(|_| Seen::unknown()),
+                found: found.unwrap_or_else(|_| FoundPath::unknown()),
                 verdict,
                 was_in_hand: unfinished.contains(&*net.path),
             });
@@ -233,7 +233,7 @@ fn fact(state: &PathState) -> serde_json::Value {
     }
 }
 
-fn look(tree: &Tree, name: &str) -> Result<Seen, String> {
+fn look(tree: &Tree, name: &str) -> Result<FoundPath, String> {
     if let Some(reason) = tree::refusal(name) {
         return Err(reason.to_owned());
     }

@@ -20,7 +20,7 @@ use agent_protocol::reply::UndoReport;
 use agent_protocol::{Refs, Scope};
 
 use super::plan::{Entry, Plan, Verdict, in_parallel, in_words};
-use super::tree::{Seen, Tree};
+use super::tree::{FoundPath, Tree};
 use crate::error::{OrFail as _, RuntimeError, chain};
 
 /// Does what `plan` says. `decide` answers for each path that somebody else changed.
@@ -173,7 +173,7 @@ impl Job<'_> {
         &self.entry.target
     }
 
-    fn found(&self) -> &Seen {
+    fn found(&self) -> &FoundPath {
         &self.entry.found
     }
 
@@ -319,7 +319,7 @@ fn put(tree: &Tree, images: &Images, job: &Job<'_>) -> Result<Option<PathBuf>, S
         true => Some(tree.keep_beside(&job.path).map_err(failed)?),
         false => None,
     };
-    let nothing = Seen::nothing();
+    let nothing = FoundPath::nothing();
     let seen = if was_removed { &nothing } else { job.found() };
     match job.target() {
         PathState::Symlink(_) => tree.put_link(&job.path, seen, &bytes),

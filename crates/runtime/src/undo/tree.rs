@@ -3,7 +3,7 @@
 //! Names come from a log, which a repository may bring along, so each is opened from the root's own
 //! descriptor with links forbidden on the way. The last name may be a link: then the link itself is
 //! meant, not what it leads to. New content is written beside its place and renamed over it, so that
-//! whoever looks, also after a kill, finds the old file or the new one.
+//! a reader, also after a kill, finds the old file or the new one.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
@@ -18,14 +18,14 @@ use rustix::io::Errno;
 /// An open project root.
 pub(super) struct Tree(Dir);
 
-/// What is at a path now.
+/// State of a path on disk, with the stamp that shows a later change.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct FoundPath {
     pub state: PathState,
     stamp: Option<Stamp>,
 }
 
-impl Seen {
+impl FoundPath {
     /// Nothing is there.
     pub fn nothing() -> Self {
         Self {
@@ -34,7 +34,7 @@ impl Seen {
         }
     }
 
-    /// What could not be looked at.
+    /// A path that could not be read.
     pub fn unknown() -> Self {
         Self {
             state: PathState::Unknown,
@@ -52,12 +52,12 @@ impl Tree {
         self.0.path()
     }
 
-    /// Looks at `name` and hashes it.
-    pub(super) fn look(&self, name: &Path) -> io::Result<Seen> {
+    /// Reads the state of `name` and hashes it.
+    pub(super) fn look(&self, name: &Path) -> io::Result<FoundPath> {
         let stat = match self.0.stat(name) {
             Ok(stat) => stat,
             // A file where a directory was: then nothing is below it.
-            Err(error) if is_nothing(&error) => return Ok(Seen::nothing()),
+            Err(error) if is_nothing(&error) => return Ok(FoundPath::nothing()),
             Err(error) => return Err(error),
         };
         let stamp = Stamp::of(&stat);
@@ -86,7 +86,7 @@ impl Tree {
             FileType::Socket => special("socket"),
             _ => special("device"),
         };
-        Ok(Seen {
+        Ok(FoundPath {
             state,
             stamp: Some(stamp),
         })
@@ -112,7 +112,7 @@ impl Tree {
     pub(super) fn put_file(
         &self,
         name: &Path,
-        seen: &Seen,
+        seen: &FoundPath,
         content: &[u8],
         mode: Option<u32>,
     ) -> io::Result<()> {
@@ -145,7 +145,7 @@ impl Tree {
     }
 
     /// Puts a link to `target` at `name`.
-    pub(super) fn put_link(&self, name: &Path, seen: &Seen, target: &[u8]) -> io::Result<()> {
+    pub(super) fn put_link(&self, name: &Path, seen: &FoundPath, target: &[u8]) -> io::Result<()> {
         let (directory, file_name) = self.0.parent(name)?;
         let draft = TempFile::link(&directory, &staged_name(name), OsStr::from_bytes(target))?;
         place(draft, &directory, file_name, seen)
@@ -164,7 +164,7 @@ impl Tree {
     }
 
     /// Removes the file or link at `name` if it is still what was `seen`.
-    pub(super) fn remove_file(&self, name: &Path, seen: &Seen) -> io::Result<()> {
+    pub(super) fn remove_file(&self, name: &Path, seen: &FoundPath) -> io::Result<()> {
         let (directory, file_name) = self.0.parent(name)?;
         still(&directory, file_name, seen)?;
         directory.remove_file(Path::new(file_name))
@@ -209,8 +209,8 @@ fn is_nothing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::NOTDIR)
 }
 
-/// Whether `name` is a path we would ever write: relative, without `..`, and neither the record
-/// itself nor a repository's own files.
+/// Reason for which `name` is a path we would never write: not relative, with `..`, the record
+/// itself or a repository's own files.
 pub(super) fn refusal(name: &str) -> Option<&'static str> {
     let path = Path::new(name);
     if name.is_empty() || path.is_absolute() {
@@ -235,7 +235,7 @@ pub(super) fn refusal(name: &str) -> Option<&'static str> {
 }
 
 /// Gives a draft its name if what has it is still what was seen.
-fn place(draft: TempFile, directory: &Dir, file_name: &OsStr, seen: &Seen) -> io::Result<()> {
+fn place(draft: TempFile, directory: &Dir, file_name: &OsStr, seen: &FoundPath) -> io::Result<()> {
     still(directory, file_name, seen)?;
     match seen.stamp {
         None => draft.create(file_name)?,
@@ -251,7 +251,7 @@ fn staged_name(name: &Path) -> OsString {
 }
 
 /// Fails unless what is there is what was seen.
-fn still(directory: &Dir, file_name: &OsStr, seen: &Seen) -> io::Result<()> {
+fn still(directory: &Dir, file_name: &OsStr, seen: &FoundPath) -> io::Result<()> {
     let now = match directory.stat(Path::new(file_name)) {
         Ok(stat) => Some(Stamp::of(&stat)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,

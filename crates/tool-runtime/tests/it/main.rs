@@ -11,9 +11,6 @@
 
 mod ask;
 mod codes;
-#[allow(unreachable_pub, dead_code)] // the engine's own file: the real journal, not a copy of it
-#[path = "../../../engine/src/journal.rs"]
-mod journal;
 mod machine;
 mod order;
 mod output;

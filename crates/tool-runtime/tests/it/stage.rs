@@ -7,6 +7,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
+use agent_engine::SessionJournal;
 use agent_log::{Holder, LogReader, Redactor, SessionEnv, SessionStore, SessionWriter};
 use agent_protocol::id::IdMint;
 use agent_protocol::payload::conversation::SessionCreated;
@@ -28,8 +29,6 @@ use agent_tool_runtime::{
     ToolInvocation, ValidationFailure, Visibility, VisibilityContext, Workspace,
 };
 use serde_json::{Value, json};
-
-use crate::journal::SessionJournal;
 
 pub(crate) struct Stage {
     pub(crate) pipeline: Pipeline,

@@ -79,7 +79,7 @@ impl Ui {
                 Some(form) => return host(HostRequest::Export { form }),
                 None => {
                     let forms = ExportForm::ALL.map(ExportForm::name).join(", ");
-                    let text = format!("/export writes one of: {forms}");
+                    let text = format!("/export takes one of: {forms}");
                     self.state.say(NoticeLevel::Error, text);
                 }
             },
@@ -110,9 +110,9 @@ impl Ui {
         });
         match found {
             Some(tool) => self.overlay = Some(documents::why(tool)),
-            None if call.is_empty() => self.hint("no call has been made yet"),
+            None if call.is_empty() => self.hint("no calls yet"),
             None => {
-                let text = format!("there is no call {}", crate::safe::one_line(call));
+                let text = format!("no call {}", crate::safe::one_line(call));
                 self.state.say(NoticeLevel::Error, text);
             }
         }

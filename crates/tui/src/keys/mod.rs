@@ -67,7 +67,7 @@ impl Ui {
             self.overlay = None;
             return Vec::new();
         }
-        self.hint("Ctrl-C again leaves");
+        self.hint("press Ctrl-C again to quit");
         if let Some(pending) = self.current().cloned() {
             return self.answer(respond(
                 &pending,
@@ -229,7 +229,7 @@ impl Ui {
         if self.composer.editor.is_empty() && self.arm(Armed::EditEarlier) {
             self.choose_message();
         } else if self.composer.editor.is_empty() {
-            self.hint("Esc again edits an earlier message");
+            self.hint("press Esc again to edit an earlier message");
         }
         Vec::new()
     }
@@ -245,10 +245,10 @@ impl Ui {
             })
             .collect();
         if messages.is_empty() {
-            self.hint("there is no earlier message");
+            self.hint("no earlier message");
         } else {
             let picker = Picker::new(
-                "edit an earlier message in a branch",
+                "edit an earlier message in a fork",
                 Choices::Messages(messages),
             );
             self.overlay = Some(Overlay::Picker(picker));

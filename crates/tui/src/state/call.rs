@@ -2,15 +2,16 @@
 
 use std::borrow::Cow;
 
+use agent_history::{Description, describe};
 use agent_protocol::id::ToolCallId;
 use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::permission::{
     ActionClass, ActionDecision, ActionRequired, ActionResolved, DecidedBy, DecisionSource, Effect,
-    GrantScope, PermissionEvaluated, SESSION_EDITS,
+    PermissionEvaluated, SESSION_EDITS,
 };
 use agent_protocol::payload::process::pipeline_failed;
 use agent_protocol::payload::tool::{ContentFormat, ToolData, ToolFailed, ToolObservation};
-use agent_protocol::{ActionHappened, CallStep, Event, Payload};
+use agent_protocol::{CallStep, Event, Payload};
 use serde_json::Value;
 
 use super::cell::{
@@ -41,11 +42,7 @@ impl State {
         }
         match &event.payload {
             Payload::ToolIntent(intent) => {
-                let target = intent.raw_input.as_ref().map(target_of).unwrap_or_default();
-                let asked = match &intent.requested_name {
-                    Some(name) => format!("{} (asked for as {name})", intent.tool_name),
-                    None => intent.tool_name.clone(),
-                };
+                let target = intent.input().map(target_of).unwrap_or_default();
                 let mut tool = ToolCell {
                     call_id: Some(call_id.clone()),
                     tool: one_line(&intent.tool_name),
@@ -54,11 +51,9 @@ impl State {
                     ..ToolCell::default()
                 };
                 let who = if self.own_turn { "you" } else { "the model" };
-                tool.chain
-                    .push(one_line(&format!("{who} asked for {asked}")));
-                if let Some(reason) = &intent.reason {
-                    tool.chain.push(one_line(&format!("its reason: {reason}")));
-                }
+                let said = describe(event);
+                tool.chain.push(format!("{who} asked for {}", said.line()));
+                tool.chain.extend(said.facts.lines().map(str::to_owned));
                 tool.state.apply(event);
                 let index = self.push(CellKind::Tool(Box::new(tool)));
                 self.open_calls.insert(call_id, index);
@@ -69,10 +64,10 @@ impl State {
             }
             Payload::ActionResolved(resolved) => {
                 self.close_pending(event);
-                self.change_call(&call_id, |tool| action_resolved(tool, resolved));
+                self.change_call(&call_id, |tool| action_resolved(tool, event, resolved));
             }
             Payload::PermissionEvaluated(evaluated) => {
-                self.permission_evaluated(&call_id, evaluated);
+                self.permission_evaluated(&call_id, event, evaluated);
             }
             Payload::SandboxApplied(applied) => {
                 self.facts.sandbox = Some(applied.status);
@@ -82,14 +77,10 @@ impl State {
                 )));
                 self.change_call(&call_id, |tool| {
                     tool.sandbox = Some(applied.status);
-                    let writable = match applied.write_roots.join(" ") {
-                        nothing if nothing.is_empty() => "nothing".to_owned(),
-                        roots => roots,
-                    };
-                    tool.chain.push(one_line(&format!(
-                        "sandbox {}: {}, network {}, {writable} writable",
-                        applied.status, applied.mechanism, applied.network,
-                    )));
+                    let said = describe(event);
+                    let roots = said.facts.get("may write").unwrap_or("nothing");
+                    tool.chain
+                        .push(format!("{}, may write {roots}", said.line()));
                 });
             }
             Payload::ToolObservation(observation) => {
@@ -102,13 +93,12 @@ impl State {
             Payload::ToolStarted(started) => {
                 self.change_call(&call_id, |tool| {
                     tool.started_at = Some(event.timestamp);
-                    tool.chain
-                        .push(one_line(&format!("started: {}", started.executor)));
+                    tool.chain.push(describe(event).line());
                 });
                 let tool_name = started.tool_name.clone();
                 self.activity(&format!("{tool_name} is running"), None);
             }
-            payload => self.change_call(&call_id, |tool| call_progressed(tool, payload)),
+            _ => self.change_call(&call_id, |tool| call_progressed(tool, event)),
         }
     }
 
@@ -123,7 +113,12 @@ impl State {
         });
     }
 
-    fn permission_evaluated(&mut self, call_id: &ToolCallId, evaluated: &PermissionEvaluated) {
+    fn permission_evaluated(
+        &mut self,
+        call_id: &ToolCallId,
+        event: &Event,
+        evaluated: &PermissionEvaluated,
+    ) {
         let rule = evaluated
             .matched
             .iter()
@@ -158,7 +153,7 @@ impl State {
             for command in &parse.commands {
                 let mut words = command.words.join(" ");
                 if command.dynamic {
-                    words.push_str("  (parts of it are only known when it runs)");
+                    words.push_str("  (parts of it are not known until it runs)");
                 }
                 found.parts.push(words);
             }
@@ -168,8 +163,7 @@ impl State {
         }
         self.evaluated.insert(call_id.clone(), found);
         self.change_call(call_id, |tool| {
-            tool.chain
-                .push(format!("the gate said {}: {why}", evaluated.decision));
+            tool.chain.push(in_one_line(&describe(event)));
             // What the user edited before allowing it is judged again; it stays the user's word.
             let edited = evaluated.decision_source == DecisionSource::Human
                 && matches!(tool.permission, Some(Permission::AllowedByYou(_)));
@@ -238,69 +232,41 @@ fn source_in_words(source: DecisionSource) -> Option<&'static str> {
         DecisionSource::ProtectedPath => Some("a protected path, whatever rules say"),
         DecisionSource::CircuitBreaker => Some("a safety stop, asked about every time"),
         DecisionSource::SessionGrant => Some("you allowed it for this session"),
-        DecisionSource::Sandbox => Some("decided by what the sandbox gives"),
+        DecisionSource::Sandbox => Some("decided by the sandbox level"),
         DecisionSource::HostPolicy | DecisionSource::Policy => Some("decided by policy"),
-        DecisionSource::Human => Some("your own word"),
-        DecisionSource::Timeout => Some("time ran out"),
+        DecisionSource::Human => Some("your answer"),
+        DecisionSource::Timeout => Some("timed out"),
         DecisionSource::Cancel => Some("cancelled"),
     }
 }
 
-fn action_resolved(tool: &mut ToolCell, resolved: &ActionResolved) {
-    let note = resolved
-        .payload
-        .as_ref()
-        .and_then(|payload| payload.note.as_deref());
-    let edited = resolved
-        .payload
-        .as_ref()
-        .and_then(|payload| payload.edited_input.as_ref());
-    let with_network = edited.is_some_and(|input| input.get("network") == Some(&Value::Bool(true)));
-    let scope = match resolved.scope {
-        GrantScope::Once => "once",
-        GrantScope::Session => "for this session",
-        GrantScope::ProjectLocal => "by a new rule of this project",
-        GrantScope::User => "by a new rule of yours",
-    };
-    let who = match resolved.decided_by {
-        DecidedBy::User => "you",
-        DecidedBy::Policy => "the policy for questions nobody can answer",
-        DecidedBy::Timeout => "time running out",
-        DecidedBy::Cancel => "the interrupt",
-    };
-    let (words, permission) = match resolved.decision {
-        ActionDecision::AllowOnce | ActionDecision::AllowSession | ActionDecision::Answer => {
-            let mut text = format!("allowed by {who} {scope}");
-            if with_network {
-                text.push_str(", with network");
-            } else if edited.is_some() {
-                text.push_str(", as edited by you");
-            }
-            if let Some(note) = note {
-                text.push_str(&format!(": {}", one_line(note)));
-            }
-            (text.clone(), Permission::AllowedByYou(text))
+/// A step with its facts in one line.
+fn in_one_line(said: &Description) -> String {
+    let mut line = said.line();
+    for fact in said.facts.lines() {
+        line.push_str(&format!("; {fact}"));
+    }
+    line
+}
+
+fn action_resolved(tool: &mut ToolCell, event: &Event, resolved: &ActionResolved) {
+    let said = describe(event);
+    tool.chain.push(in_one_line(&said));
+    let text = one_line(&said.text);
+    tool.permission = Some(match (resolved.decision, resolved.decided_by) {
+        (ActionDecision::AllowOnce | ActionDecision::AllowSession | ActionDecision::Answer, _) => {
+            Permission::AllowedByYou(text)
         }
-        ActionDecision::Deny | ActionDecision::Abort => {
-            let mut text = format!("denied by {who}");
-            if let Some(note) = note {
-                text.push_str(&format!(": {}", one_line(note)));
-            }
-            let permission = match resolved.decided_by {
-                DecidedBy::User => Permission::DeniedByYou(text.clone()),
-                _ => Permission::Denied(text.clone()),
-            };
-            (text, permission)
+        (ActionDecision::Deny | ActionDecision::Abort, DecidedBy::User) => {
+            Permission::DeniedByYou(text)
         }
-    };
-    let after = agent_text::words::duration(resolved.latency_ms);
-    tool.chain.push(format!("{words}, after {after}"));
-    tool.permission = Some(permission);
+        (ActionDecision::Deny | ActionDecision::Abort, _) => Permission::Denied(text),
+    });
 }
 
 /// The facts between permission and observation.
-fn call_progressed(tool: &mut ToolCell, payload: &Payload) {
-    match payload {
+fn call_progressed(tool: &mut ToolCell, event: &Event) {
+    match &event.payload {
         Payload::ToolArgs(args) => {
             if let Some(input) = &args.safe_args {
                 tool.target = target_of(input);
@@ -312,13 +278,10 @@ fn call_progressed(tool: &mut ToolCell, payload: &Payload) {
                     .errors
                     .push(one_line(&format!("{} {}", error.path, error.message)));
             }
-            tool.chain
-                .push(format!("validation ({}) said no", validation.layer));
+            tool.chain.push(describe(event).line());
         }
-        Payload::PermissionResolved(resolved) => {
-            if let Some(rule) = &resolved.rule_saved {
-                tool.chain.push(one_line(&format!("saved the rule {rule}")));
-            }
+        Payload::PermissionResolved(resolved) if resolved.rule_saved.is_some() => {
+            tool.chain.push(describe(event).line());
         }
         Payload::ToolProgress(progress) => {
             if let Some(bytes) = progress.bytes {
@@ -334,35 +297,17 @@ fn call_progressed(tool: &mut ToolCell, payload: &Payload) {
                 tool.live.push(preview);
             }
         }
-        Payload::SandboxViolation(violation) => {
-            let mut text = format!("{} refused", violation.kind);
-            for part in [&violation.target, &violation.call].into_iter().flatten() {
-                text.push_str(&format!(" {part}"));
-            }
-            if violation.count > 1 {
-                text.push_str(&format!(", {} times", violation.count));
-            }
-            text.push_str(&format!(" (noticed by {})", violation.detection));
-            if let Some(setting) = &violation.permitted_by {
-                text.push_str(&format!("; {setting} would permit it"));
-            }
-            tool.detail.violations.push(one_line(&text));
+        Payload::SandboxViolation(_) => {
+            let said = describe(event);
+            let facts = said.facts.lines().map(|fact| format!("; {fact}"));
+            let line = format!("{}{}", said.text, facts.collect::<String>());
+            tool.detail.violations.push(line);
         }
-        Payload::OutputRedacted(redacted) => {
-            tool.chain.push(format!(
-                "{} secrets masked in {}",
-                redacted.count, redacted.target
-            ));
-        }
+        Payload::OutputRedacted(_) => tool.chain.push(describe(event).line()),
         Payload::ToolResult(result) => {
             tool.duration_ms = Some(result.metrics.duration_ms);
             tool.detail.changed = changes(&result.side_effects);
-            let (exit, code) = (result.exit.to_string(), result.code.to_string());
-            tool.chain.push(if exit == code {
-                format!("ended: {exit}")
-            } else {
-                format!("ended: {exit} ({code})")
-            });
+            tool.chain.push(describe(event).line());
             tool.outcome = Some(Outcome {
                 ok: result.ok,
                 code: result.code,
@@ -372,22 +317,16 @@ fn call_progressed(tool: &mut ToolCell, payload: &Payload) {
                 pipeline_failed: hides_failure(&result.data),
             });
         }
-        Payload::ToolFailed(failed) => tool_failed(tool, failed),
+        Payload::ToolFailed(failed) => {
+            tool.chain.push(describe(event).line());
+            tool_failed(tool, failed);
+        }
         _ => {}
     }
 }
 
 fn tool_failed(tool: &mut ToolCell, failed: &ToolFailed) {
     tool.detail.changed = changes(&failed.side_effects);
-    let happened = match failed.action_happened {
-        ActionHappened::No => "nothing happened",
-        ActionHappened::Yes => "something happened",
-        ActionHappened::Unknown => "nobody knows whether something happened",
-    };
-    tool.chain.push(one_line(&format!(
-        "ended in phase {} with {}: {}; {happened}",
-        failed.phase, failed.code, failed.message
-    )));
     tool.outcome = Some(Outcome {
         ok: false,
         code: failed.code,

@@ -1,12 +1,12 @@
 //! One event into the state. Each event class that a screen shows has its place here; the others
 //! change nothing a person would miss.
 
-use agent_protocol::payload::UnknownReason;
+use agent_history::describe;
+use agent_history::describe::{BlockKind, Kind, Tone, phrases};
 use agent_protocol::payload::conversation::{
     HistoryStatus, QueueChanged, QueueOperation, QueuePolicy, TurnCompleted, TurnFailed,
     TurnOutcome, TurnSubmitted,
 };
-use agent_protocol::payload::permission::{GrantScope, SESSION_EDITS};
 use agent_protocol::status::Status;
 use agent_protocol::{Event, Payload};
 
@@ -30,7 +30,7 @@ impl State {
             Payload::SessionCreated(created) => {
                 self.facts.mode = created.mode;
                 self.facts.title.clone_from(&created.title);
-                if let Some(parent) = &created.parent {
+                if created.parent.is_some() {
                     // What was open where the session branched off is not open here.
                     self.close_open_cells(true);
                     self.pending.clear();
@@ -38,11 +38,7 @@ impl State {
                     self.facts.compacting = false;
                     self.facts.queue.clear();
                     self.facts.session_id = Some(event.session_id.clone());
-                    let from = format!(
-                        "branched from session {} at event {}",
-                        parent.session_id, parent.sequence
-                    );
-                    self.notice(NoticeLevel::Information, from, None);
+                    self.notice_of(event);
                 }
             }
             Payload::SessionUpdated(updated) => {
@@ -107,7 +103,7 @@ impl State {
             }
             Payload::ModelDelta(delta) => self.model_delta(delta),
             Payload::ModelCompleted(completed) => self.model_completed(completed),
-            Payload::ModelFailed(failed) => self.model_failed(failed),
+            Payload::ModelFailed(failed) => self.model_failed(event, failed),
             Payload::ReasoningDelta(delta) => self.reasoning_delta(delta),
             Payload::ReasoningSummary(summary) => {
                 if let Some(text) = summary.text.as_ref().filter(|_| !self.facts.compacting) {
@@ -153,25 +149,12 @@ impl State {
             }
             Payload::ContextCompactionCompleted(done) => {
                 self.facts.compacting = false;
-                let text = format!(
-                    "history compacted: about {} tokens became {}",
-                    done.tokens_before, done.tokens_after
-                );
                 self.facts.context.used = Some(done.tokens_after);
-                match &done.error {
-                    Some(error) => {
-                        let text = format!("{text}; there is no summary: {error}");
-                        self.notice(NoticeLevel::Warning, text, Some(&done.summary_preview));
-                    }
-                    None => {
-                        self.notice(NoticeLevel::Information, text, Some(&done.summary_preview))
-                    }
-                }
+                self.notice_of(event);
             }
-            Payload::ContextCompactionFailed(failed) => {
+            Payload::ContextCompactionFailed(_) => {
                 self.facts.compacting = false;
-                let text = format!("the history could not be compacted: {}", failed.error);
-                self.notice(NoticeLevel::Warning, text, None);
+                self.notice_of(event);
             }
             Payload::CostRecorded(cost) => {
                 match (cost.session_total, cost.amount) {
@@ -188,126 +171,32 @@ impl State {
             Payload::ToolCatalogResolved(catalog) => {
                 self.facts.tools = catalog.tools.iter().map(ToolLine::of).collect();
             }
-            Payload::QuotaLow(low) => self.notice(
-                NoticeLevel::Warning,
-                format!("the {} limit is near: {} left", low.limit, low.remaining),
-                None,
-            ),
-            Payload::QuotaBlocked(blocked) => self.notice(
-                NoticeLevel::Error,
-                format!(
-                    "stopped at the {} limit: {}",
-                    blocked.limit, blocked.required_action
-                ),
-                None,
-            ),
-            // The words say it; the code is in the log.
-            Payload::RuntimeWarning(warning) => {
-                self.notice(NoticeLevel::Warning, warning.message.clone(), None);
-            }
-            Payload::RuntimeError(error) => {
-                self.notice(NoticeLevel::Error, error.message.clone(), None);
-            }
-            Payload::RoutingFallbackApplied(fallback) => self.notice(
-                NoticeLevel::Warning,
-                format!(
-                    "{}/{} took over from {}/{}: {}",
-                    fallback.to.provider,
-                    fallback.to.model,
-                    fallback.from.provider,
-                    fallback.from.model,
-                    fallback.reason
-                ),
-                None,
-            ),
-            Payload::RoutingNotPossible(missing) => {
-                self.notice(NoticeLevel::Error, missing.required_action.clone(), None);
-            }
-            Payload::HookFailed(failed) => {
-                self.notice(
-                    NoticeLevel::Warning,
-                    format!("a hook failed: {}", failed.error),
-                    None,
-                );
-            }
+            Payload::QuotaLow(_)
+            | Payload::QuotaBlocked(_)
+            | Payload::RuntimeWarning(_)
+            | Payload::RuntimeError(_)
+            | Payload::RoutingFallbackApplied(_)
+            | Payload::RoutingNotPossible(_)
+            | Payload::HookFailed(_)
+            | Payload::Unknown(_) => self.notice_of(event),
             Payload::PolicyChanged(policy) => {
-                let changed = &policy.changed;
-                if let Some(mode) = changed.mode {
+                if let Some(mode) = policy.changed.mode {
                     self.facts.mode = Some(mode);
-                    self.notice(
-                        NoticeLevel::Information,
-                        format!("mode is now {mode}"),
-                        None,
-                    );
                 }
-                let holds = match policy.scope {
-                    GrantScope::Once => "once",
-                    GrantScope::Session => "for this session",
-                    GrantScope::ProjectLocal => "for you in this project",
-                    GrantScope::User => "for you everywhere",
-                };
-                for rule in &changed.rules_added {
-                    let edits = SESSION_EDITS.iter().position(|edits| rule.ends_with(edits));
-                    if let (GrantScope::Session, Some(place)) = (policy.scope, edits) {
-                        if place == 0 {
-                            let text = "Edits in this project no longer ask, for this session.";
-                            self.notice(NoticeLevel::Information, text.to_owned(), None);
-                        }
-                        continue;
-                    }
-                    let text = format!("rule added {holds}: {rule}");
-                    self.notice(NoticeLevel::Information, text, None);
-                }
-                for rule in &changed.rules_removed {
-                    let text = format!("rule removed {holds}: {rule}");
-                    self.notice(NoticeLevel::Information, text, None);
-                }
-                if let Some(file) = &changed.trusted_file {
-                    self.notice(NoticeLevel::Information, format!("trusted: {file}"), None);
+                for said in phrases::policy(policy) {
+                    self.notice(NoticeLevel::Information, said, None);
                 }
             }
             Payload::HistoryReconstructed(history) if history.status == HistoryStatus::Degraded => {
-                let text = format!(
-                    "the log had a damaged end: {} bytes were cut off{}",
-                    history.cut_bytes.unwrap_or(0),
-                    history
-                        .reason
-                        .as_ref()
-                        .map(|reason| format!(" ({reason})"))
-                        .unwrap_or_default()
-                );
-                self.notice(NoticeLevel::Warning, text, None);
+                self.notice_of(event);
             }
             Payload::HistoryRollbackStarted(_) => self.rollback_from = Some(event.sequence),
             Payload::HistoryRollbackCompleted(rollback) => {
-                let restored: Vec<&str> = rollback
-                    .files_restored
-                    .iter()
-                    .map(|file| file.path.as_str())
-                    .collect();
                 let begun = self.rollback_from.take().and_then(|at| at.checked_sub(1));
-                let mut text = match (restored.is_empty(), begun) {
-                    (true, _) => "nothing was put back".to_owned(),
-                    (false, None) => format!("put back as before: {}", restored.join(", ")),
-                    (false, Some(before)) => format!(
-                        "put back as before: {}; /undo {before} takes this back",
-                        restored.join(", ")
-                    ),
-                };
-                for refused in &rollback.files_refused {
-                    text.push_str(&format!(
-                        "; left alone: {} ({})",
-                        refused.path, refused.reason
-                    ));
+                let mut text = describe(event).text;
+                if let Some(before) = begun.filter(|_| !rollback.files_restored.is_empty()) {
+                    text.push_str(&format!("; undo this with /undo {before}"));
                 }
-                self.notice(NoticeLevel::Information, text, None);
-            }
-            Payload::Unknown(unknown) => {
-                let what = match &unknown.reason {
-                    UnknownReason::Type => "an event this version does not know",
-                    UnknownReason::Shape(_) => "an event in a shape this version does not know",
-                };
-                let text = format!("{what}: {}", unknown.type_name);
                 self.notice(NoticeLevel::Information, text, None);
             }
             _ => self.apply_to_call(event),
@@ -346,6 +235,26 @@ impl State {
             }
             LiveText::Call(tool) => self.activity(&format!("the model is calling {tool}"), None),
         }
+    }
+
+    /// Shows an event in the words that every reader has for it.
+    pub(super) fn notice_of(&mut self, event: &Event) {
+        let said = describe(event);
+        let level = match said.tone {
+            Tone::Plain | Tone::Good => NoticeLevel::Information,
+            Tone::Warn => NoticeLevel::Warning,
+            Tone::Bad => NoticeLevel::Error,
+        };
+        // The sign of a problem says already that it is one.
+        let text = match said.kind {
+            Kind::Problem | Kind::Record => said.text.clone(),
+            _ => said.line(),
+        };
+        let prose = said
+            .blocks
+            .iter()
+            .find(|block| block.kind == BlockKind::Prose);
+        self.notice(level, text, prose.map(|block| block.text.as_str()));
     }
 
     pub(super) fn notice(&mut self, level: NoticeLevel, text: String, detail: Option<&str>) {

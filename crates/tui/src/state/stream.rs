@@ -1,5 +1,7 @@
 //! What a model says and thinks, as it arrives.
 
+use agent_history::describe;
+use agent_protocol::Event;
 use agent_protocol::id::ModelRequestId;
 use agent_protocol::payload::model::{
     ModelCompleted, ModelDelta, ModelFailed, ModelFailureKind, ReasoningDelta,
@@ -7,7 +9,6 @@ use agent_protocol::payload::model::{
 
 use super::cell::{AssistantCell, CellKind, KEPT_DIFF, Notice, NoticeLevel, ReasoningCell, clip};
 use super::{State, Stream};
-use crate::safe::one_line;
 
 impl State {
     pub(super) fn change_text(&mut self, index: usize, change: impl FnOnce(&mut AssistantCell)) {
@@ -98,7 +99,7 @@ impl State {
         }
     }
 
-    pub(super) fn model_failed(&mut self, failed: &ModelFailed) {
+    pub(super) fn model_failed(&mut self, event: &Event, failed: &ModelFailed) {
         self.current_request = None;
         // A process that ended in the middle of it says no more about it than this.
         self.facts.compacting &= failed.retryable;
@@ -120,22 +121,19 @@ impl State {
             self.end_retry();
             return;
         }
-        if let Some(text) = failed.retry_in_words() {
-            self.say_retry(one_line(&text));
+        let said = describe(event);
+        if failed.retry_in_ms.is_some() {
+            self.say_retry(said.text);
             return;
         }
         self.end_retry();
         self.last_failure = Some(failed.message.clone());
-        let text = format!(
-            "the model request failed ({}): {}",
-            failed.kind, failed.message
-        );
         let level = if failed.retryable {
             NoticeLevel::Warning
         } else {
             NoticeLevel::Error
         };
-        self.notice(level, text, failed.hint.as_deref());
+        self.notice(level, said.text, failed.hint.as_deref());
     }
 
     /// One line says that the model is asked again, however often that is.

@@ -397,7 +397,7 @@ impl Ui {
             (false, Some(_)) => {
                 self.works_since = None;
                 if !self.focused && self.settings.notify {
-                    effects.push(Effect::Notify("agent: the turn is over".to_owned()));
+                    effects.push(Effect::Notify("agent: turn finished".to_owned()));
                 }
             }
             _ => {}

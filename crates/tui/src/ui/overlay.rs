@@ -159,10 +159,10 @@ impl Picker {
 pub fn mode_in_words(mode: agent_protocol::status::Mode) -> &'static str {
     use agent_protocol::status::Mode;
     match mode {
-        Mode::ReadOnly => "nothing is written; only commands proven to read",
-        Mode::Ask => "reading is free, the rest asks",
-        Mode::AcceptEdits => "edits inside the project are free, commands ask",
-        Mode::Auto => "commands are free while the full sandbox holds them",
-        Mode::Full => "no asking; sandbox and deny rules still hold",
+        Mode::ReadOnly => "no writes; only commands known to be read-only",
+        Mode::Ask => "reads run; everything else asks",
+        Mode::AcceptEdits => "edits in the project run; commands ask",
+        Mode::Auto => "commands run without asking while fully sandboxed",
+        Mode::Full => "nothing asks; sandbox and deny rules still apply",
     }
 }

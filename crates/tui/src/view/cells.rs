@@ -91,7 +91,7 @@ pub fn assistant(
 ) -> Vec<Line<'static>> {
     let mut lines = markdown::render(text, columns.saturating_sub(2), theme);
     if interrupted {
-        lines.push(Line::styled("[the answer breaks off here]", theme.warn()));
+        lines.push(Line::styled("[the answer was cut off here]", theme.warn()));
     }
     let lead = if first { "• " } else { "  " };
     indent(lines, &Span::styled(lead, theme.accent()), &Span::raw("  "))

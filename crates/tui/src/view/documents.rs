@@ -19,7 +19,7 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
             ("Alt-Enter, Ctrl-J", "break the line (also \\ before Enter)"),
             ("Up, Down", "earlier prompts, from the first or last row"),
             ("Ctrl-R", "search earlier prompts"),
-            ("Alt-Up", "take the last queued message back"),
+            ("Alt-Up", "edit the last queued message"),
             ("@", "name a file or an image"),
             ("/", "commands"),
             ("!", "your own shell command"),
@@ -34,15 +34,15 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
         "Steering",
         &[
             ("Esc", "interrupt the turn"),
-            ("Esc Esc", "edit an earlier message in a branch"),
+            ("Esc Esc", "edit an earlier message in a fork"),
             (
                 "Shift-Tab",
-                "cycle modes (skips full); an open question is judged again",
+                "cycle modes (skips full); a pending question is checked again",
             ),
             ("Ctrl-T, PgUp", "transcript with details"),
-            ("Ctrl-C", "clear, interrupt; twice: leave"),
+            ("Ctrl-C", "clear, interrupt; twice: quit"),
             ("Ctrl-Z", "suspend"),
-            ("Ctrl-L", "draw anew"),
+            ("Ctrl-L", "redraw the screen"),
         ],
     ),
     (

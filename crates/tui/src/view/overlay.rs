@@ -31,7 +31,7 @@ pub(super) fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
             let taken = !ui.is_guarded();
             answers(vec![
                 answer("d", "demo", taken),
-                answer("Enter", "look again", taken),
+                answer("Enter", "check again", taken),
                 answer("q", "leave", taken),
             ])
         }
@@ -172,10 +172,10 @@ fn picker_lines(picker: &Picker, columns: usize, room: usize, theme: Theme) -> V
     let rows = picker.rows();
     if rows.is_empty() {
         let nothing = match (&picker.choices, picker.filter.is_empty()) {
-            (_, false) => "nothing fits",
+            (_, false) => "no matches",
             (Choices::Models(_), _) => "no other model is set up",
             (Choices::Sessions(_), _) => "no other session in this project",
-            (Choices::Messages(_), _) => "no message yet",
+            (Choices::Messages(_), _) => "no messages yet",
             _ => "nothing here",
         };
         lines.push(Line::styled(nothing, theme.dim()));
@@ -222,10 +222,7 @@ fn first_run(found: &FirstRun, columns: usize, theme: Theme) -> Vec<Line<'static
     let mut say = |line: Line<'static>, hang: usize| {
         lines.extend(wrap(&line, columns, hang, Break::Words));
     };
-    say(
-        Line::from("No model is set up yet. This is what was looked for:"),
-        0,
-    );
+    say(Line::from("No model is set up yet. Checked:"), 0);
     for (what, _) in found.found.iter().filter(|(_, there)| *there) {
         let sign = Span::styled("  ✓ found: ", theme.good());
         say(Line::from(vec![sign, Span::raw(safe::one_line(what))]), 4);
@@ -244,7 +241,8 @@ fn first_run(found: &FirstRun, columns: usize, theme: Theme) -> Vec<Line<'static
         say(Line::styled(what, theme.code()), 4);
     }
     say(Line::default(), 0);
-    let demo = "Or press d: the demo fixes a failing test in a throw-away project, without a key and without a network.";
+    let demo = "Or press d for the demo: it fixes a failing test in a temporary project, without \
+        a key or a network.";
     say(Line::from(demo), 0);
     lines
 }
@@ -254,11 +252,13 @@ pub(crate) fn trust_in_words(question: &TrustQuestion) -> String {
     let file = safe::one_line(&question.file);
     if question.is_change {
         format!(
-            "{file} has changed since you trusted it. As it is now, it can only tighten what this project may do. This is what changed:"
+            "{file} has changed since you trusted it. Until you trust it again, it can only \
+             restrict what this project may do. The changes:"
         )
     } else {
         format!(
-            "{file} wants to change what this project may do. It was never trusted, so for now it can only tighten. All of it is new:"
+            "{file} wants to change what this project may do. You have not trusted it yet, so for \
+             now it can only restrict. All of it is new:"
         )
     }
 }
@@ -271,7 +271,7 @@ mod tests {
     fn what_is_wrapped_goes_on_where_it_began() {
         let check = |line: &str, expected: usize| assert_eq!(column_of(line), expected, "{line}");
         check("words and more words", 2);
-        check("2. the gate said ask", 3);
+        check("2. must ask: by rule", 3);
         check("12. ended", 4);
         check("model      demo/scripted", 11);
         check("2.5 of them", 2);

@@ -73,12 +73,12 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
     }
     let why = pending.why.as_deref().unwrap_or_default();
     if !why.is_empty() {
-        say("asks because", why);
+        say("needs approval:", why);
     }
     let runs = if pending.understood {
         "runs"
     } else {
-        "seems to run"
+        "appears to run"
     };
     for part in parts(pending) {
         say(runs, &part);
@@ -86,7 +86,7 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
     if let Some(unproven) = pending.unproven.as_deref()
         && !why.contains(unproven)
     {
-        say("not proven to only read:", unproven);
+        say("not known to be read-only:", unproven);
     }
     for risk in risks(pending, why) {
         say("•", &risk);
@@ -96,7 +96,7 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
     }
     // A long time needs no mention.
     if let Some(wait) = pending.timeout_ms.filter(|wait| *wait <= LONG_MS) {
-        let text = format!("is denied when there is no answer for {}", duration(wait));
+        let text = format!("denied if not answered within {}", duration(wait));
         say("•", &text);
     }
     if pending.is_permission() {
@@ -117,10 +117,7 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
         match &pending.suggested_rule {
             Some(rule) => say(
                 "[r]",
-                &format!(
-                    "the rule {rule} stops the asking; it allows {}",
-                    explain_rule(rule)
-                ),
+                &format!("save the rule {rule}; it allows {}", explain_rule(rule)),
             ),
             None if pending.every_time => say("•", "asks every time; no rule changes that"),
             None => say("•", "can't be saved as a rule (too broad)"),
@@ -305,11 +302,11 @@ mod tests {
     fn what_the_sandbox_leaves_open_is_said_once() {
         let asked = agent_protocol::payload::permission::ActionRequired {
             safe_args: Some(serde_json::json!({"command": "curl x"})),
-            risk_facts: vec![format!("{SANDBOXED}it can write the project")],
+            risk_facts: vec![format!("{SANDBOXED}it can write only to the project")],
             ..Default::default()
         };
         let pending = Pending::new("act_1".parse().unwrap(), None, &asked);
-        let said = risks(&pending, "it asks for the network");
+        let said = risks(&pending, "it asks for full network access");
         assert_eq!(said.len(), 1);
         assert!(said[0].ends_with("review its changes afterwards with /diff"));
     }

@@ -263,7 +263,7 @@ fn what_is_not_understood_only_seems_to_run() {
     };
     assert!(runs(true).contains("  runs owned"), "{}", runs(true));
     assert!(
-        runs(false).contains("  seems to run owned"),
+        runs(false).contains("  appears to run owned"),
         "{}",
         runs(false)
     );

@@ -292,7 +292,7 @@ impl Script {
                     (None, _) => DecisionSource::Mode,
                 },
                 reason: match decision {
-                    Effect::Ask => "no rule covers it and it is not known only to read".into(),
+                    Effect::Ask => "no rule allows it and it is not known to be read-only".into(),
                     _ => "reading inside the project".into(),
                 },
                 matched: matched.into_iter().collect(),
@@ -498,9 +498,9 @@ pub fn ask_command(command: &str) -> ActionRequired {
         prompt: "The model wants to run a command.".into(),
         risk_facts: vec![
             "runs build scripts, macros and tests of the project and its dependencies".into(),
-            "runs in the sandbox: it can write the project and nothing else".into(),
+            "runs in the sandbox: it can write only to the project".into(),
             "has no network".into(),
-            "is stopped after 120 s".into(),
+            "times out after 120 s".into(),
             "shows at most 30000 characters of its output to the model".into(),
         ],
         tool_name: Some("bash".into()),
@@ -519,7 +519,7 @@ pub fn ask_edit(diff: Option<agent_protocol::id::ArtifactId>) -> ActionRequired 
         title: "edit src/lib.rs".into(),
         risk_facts: vec![
             "changes `src/lib.rs`".into(),
-            "a copy of the file as it was is kept, so that it can be undone".into(),
+            "keeps a copy of the file, so that it can be undone".into(),
         ],
         tool_name: Some("edit".into()),
         safe_args: Some(json!({

@@ -93,7 +93,7 @@ struct Parse {
     ok: bool,
     commands: Vec<ParsedCommand>,
     redirects: Vec<String>,
-    /// Why it is not proven that the script only reads; `null` when it is, and when rules cover
+    /// Reason it is not proven that the script only reads; `null` when it is, and when rules cover
     /// what does more.
     why_not_proven: Option<String>,
     #[serde(skip)]

@@ -5,6 +5,7 @@ pub(crate) mod explain;
 pub(crate) mod list;
 mod past;
 
+use agent_history::describe::phrases;
 use agent_protocol::payload::permission::RuleOrigin;
 use clap::{Args, Subcommand};
 
@@ -37,12 +38,7 @@ pub(crate) fn run(arguments: &PermissionsArgs, app: &App) -> Result<Exit, Failur
     }
 }
 
-/// Where a rule stands, in words: `user, ~/.agent/config.toml:3`.
+/// The place of a rule, safe to print: `user, ~/.agent/config.toml:3`.
 pub(crate) fn origin_words(origin: &RuleOrigin) -> String {
-    let layer = origin.layer.as_str().replace('_', " ");
-    match (&origin.file, origin.line) {
-        (Some(file), Some(line)) => format!("{layer}, {}:{line}", visible(file)),
-        (Some(file), None) => format!("{layer}, {}", visible(file)),
-        (None, _) => layer,
-    }
+    visible(&phrases::origin(origin))
 }

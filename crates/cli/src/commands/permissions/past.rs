@@ -168,8 +168,8 @@ impl Proposed {
         match &event.payload {
             Payload::ToolIntent(intent) => {
                 self.tool.clone_from(&intent.tool_name);
-                self.input.clone_from(&intent.raw_input);
-                self.input_ref.clone_from(&intent.raw_input_ref);
+                self.input = intent.input().cloned();
+                self.input_ref = intent.input_ref().cloned();
                 self.place = event.sequence;
             }
             Payload::ToolArgs(args) => {

@@ -2,6 +2,9 @@
 //! without an object of its own, and nothing in the sentence that makes it something else than a
 //! statement.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::sentences::{Sentence, Token};
 use super::words::{AFTER, DENIALS, FILLERS, GAPS, PARTS, TRIALS, TROUBLES, VOIDS};
 use super::{Extent, Subject};
@@ -10,15 +13,15 @@ use crate::verification::recognise;
 /// What a sentence claims, if it claims anything.
 pub(super) fn claim(sentence: &Sentence) -> Option<(Subject, Extent)> {
     let tokens = &sentence.tokens;
+    // Most sentences have no subject of a claim, which is soon seen.
+    let claimed =
+        (0..tokens.len()).find_map(|at| claim_at(tokens, at).or_else(|| object_at(tokens, at)))?;
     let negated = |word: &str| word.ends_with("n't");
-    if sentence.is_question
+    let is_void = sentence.is_question
         || tokens.iter().filter_map(Token::word).any(negated)
-        || VOIDS.iter().any(|phrase| has_phrase(tokens, phrase))
-        || says_it_failed(tokens)
-    {
-        return None;
-    }
-    (0..tokens.len()).find_map(|at| claim_at(tokens, at).or_else(|| object_at(tokens, at)))
+        || VOID_PHRASES.occur_in(tokens)
+        || says_it_failed(tokens);
+    (!is_void).then_some(claimed)
 }
 
 /// "Failing" and "broken", unless it says what was mended: "the failing test now passes".
@@ -64,7 +67,7 @@ fn object_at(tokens: &[Token], at: usize) -> Option<(Subject, Extent)> {
 /// is no plain statement of success.
 pub(super) fn admits_a_gap(sentence: &Sentence) -> bool {
     let tokens = &sentence.tokens;
-    if GAPS.iter().any(|phrase| has_phrase(tokens, phrase)) {
+    if GAP_PHRASES.occur_in(tokens) {
         return true;
     }
     let denies = |word: &str| DENIALS.contains(&word) || word.ends_with("n't");
@@ -263,12 +266,33 @@ fn is_part(tokens: &[Token], at: usize, subject: &Subject) -> bool {
     numbered
 }
 
-fn has_phrase(tokens: &[Token], phrase: &str) -> bool {
-    let words: Vec<&str> = phrase.split(' ').collect();
-    tokens.windows(words.len()).any(|window| {
-        window
-            .iter()
-            .zip(&words)
-            .all(|(token, word)| token.word() == Some(word))
-    })
+static VOID_PHRASES: LazyLock<Phrases> = LazyLock::new(|| Phrases::of(VOIDS));
+static GAP_PHRASES: LazyLock<Phrases> = LazyLock::new(|| Phrases::of(GAPS));
+
+/// Phrases by their first word, each with the words after it.
+struct Phrases(HashMap<&'static str, Vec<Vec<&'static str>>>);
+
+impl Phrases {
+    fn of(phrases: &[&'static str]) -> Self {
+        let mut by_first: HashMap<_, Vec<_>> = HashMap::new();
+        for phrase in phrases {
+            let mut words = phrase.split(' ');
+            let first = words.next().unwrap_or_default();
+            by_first.entry(first).or_default().push(words.collect());
+        }
+        Self(by_first)
+    }
+
+    fn occur_in(&self, tokens: &[Token]) -> bool {
+        (0..tokens.len()).any(|at| {
+            let rests = word_at(tokens, at).and_then(|word| self.0.get(word));
+            let follows = |rest: &Vec<&str>| {
+                let words = rest.iter().zip(at + 1..);
+                words
+                    .into_iter()
+                    .all(|(word, at)| word_at(tokens, at) == Some(word))
+            };
+            rests.is_some_and(|rests| rests.iter().any(follows))
+        })
+    }
 }

@@ -126,9 +126,6 @@ pub fn judge(text: &str, track: &Track) -> Vec<JudgedClaim> {
 #[must_use]
 pub fn find(text: &str) -> Vec<Claim> {
     let sentences = sentences::of(text);
-    if sentences.iter().any(grammar::admits_a_gap) {
-        return Vec::new();
-    }
     let claim = |sentence: &sentences::Sentence| {
         let (about, extent) = grammar::claim(sentence)?;
         Some(Claim {
@@ -137,7 +134,11 @@ pub fn find(text: &str) -> Vec<Claim> {
             extent,
         })
     };
-    sentences.iter().filter_map(claim).collect()
+    let claims: Vec<Claim> = sentences.iter().filter_map(claim).collect();
+    if claims.is_empty() || sentences.iter().any(grammar::admits_a_gap) {
+        return Vec::new();
+    }
+    claims
 }
 
 type Verdict<'a> = (ClaimVerdict, Option<&'a Shown>);

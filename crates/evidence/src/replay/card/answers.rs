@@ -8,8 +8,8 @@ use agent_protocol::payload::{ArtifactRef, SideEffect};
 use agent_protocol::{Code, is_before_execution};
 use serde_json::Value;
 
-use super::super::tell::rule;
 use super::{Answer, Cards, Found};
+use agent_history::describe::phrases::rule;
 
 /// How much of a catalogue is read; ours have some ten kilobytes.
 const CATALOG_LIMIT: u64 = 4 << 20;

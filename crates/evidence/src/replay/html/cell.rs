@@ -4,10 +4,11 @@ use agent_history::fold::Call;
 use agent_protocol::CallStatus;
 use agent_protocol::Timestamp;
 
-use super::super::entry::{Entry, Tone};
+use super::super::entry::Entry;
 use super::super::streamed::CallOutline;
 use super::markup::escaped;
 use super::{Page, span};
+use agent_history::describe::Tone;
 
 /// One call as a cell that opens; `first` is its first entry.
 pub(super) fn cell(
@@ -55,12 +56,14 @@ pub(super) fn cell(
         )),
         first.sequence
     ));
-    let name = call.map_or(first.label.as_ref(), |call| call.tool_name.as_str());
+    let name = call.map_or(first.description.label.as_ref(), |call| {
+        call.tool_name.as_str()
+    });
     escaped(html, name);
     html.push_str("</span><span class=\"s\">");
     escaped(
         html,
-        &agent_text::clip(&agent_text::visible_line(&first.says), 240),
+        &agent_text::clip(&agent_text::visible_line(&first.description.text), 240),
     );
     html.push_str("</span><span class=\"chips\">");
     if let Some(call) = call {

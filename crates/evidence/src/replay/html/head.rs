@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use agent_protocol::payload::conversation::ClaimVerdict;
 use agent_text::counted;
 
-use super::super::claims::{claimed, conflicts, failures};
-use super::super::entry::Tone;
+use super::super::claims::{conflicts, failures};
 use super::super::summary::Summary;
 use super::super::text::{clock, cost, decisions, open, tokens, verification};
 use super::markup::escaped;
 use super::{Page, span};
 use crate::audit::{AuditReport, Severity};
+use agent_history::describe::{Tone, phrases};
 
 /// Findings of an audit that are listed at the top.
 const FINDINGS: usize = 20;
@@ -122,7 +122,7 @@ pub(super) fn head(html: &mut String, page: &Page<'_>, summary: &Summary, title:
             ClaimVerdict::Contradicted => Tone::Bad,
             _ => Tone::Warn,
         };
-        fact("Claim", &claimed(claim), tone);
+        fact("Claim", &phrases::claim(claim), tone);
     }
     if !summary.failures.is_empty() {
         fact("Failed tests", &failures(summary), Tone::Bad);

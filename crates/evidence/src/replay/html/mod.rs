@@ -18,11 +18,13 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::entry::{Block, BlockKind, Entry, Kind, Level, Tone};
+use super::entry::Entry;
 use super::lineage::Lineage;
 use super::streamed::Streamed;
 use super::text::clock;
 use crate::audit::AuditReport;
+use agent_history::Description;
+use agent_history::describe::{BlockKind, Kind, Level, Tone, phrases::span};
 use cell::cell;
 use head::{head, title};
 use markup::{escaped, json_data, prose};
@@ -228,7 +230,7 @@ fn data(sheet: &mut Sheet<'_>, page: &Page<'_>, begun: Option<Timestamp>) -> io:
     each_entry(page, |entry| {
         let item = match entry.call {
             Some(number) => event_data(number, entry, begun, page),
-            None => match blocks_data(&entry.blocks, page) {
+            None => match blocks_data(&entry.description, page) {
                 Some(blocks) => json!([0, entry.sequence, blocks]),
                 None => return Ok(()),
             },
@@ -251,16 +253,16 @@ fn past(sheet: &mut Sheet<'_>, page: &Page<'_>, lineage: &Lineage) -> io::Result
     sheet.html.push_str("</summary>\n<ol>\n");
     let mut written = Ok(());
     page.told.each_inherited(|entry, _| {
-        if entry.level == Level::Record || written.is_err() {
+        if entry.description.level == Level::Record || written.is_err() {
             return;
         }
         let html = &mut sheet.html;
         html.push_str(&format!("<li value=\"{}\"><b>", entry.sequence));
-        escaped(html, &entry.label);
+        escaped(html, &entry.description.label);
         html.push_str("</b> ");
         escaped(
             html,
-            &agent_text::clip(&agent_text::visible_line(&entry.says), 400),
+            &agent_text::clip(&agent_text::visible_line(&entry.description.text), 400),
         );
         html.push_str("</li>\n");
         written = sheet.turn_over();
@@ -279,21 +281,21 @@ fn turn_begins(html: &mut String, entry: &Entry) {
 
 /// One event outside of calls.
 fn row(html: &mut String, entry: &Entry, begun: Option<Timestamp>) {
-    let level = match entry.level {
+    let level = match entry.description.level {
         Level::Headline => "",
         Level::Detail => " detail",
         Level::Record => " record",
     };
-    let tone = match entry.tone {
+    let tone = match entry.description.tone {
         Tone::Plain => "",
         Tone::Good => " good",
         Tone::Warn => " warn",
         Tone::Bad => " bad",
     };
-    let kind = entry.kind.as_str();
+    let kind = entry.description.kind.as_str();
     let who = match entry.class.as_ref() {
         "turn.submitted" => " you",
-        "model.completed" if entry.kind == Kind::Conversation => " model",
+        "model.completed" if entry.description.kind == Kind::Conversation => " model",
         _ => "",
     };
     html.push_str(&format!(
@@ -302,15 +304,15 @@ fn row(html: &mut String, entry: &Entry, begun: Option<Timestamp>) {
     ));
     number(html, entry, begun);
     html.push_str("<span class=\"l\">");
-    escaped(html, &entry.label);
+    escaped(html, &entry.description.label);
     html.push_str("</span><div class=\"s\">");
     if who.is_empty() {
-        escaped(html, &entry.says);
+        escaped(html, &entry.description.text);
     } else {
-        prose(html, &entry.says);
+        prose(html, &entry.description.text);
     }
     html.push_str("</div>");
-    if !entry.blocks.is_empty() {
+    if has_more(&entry.description) {
         html.push_str("<details class=\"more\"><summary>more</summary></details>");
     }
     html.push_str("</article>\n");
@@ -332,22 +334,27 @@ fn event_data(call: u64, entry: &Entry, begun: Option<Timestamp>, page: &Page<'_
     json!([
         call,
         entry.sequence,
-        agent_text::visible_line(&entry.label),
-        entry.tone.as_str(),
-        entry.level.as_str(),
+        agent_text::visible_line(&entry.description.label),
+        entry.description.tone.as_str(),
+        entry.description.level.as_str(),
         entry.class,
-        agent_text::visible_lines(&entry.says),
+        agent_text::visible_lines(&entry.description.text),
         begun.map(|begun| entry.timestamp.millis_since(begun)),
-        blocks_data(&entry.blocks, page).unwrap_or_else(|| json!([])),
+        blocks_data(&entry.description, page).unwrap_or_else(|| json!([])),
     ])
 }
 
+/// True if an entry has something to open.
+fn has_more(description: &Description) -> bool {
+    !description.blocks.is_empty() || !description.facts.is_empty()
+}
+
 /// `[[kind, title, text, artifact], …]`.
-fn blocks_data(blocks: &[Block], page: &Page<'_>) -> Option<Value> {
-    if blocks.is_empty() {
+fn blocks_data(description: &Description, page: &Page<'_>) -> Option<Value> {
+    if !has_more(description) {
         return None;
     }
-    let each = blocks.iter().map(|block| {
+    let each = description.blocks_and_facts().map(|block| {
         let loaded;
         let text = match &block.artifact {
             Some(artifact) if block.text.is_empty() => {
@@ -370,14 +377,4 @@ fn blocks_data(blocks: &[Block], page: &Page<'_>) -> Option<Value> {
         ])
     });
     Some(each.collect::<Vec<_>>().into())
-}
-
-/// A span of time as people say it.
-fn span(millis: u64) -> String {
-    match millis {
-        0..1000 => format!("{millis} ms"),
-        1000..60_000 => format!("{:.1} s", millis as f64 / 1000.0),
-        60_000..3_600_000 => format!("{} min {} s", millis / 60_000, millis / 1000 % 60),
-        _ => format!("{} h {} min", millis / 3_600_000, millis / 60_000 % 60),
-    }
 }

@@ -15,7 +15,7 @@ pub(super) struct Images {
     end: u64,
 }
 
-/// Where one version of a file is kept.
+/// Place of one version of a file in the unnamed file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Image {
     pub(super) seen: Stamp,
@@ -30,12 +30,12 @@ impl Images {
         }
     }
 
-    /// Where the next copy goes.
+    /// Offset of the next copy.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Where a copy can be written, unless this version is kept already.
+    /// The file that takes a copy, unless this version is kept already.
     pub(super) fn room_for(&self, path: &[u8], seen: Stamp) -> Option<&File> {
         let known = self.find(path, seen).is_some();
         self.file.as_ref().filter(|_| !known)

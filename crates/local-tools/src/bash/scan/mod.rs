@@ -1,45 +1,46 @@
-//! What a command did to the project, found by looking before and after.
+//! Changes that a command makes in the project, found by walking through it before and after.
 //!
-//! Before a command everything that no ignore rule names is looked at (not read), and the content
-//! of small files that are not yet kept is copied into an unnamed file. Afterwards all is looked at
-//! again; where the system's own record of a file differs, the content decides. The copies are kept
-//! between commands, so that only the first one pays for them. Everything is bounded, and what was
-//! not kept is said.
+//! Before a command the metadata of everything that no ignore rule names is read, and the content
+//! of small files that are not yet kept is copied into an unnamed file. Afterwards all metadata is read
+//! again; where it differs, the content decides. The copies are kept between commands, so that only the first one
+//! pays for them. Everything is bounded, and what was not kept is said. Both walks also serve the sandbox, which
+//! looks for protected names in them.
 //!
-//! [`Watch::look`] is one look, `changes` compares two, `images` holds the copies, and `followed`
-//! keeps what commands in the background did apart from what others did meanwhile.
+//! [`ChangeTracker::scan`] is one walk, `changes` compares two, `images` holds the copies, `after` is the walk that
+//! the sandbox starts, and `followed` keeps what commands in the background did apart from what others did meanwhile.
 
+mod after;
 mod changes;
 mod followed;
 mod images;
 mod scanner;
 
-use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-use agent_fs::Stamp;
+use agent_fs::{Dir, Snapshot};
+use agent_sandbox::NameSearch;
 use agent_tool_runtime::Cancel;
-use rustix::fs::{Mode, OFlags};
 
+pub(crate) use after::{AfterWalk, Walked};
 pub(crate) use changes::Changes;
 pub(crate) use followed::Followed;
 
 use crate::search::walk::{Depth, Hides, Walk};
 use images::Images;
-use scanner::{Looking, Scanner};
+use scanner::{Progress, Scanner};
 
-/// Bounds on what looking at a project may cost.
+/// Bounds on the cost of walking through a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanLimits {
-    /// With more files than this, changes are not looked for.
+    /// With more files than this, changes are not found.
     pub files: usize,
-    /// The same for the time one look may take.
+    /// The same for the time of one walk.
     pub time: Duration,
-    /// After this much of it nothing more is copied; the next look goes on with that.
+    /// After this much of it nothing more is copied; the next walk goes on with that.
     pub copy_time: Duration,
     /// Larger files have no image from before.
     pub image_bytes: u64,
@@ -62,43 +63,43 @@ impl Default for ScanLimits {
     }
 }
 
-/// The images of a session, and how to look.
+/// Changes to the project's files during a session, with their images from before.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct ChangeTracker {
     limits: ScanLimits,
-    /// Where the unnamed file is made.
+    /// Directory of the unnamed file.
     folder: PathBuf,
     images: RwLock<Images>,
     /// Commands in the background whose changes are still to be told.
     followed: Mutex<Vec<Weak<Followed>>>,
-    /// What the project was when the command in the foreground began, while it runs.
-    foreground: Mutex<Option<Arc<Look>>>,
+    /// The project as it was when the command in the foreground began, while it runs.
+    foreground: Mutex<Option<Arc<Scan>>>,
+    /// Counts what was told of changes, by whom ever.
+    settled: AtomicU64,
 }
 
 /// The project at one moment.
 #[derive(Debug, Default)]
-pub(crate) struct Look {
-    files: HashMap<Vec<u8>, Stamp>,
-    /// Why it is not complete.
+pub(crate) struct Scan {
+    pub(super) files: Snapshot,
+    /// The reason why it is not complete.
     pub(crate) incomplete: Option<String>,
-    /// Directories that could not be looked into, relative to the project: nothing is known of what is in them.
-    closed: Vec<Vec<u8>>,
     /// Existing paths that deny rules name, relative to the project.
     pub(crate) denied: Vec<Vec<u8>>,
 }
 
-/// What a look is for.
+/// Purpose of a walk through the project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To know what there is before a command, with copies of what it may change.
     Before,
     /// To know what there is.
     After,
-    /// To find what deny rules name, also where ignore rules would not look.
+    /// To find what deny rules name, also where ignore rules would not go.
     Denied,
 }
 
-impl Watch {
+impl ChangeTracker {
     pub(crate) fn new(folder: &Path, limits: ScanLimits) -> Self {
         Self {
             limits,
@@ -106,26 +107,25 @@ impl Watch {
             images: RwLock::default(),
             followed: Mutex::default(),
             foreground: Mutex::default(),
+            settled: AtomicU64::new(0),
         }
     }
 
-    /// Looks at the project. With a rule that denies something, no bound ends the search for what
-    /// it names: a command that could read it must not be started.
+    /// Walks through the project. With a rule that denies something, no bound ends the search for what
+    /// it names: a command that could read it must not be started. The same holds for `names`, which has a bound of
+    /// its own.
     ///
     /// # Errors
     /// When the project cannot be opened; `Interrupted` when the call was cancelled meanwhile.
-    pub(crate) fn look(
+    pub(crate) fn scan(
         &self,
         root: &Path,
         cancel: &Cancel,
         purpose: Purpose,
         denied: Option<Hides<'_>>,
-    ) -> io::Result<Look> {
-        let start = rustix::fs::open(
-            root,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
+        names: Option<&NameSearch>,
+    ) -> io::Result<Scan> {
+        let start = Dir::open(root)?.listing(Path::new(""))?;
         let keep = purpose == Purpose::Before;
         let end = {
             let mut images = self.images.write().unwrap_or_else(PoisonError::into_inner);
@@ -135,13 +135,14 @@ impl Watch {
             images.end()
         };
         let hidden = Mutex::new(Vec::new());
-        let look = Looking {
-            watch: self,
+        let finds_denied = denied.is_some() && purpose != Purpose::After;
+        let progress = Progress {
+            tracker: self,
             count: AtomicUsize::new(0),
             end: AtomicU64::new(end),
             stop: cancel.child(),
             given_up: AtomicBool::new(purpose == Purpose::Denied),
-            goes_on: denied.is_some() && purpose != Purpose::After,
+            goes_on: finds_denied || names.is_some(),
             began: Instant::now(),
             keep,
         };
@@ -159,31 +160,29 @@ impl Watch {
                 }
                 hides
             },
-            depth: if denied.is_some() && purpose != Purpose::After {
-                Depth::IgnoredForDenied
-            } else {
-                Depth::Wanted
+            depth: match finds_denied {
+                true => Depth::IgnoredForDenied,
+                false => Depth::Wanted,
             },
-            cancel: &look.stop,
+            names,
+            cancel: &progress.stop,
         };
-        let (scanners, _) = walk.run(|| Scanner::new(&look));
+        let (scanners, _) = walk.run(|| Scanner::new(&progress));
         if cancel.is_raised() {
-            // What was not looked at would be taken for new afterwards, and not be hidden.
+            // What was not met would be taken for new afterwards, and not be hidden.
             return Err(io::ErrorKind::Interrupted.into());
         }
-        let mut files = HashMap::with_capacity(look.count());
-        let mut closed = Vec::new();
+        let mut files = Snapshot::with_capacity(progress.count());
         let mut images = self.images.write().unwrap_or_else(PoisonError::into_inner);
         for scanner in scanners {
-            files.extend(scanner.files);
+            files.extend(scanner.files, scanner.closed);
             images.extend(scanner.images);
-            closed.extend(scanner.closed);
         }
         drop(images);
-        let incomplete = if look.count() > self.limits.files {
+        let incomplete = if progress.count() > self.limits.files {
             let most = self.limits.files;
             Some(format!("the project has more than {most} files"))
-        } else if look.was_late() {
+        } else if progress.was_late() {
             let time = self.limits.time.as_secs();
             Some(format!("looking at the project took longer than {time} s"))
         } else {
@@ -191,12 +190,16 @@ impl Watch {
         };
         let mut denied = hidden.into_inner().unwrap_or_else(PoisonError::into_inner);
         denied.sort_unstable();
-        Ok(Look {
+        Ok(Scan {
             files,
             incomplete,
-            closed,
             denied,
         })
+    }
+
+    /// Number that differs once anybody has told of changes since.
+    fn settled(&self) -> u64 {
+        self.settled.load(Ordering::SeqCst)
     }
 }
 
@@ -229,8 +232,10 @@ mod tests {
                         let nobody = rustix::thread::Uid::from_raw(65_534);
                         rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
                     }
-                    let watch = Watch::new(root, ScanLimits::default());
-                    watch.look(root, &Cancel::new(), purpose, None).unwrap()
+                    let tracker = ChangeTracker::new(root, ScanLimits::default());
+                    tracker
+                        .scan(root, &Cancel::new(), purpose, None, None)
+                        .unwrap()
                 });
                 looking.join().unwrap()
             })
@@ -240,12 +245,12 @@ mod tests {
         std::fs::remove_file(root.join("dirty.txt")).unwrap();
         let closed = look(Purpose::After);
         set("dir", 0o755);
-        let names = |before, after| -> Vec<String> {
-            let touched = changes::touched(before, after).into_iter();
-            touched
-                .map(|(path, was, now)| {
-                    let path = String::from_utf8_lossy(path);
-                    format!("{path} {} {}", was.is_some(), now.is_some())
+        let names = |before: &Scan, after: &Scan| -> Vec<String> {
+            let differences = before.files.diff(&after.files).into_iter();
+            differences
+                .map(|it| {
+                    let path = String::from_utf8_lossy(it.path);
+                    format!("{path} {} {}", it.before.is_some(), it.after.is_some())
                 })
                 .collect()
         };
@@ -253,19 +258,19 @@ mod tests {
         assert_eq!(changed, ["dirty.txt true false", "dir true true"]);
         let changed = names(&closed, &open);
         assert_eq!(changed, ["dir true true", "dirty.txt false true"]);
-        let watch = Watch::new(root, ScanLimits::default());
+        let tracker = ChangeTracker::new(root, ScanLimits::default());
         let kept = |_: &[u8]| unreachable!("nothing was copied");
-        let told = watch.compare(root, &open, &closed, &kept).unwrap();
+        let told = tracker.compare(root, &open, &closed, &kept).unwrap();
         assert!(told.note.unwrap().contains("`dir`"));
     }
 
     #[test]
-    fn a_look_that_was_cancelled_is_none() {
+    fn a_scan_that_was_cancelled_is_none() {
         let project = tempfile::tempdir().unwrap();
         std::fs::write(project.path().join("a.txt"), "one").unwrap();
-        let watch = Watch::new(project.path(), ScanLimits::default());
+        let tracker = ChangeTracker::new(project.path(), ScanLimits::default());
         let cancel = Cancel::new();
-        let look = |purpose| watch.look(project.path(), &cancel, purpose, None);
+        let look = |purpose| tracker.scan(project.path(), &cancel, purpose, None, None);
         assert_eq!(look(Purpose::Before).unwrap().files.len(), 1);
         cancel.raise(CancelReason::Interrupted);
         for purpose in [Purpose::Before, Purpose::Denied] {

@@ -1,4 +1,4 @@
-//! What one worker of a look notes of the files it meets.
+//! One worker's part in a scan: metadata and images of the files it meets.
 
 use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use agent_tool_runtime::{Cancel, CancelReason};
-use rustix::fs::{AtFlags, FileType};
+use rustix::fs::FileType;
 
-use super::Watch;
+use super::ChangeTracker;
 use super::images::Image;
 use crate::search::walk::{Entry, Skipped, Visitor};
 use agent_fs::Stamp;
 
-/// One look in progress.
-pub(super) struct Looking<'a> {
-    pub(super) watch: &'a Watch,
+/// Progress of one scan, shared by its workers.
+pub(super) struct Progress<'a> {
+    pub(super) tracker: &'a ChangeTracker,
     pub(super) count: AtomicUsize,
     /// The end of the images.
     pub(super) end: AtomicU64,
@@ -29,7 +29,7 @@ pub(super) struct Looking<'a> {
     pub(super) keep: bool,
 }
 
-impl Looking<'_> {
+impl Progress<'_> {
     pub(super) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -38,13 +38,13 @@ impl Looking<'_> {
         self.given_up.load(Ordering::Relaxed)
     }
 
-    /// Counts a file, and says whether it is still to be noted.
+    /// Counts a file; true if it is still to be noted.
     fn takes_another(&self) -> bool {
         if self.given_up.load(Ordering::Relaxed) {
             return false;
         }
         let count = self.count.fetch_add(1, Ordering::Relaxed);
-        let limits = &self.watch.limits;
+        let limits = &self.tracker.limits;
         let late = count.is_multiple_of(1024) && self.began.elapsed() > limits.time;
         if count <= limits.files && !late {
             return true;
@@ -58,18 +58,18 @@ impl Looking<'_> {
 }
 
 pub(super) struct Scanner<'a> {
-    look: &'a Looking<'a>,
+    progress: &'a Progress<'a>,
     pub(super) files: Vec<(Vec<u8>, Stamp)>,
     pub(super) images: Vec<(Vec<u8>, Image)>,
-    /// Directories that cannot be looked into.
+    /// Directories that cannot be listed.
     pub(super) closed: Vec<Vec<u8>>,
     buffer: Vec<u8>,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(look: &'a Looking<'a>) -> Self {
+    pub(super) fn new(progress: &'a Progress<'a>) -> Self {
         Self {
-            look,
+            progress,
             files: Vec::new(),
             images: Vec::new(),
             closed: Vec::new(),
@@ -78,15 +78,14 @@ impl<'a> Scanner<'a> {
     }
 
     fn note(&mut self, entry: &Entry<'_>) {
-        if !self.look.takes_another() {
+        if !self.progress.takes_another() {
             return;
         }
-        let Ok(stat) = rustix::fs::statat(entry.directory, entry.name, AtFlags::SYMLINK_NOFOLLOW)
-        else {
+        let Ok(stat) = entry.stat() else {
             return;
         };
         let seen = Stamp::of_entry(&stat);
-        if self.look.keep && seen.size <= self.look.watch.limits.image_bytes {
+        if self.progress.keep && seen.size <= self.progress.tracker.limits.image_bytes {
             self.keep(entry, seen);
         }
         self.files.push((entry.path.to_vec(), seen));
@@ -97,21 +96,21 @@ impl<'a> Scanner<'a> {
         if seen.kind() == FileType::Directory {
             return;
         }
-        let images = &self.look.watch.images;
+        let images = &self.progress.tracker.images;
         let images = images.read().unwrap_or_else(PoisonError::into_inner);
         let Some(spool) = images.room_for(entry.path, seen) else {
             return;
         };
-        let limits = &self.look.watch.limits;
-        let is_full = self.look.end.load(Ordering::Relaxed) + seen.size > limits.store_bytes;
-        if is_full || self.look.began.elapsed() >= limits.copy_time {
+        let limits = &self.progress.tracker.limits;
+        let is_full = self.progress.end.load(Ordering::Relaxed) + seen.size > limits.store_bytes;
+        if is_full || self.progress.began.elapsed() >= limits.copy_time {
             return;
         }
         self.buffer.clear();
         if self.read(entry, seen).is_none() || self.buffer.len() as u64 != seen.size {
             return;
         }
-        let offset = self.look.end.fetch_add(seen.size, Ordering::Relaxed);
+        let offset = self.progress.end.fetch_add(seen.size, Ordering::Relaxed);
         if spool.write_all_at(&self.buffer, offset).is_ok() {
             self.images
                 .push((entry.path.to_vec(), Image { seen, offset }));
@@ -142,7 +141,7 @@ impl Visitor for Scanner<'_> {
         self.note(entry);
     }
 
-    fn closed(&mut self, entry: &Entry<'_>) {
-        self.closed.push(entry.path.to_vec());
+    fn closed(&mut self, path: &[u8]) {
+        self.closed.push(path.to_vec());
     }
 }

@@ -1,54 +1,33 @@
-//! A parallel walk that knows what it left out.
+//! Parallel walk by the ignore rules that knows what it left out.
 //!
-//! Every directory is opened beneath its parent's descriptor without following links, so that a
-//! directory swapped for a link is an error and not a way out. Each worker has a visitor of its own
-//! and meets files in any order; whoever needs an order sorts what was found. Nothing is listed
-//! twice: what is skipped is counted where it is seen.
+//! [`agent_fs::walk`] lists and opens; [`judge`] decides by ignore and deny rules what is entered and shown. Each
+//! worker has a visitor of its own and meets files in any order; who needs an order sorts what was found. Nothing is
+//! listed twice: what is skipped is counted where it is seen.
 
-mod queue;
+mod judge;
 mod skipped;
 #[cfg(test)]
 mod tests;
-mod worker;
 
-use std::ffi::{CStr, OsStr};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use agent_fs::walk::Entry;
+use agent_sandbox::NameSearch;
 use agent_tool_runtime::Cancel;
 use rustix::fs::{Mode, OFlags};
 
 pub(crate) use skipped::{Skipped, note_unopened, skipped_sentence};
 
 use super::rules::{Level, RuleFiles};
-use queue::{Directory, Shared};
-use worker::Worker;
+use judge::{Judge, State};
 
-/// More workers than this wait for the same locks in the kernel.
-const MAX_WORKERS: usize = 8;
-
-/// A file the walk came to. Nothing is known of it yet but its name and that it is a regular file.
-pub(crate) struct Entry<'a> {
-    pub(crate) directory: BorrowedFd<'a>,
-    pub(crate) name: &'a CStr,
-    /// Relative to where the walk began.
-    pub(crate) path: &'a [u8],
-}
-
-impl Entry<'_> {
-    /// Opens the file; a pipe that took its place does not block.
-    pub(crate) fn open(&self) -> rustix::io::Result<std::fs::File> {
-        let flags =
-            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-        rustix::fs::openat(self.directory, self.name, flags, Mode::empty()).map(std::fs::File::from)
-    }
-}
-
-/// What a worker does with the files it meets.
+/// One worker's part in a walk.
 pub(crate) trait Visitor: Send {
-    /// Whether symbolic links and directories are wanted too.
+    /// True if symbolic links and directories are wanted too.
     const EVERYTHING: bool = false;
 
     /// One regular file that no rule leaves out.
@@ -57,16 +36,16 @@ pub(crate) trait Visitor: Send {
     /// One symbolic link or directory that no rule leaves out.
     fn other(&mut self, _: &Entry<'_>) {}
 
-    /// One directory that no rule leaves out and that cannot be looked into.
-    fn closed(&mut self, _: &Entry<'_>) {}
+    /// One directory, by its path, that no rule leaves out and that cannot be looked into.
+    fn closed(&mut self, _: &[u8]) {}
 }
 
-/// Says of a path, relative to the start, whether it must not be seen.
+/// True of a path, relative to the start, that must not be seen.
 pub(crate) type Hides<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
 
-/// How to walk.
+/// Start and rules of a walk.
 pub(crate) struct Walk<'a> {
-    /// Where it begins.
+    /// The directory in which it begins.
     pub(crate) start: OwnedFd,
     /// The same, absolute; for the ignore rules above it.
     pub(crate) start_path: &'a Path,
@@ -75,10 +54,12 @@ pub(crate) struct Walk<'a> {
     /// Paths, relative to the start, that must not be seen.
     pub(crate) denied: Hides<'a>,
     pub(crate) depth: Depth,
+    /// Search that is shown every directory it wants, whatever the rules say.
+    pub(crate) names: Option<&'a NameSearch>,
     pub(crate) cancel: &'a Cancel,
 }
 
-/// How far a walk goes.
+/// Reach of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// To what no ignore rule names.
@@ -90,45 +71,30 @@ pub(crate) enum Depth {
 impl Walk<'_> {
     /// Walks, with one visitor per worker, and gives the visitors back with what was left out.
     pub(crate) fn run<V: Visitor>(self, make: impl Fn() -> V) -> (Vec<V>, Skipped) {
-        let (level, path) = levels_above(self.start_path, self.project);
-        let shared = Shared::of(&self, path.len());
-        let root = Arc::new(Directory {
-            descriptor: self.start,
-            path,
-            level,
-            ignored: false,
+        let (level, prefix) = levels_above(self.start_path, self.project);
+        let state = State::start(level, self.names.is_some());
+        let walk = agent_fs::walk::Walk {
+            start: self.start,
+            is_parallel: true,
+            is_over: &|| self.cancel.is_raised(),
+        };
+        let judges = walk.run(state, || Judge {
+            prefix: &prefix,
+            denied: self.denied,
+            depth: self.depth,
+            names: self.names,
+            visitor: make(),
+            skipped: Skipped::default(),
+            path: Vec::new(),
         });
-        let mut first = Worker::new(&shared, make());
-        first.list(root);
-        shared.done();
-        let workers = std::thread::available_parallelism()
-            .map_or(1, usize::from)
-            .min(MAX_WORKERS);
-        let mut visitors = Vec::with_capacity(workers);
         let mut skipped = Skipped::default();
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..workers)
-                .map(|_| {
-                    let mut worker = Worker::new(&shared, make());
-                    scope.spawn(move || {
-                        worker.run();
-                        (worker.visitor, worker.skipped)
-                    })
-                })
-                .collect();
-            first.run();
-            for handle in others {
-                // A panic in a visitor goes on in the calling thread.
-                let (visitor, counts) = match handle.join() {
-                    Ok(result) => result,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                };
-                visitors.push(visitor);
-                skipped.add(&counts);
-            }
-        });
-        skipped.add(&first.skipped);
-        visitors.push(first.visitor);
+        let visitors = judges
+            .into_iter()
+            .map(|judge| {
+                skipped.add(&judge.skipped);
+                judge.visitor
+            })
+            .collect();
         (visitors, skipped)
     }
 }
@@ -164,7 +130,7 @@ fn levels_above(start: &Path, project: &Path) -> (Option<Arc<Level>>, Vec<u8>) {
     }
 }
 
-/// Whether the project's ignore rules name the file `relative`, or a directory it lies in.
+/// True if the project's ignore rules name the file `relative`, or a directory it lies in.
 pub(crate) fn is_ignored(project: &Path, relative: &Path) -> bool {
     let (mut level, mut path) = levels_above(project, project);
     let mut directory = project.to_owned();

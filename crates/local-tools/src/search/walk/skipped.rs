@@ -1,9 +1,9 @@
-//! What a walk left out, counted where it is seen.
+//! Files that a walk left out, counted where they are seen.
 
 use agent_protocol::payload::tool::SkippedFiles;
 use rustix::io::Errno;
 
-/// What was left out, and why.
+/// Numbers of what was left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Skipped {
     /// Files an ignore rule names.
@@ -85,7 +85,7 @@ pub(crate) fn skipped_sentence(facts: &[SkippedFiles]) -> String {
     }
 }
 
-/// Whether a file that could not be opened is merely not there any more or may not be read.
+/// Counts a file that could not be opened.
 pub(crate) fn note_unopened(error: Errno, skipped: &mut Skipped) {
     match error {
         Errno::LOOP => skipped.links += 1,

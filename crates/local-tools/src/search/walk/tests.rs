@@ -27,6 +27,7 @@ fn walk(start: &Path, project: &Path) -> (Vec<String>, Skipped) {
         project,
         denied: &|path| path.ends_with(b".secret"),
         depth: Depth::Wanted,
+        names: None,
         cancel: &Cancel::new(),
     };
     let (visitors, skipped) = walk.run(|| Names(Vec::new()));

@@ -18,10 +18,10 @@ pub(super) fn of_command(act: &Act<'_>, ground: &Ground<'_>) -> Option<Tripped> 
     match is_dirty(act, ground) {
         Some(false) => None,
         Some(true) => Some(Tripped::Ask(format!(
-            "{loses}, and the tree holds changes that are in no commit"
+            "{loses}, and the working tree has uncommitted changes"
         ))),
         None => Some(Tripped::Ask(format!(
-            "{loses}, and it is not known whether the tree holds changes that are in no commit"
+            "{loses}, and the working tree may have uncommitted changes"
         ))),
     }
 }
@@ -32,10 +32,10 @@ fn always(sub: &str, act: &Act<'_>) -> Option<&'static str> {
     let pushes = |test: fn(&str) -> bool| act.texts().skip(1).any(test);
     match sub {
         "clean" if forced && (act.short('x') || act.short('X')) => {
-            Some("`git clean -x` deletes ignored files, which are in no commit")
+            Some("`git clean -x` deletes ignored files, which git cannot restore")
         }
         "stash" if act.has("drop") || act.has("clear") => {
-            Some("it deletes stashed changes, which are in no branch")
+            Some("it deletes stashed changes, which are on no branch")
         }
         "push"
             if forced
@@ -43,7 +43,7 @@ fn always(sub: &str, act: &Act<'_>) -> Option<&'static str> {
                 || act.long("mirror")
                 || pushes(|word| word.starts_with('+')) =>
         {
-            Some("`git push --force` rewrites history others may have")
+            Some("`git push --force` rewrites history that others may have")
         }
         "push"
             if act.long("delete")
@@ -54,7 +54,7 @@ fn always(sub: &str, act: &Act<'_>) -> Option<&'static str> {
             Some("it deletes a branch on the server")
         }
         "reflog" if act.has("expire") || act.has("delete") => {
-            Some("it deletes the record of old commits")
+            Some("it deletes reflog entries, the record of old commits")
         }
         "gc" if act.texts().any(|word| {
             word.starts_with("--prune=") && !word.contains("ago") && !word.contains("week")
@@ -73,7 +73,7 @@ fn always(sub: &str, act: &Act<'_>) -> Option<&'static str> {
                 .skip(1)
                 .any(|word| matches!(word.sketch(), "." | "./" | "*" | ":/" | ":/*")) =>
         {
-            Some("it deletes every file that git knows")
+            Some("it deletes every tracked file")
         }
         _ => None,
     }
@@ -120,7 +120,7 @@ fn loses_changes(sub: &str, act: &Act<'_>) -> Option<&'static str> {
         "rebase" => "it rewrites history",
         "pull" if act.long("rebase") || act.short('r') || forced => "it rewrites history",
         "merge" | "am" | "cherry-pick" | "revert" if act.long("abort") => {
-            "it puts files back as they were before"
+            "it restores older versions of files"
         }
         "commit" if act.long("amend") => "it rewrites the last commit",
         "update-ref" => "it moves or drops a branch",
@@ -133,7 +133,7 @@ fn loses_changes(sub: &str, act: &Act<'_>) -> Option<&'static str> {
         "submodule" if forced && (act.has("deinit") || act.has("update")) => {
             "it discards changes in submodules"
         }
-        "worktree" if act.has("remove") && forced => "it deletes a work tree",
+        "worktree" if act.has("remove") && forced => "it deletes a worktree",
         _ => return None,
     })
 }

@@ -97,7 +97,7 @@ pub(super) fn of_unknown_program(act: &Act<'_>, ground: &Ground<'_>) -> Option<T
     if matches!(name.value, Value::Literal { .. }) {
         return None;
     }
-    match of_operands(act, ground, "what may be a recursive delete") {
+    match of_operands(act, ground, "a possible recursive delete") {
         Some(Tripped::Deny(why)) => Some(Tripped::Unclear(why)),
         // Braces and escapes may be the whole command.
         _ if matches!(
@@ -109,7 +109,7 @@ pub(super) fn of_unknown_program(act: &Act<'_>, ground: &Ground<'_>) -> Option<T
         ) =>
         {
             Some(Tripped::Unclear(format!(
-                "the program `{}` is only known when it runs and may delete anything",
+                "the program `{}` is not known until it runs and may delete anything",
                 name.source
             )))
         }
@@ -295,7 +295,7 @@ fn of_paths<'a>(
     }
     unknown.map(|text| {
         Tripped::Unclear(format!(
-            "{what} of a path that is only known when it runs: `{text}`"
+            "{what} of a path that is not known until it runs: `{text}`"
         ))
     })
 }

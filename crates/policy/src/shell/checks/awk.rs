@@ -24,7 +24,7 @@ const FORBIDDEN: &[&str] = &[
     "ENVIRON", "PROCINFO", "SYMTAB", "FUNCTAB", "include", "load", "eval",
 ];
 
-/// What stood before, as far as it decides what a slash or a sign means.
+/// Preceding token, as far as it decides what a slash or a sign means.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     /// An operand is expected, so a slash begins a regular expression.
@@ -47,7 +47,7 @@ struct Lexer<'a> {
     condition_follows: bool,
 }
 
-/// Whether the program only prints.
+/// True if the program only prints.
 pub(in crate::shell) fn only_prints(program: &str) -> bool {
     let mut lexer = Lexer {
         rest: program,
@@ -232,7 +232,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Where the first `end` stands that no backslash stands before, on the same line.
+/// Position of the first `end` that no backslash stands before, on the same line.
 fn closing(text: &str, end: char) -> Option<usize> {
     let mut escaped = false;
     for (offset, character) in text.char_indices() {

@@ -13,7 +13,7 @@ const FORBIDDEN: &[&str] = &[
 /// yq has a family of operators for reading files, and may get more of these.
 const FORBIDDEN_PARTS: &[&str] = &["load", "eval", "system", "exec"];
 
-/// Whether the program uses nothing but its input. Fields and texts may have any name.
+/// True if the program uses nothing but its input. Fields and texts may have any name.
 pub(super) fn looks_at_its_input_only(program: &str) -> bool {
     let mut characters = program.chars().peekable();
     // Open parentheses in the code at hand, and in the code around each open text.

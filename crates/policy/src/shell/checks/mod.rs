@@ -79,13 +79,13 @@ impl Check {
                 Self::Awk => "the awk program does more than print fields",
                 Self::Jq => "the program may read other files or the environment",
                 Self::Printf => "printf assigns a variable",
-                Self::Test => "the test is not one of the plain ones",
-                Self::Date => "the date would be set",
-                Self::Ps => "the processes' environment may be shown",
-                Self::GitFormat => "the format has signatures checked by another program",
+                Self::Test => "the test uses an operator that is not known to be read-only",
+                Self::Date => "it would set the date",
+                Self::Ps => "it may show the environment of processes",
+                Self::GitFormat => "the format makes git check signatures with another program",
                 Self::GitConfig => "it may change git's configuration",
                 Self::Tar => "the archive may be on another machine",
-                Self::Rustc => "what is printed may go into a file",
+                Self::Rustc => "the output may go to a file",
             }
             .to_owned())
         }

@@ -3,7 +3,7 @@
 //! Where implementations of sed read a script differently (a delimiter inside brackets, what ends a
 //! label), the script is refused.
 
-/// Whether every command of the script works on the pattern and hold space alone.
+/// True if every command of the script works on the pattern and hold space alone.
 pub(in crate::shell) fn only_prints(script: &str) -> bool {
     let mut rest = script;
     let mut depth = 0usize;
@@ -119,14 +119,14 @@ fn address(text: &str) -> Option<&str> {
     Some(pattern(body, delimiter)?.trim_start_matches(['I', 'M']))
 }
 
-/// What follows a regular expression. Refused when the delimiter might stand inside brackets.
+/// Text after a regular expression. Refused when the delimiter might stand inside brackets.
 fn pattern(text: &str, delimiter: char) -> Option<&str> {
     let after = until(text, delimiter)?;
     let expression = text.get(..text.len() - after.len() - delimiter.len_utf8())?;
     brackets_are_closed(expression).then_some(after)
 }
 
-/// Whether no bracket expression is open at the end of this regular expression, whether or not a
+/// True if no bracket expression is open at the end of this regular expression, whether or not a
 /// backslash escapes inside brackets.
 pub(super) fn brackets_are_closed(expression: &str) -> bool {
     [true, false].into_iter().all(|escapes| {
@@ -175,7 +175,7 @@ fn bracket_closes(
     false
 }
 
-/// What follows the first `delimiter` that no backslash stands before, on the same line.
+/// Text after the first `delimiter` that no backslash stands before, on the same line.
 fn until(text: &str, delimiter: char) -> Option<&str> {
     let mut escaped = false;
     for (offset, character) in text.char_indices() {

@@ -13,7 +13,7 @@ use super::checks::Check;
 use super::word::{Dynamic, Value, Word};
 use table::{Flag, Kind, Operand, Program, Repeat, program, table};
 
-/// What a path named by an argument is used for.
+/// Use of a path named by an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Its content is shown, searched or compared.
@@ -43,7 +43,7 @@ pub struct PathUse {
     pub directories: Directories,
 }
 
-/// What a proof of one command found out.
+/// Result of a proof of one command.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Reading {
     pub paths: Vec<PathUse>,
@@ -51,14 +51,13 @@ pub(super) struct Reading {
     pub needs_sandbox: bool,
 }
 
-/// Whether `words` is a command of the table, used only with flags and operands that read.
+/// Proof that `words` is a command of the table, used only with flags and operands that read.
 /// The error is a clause that can follow "because".
 pub(super) fn judge(words: &[Word], directories: &Directories) -> Result<Reading, String> {
     let Some(name) = words.first().and_then(Word::plain_text) else {
-        return Err("the name of the program is quoted, escaped or not known".to_owned());
+        return Err("the program name is quoted, escaped or not known".to_owned());
     };
-    let program =
-        program(name).ok_or_else(|| format!("`{name}` is not a program known only to read"))?;
+    let program = program(name).ok_or_else(|| format!("`{name}` is not known to be read-only"))?;
     let mut arguments = Arguments {
         name: name.to_owned(),
         directories: directories.clone(),
@@ -75,7 +74,7 @@ pub(super) fn judge(words: &[Word], directories: &Directories) -> Result<Reading
     Ok(arguments.reading)
 }
 
-/// Whether arguments nobody has seen can be appended to this command without harm.
+/// True if arguments nobody has seen can be appended to this command without harm.
 pub(crate) fn tolerates_any_argument(words: &[Word]) -> bool {
     words
         .first()
@@ -127,7 +126,7 @@ pub(super) struct Arguments {
     pub(super) values: Vec<(String, String)>,
     /// Operands that are not paths, for the checks.
     pub(super) texts: Vec<String>,
-    /// How many operands are paths to read.
+    /// Number of operands that are paths to read.
     named: usize,
 }
 
@@ -160,14 +159,17 @@ impl Arguments {
                     let starts_safely =
                         options_end || !pattern.starts_with(['-', '*', '?', '[', '\\']);
                     if !(program.harmless_flags || starts_safely) {
-                        return Err(format!("a glob could become a flag of `{}`", self.name));
+                        return Err(format!("a glob could expand to a flag of `{}`", self.name));
                     }
                     // A glob may become any number of operands.
                     if !operands
                         .last()
                         .is_some_and(|last| last.repeat == Repeat::Any)
                     {
-                        return Err(format!("a glob does not fit `{}`", self.name));
+                        return Err(format!(
+                            "`{}` with a glob is not known to be read-only",
+                            self.name
+                        ));
                     }
                     later.push(Later::Glob {
                         pattern,
@@ -199,7 +201,10 @@ impl Arguments {
                     return self.judge(sub, words.get(at..).unwrap_or_default());
                 }
                 if program.operands.is_empty() {
-                    return Err(format!("`{} {text}` is not known only to read", self.name));
+                    return Err(format!(
+                        "`{} {text}` is not known to be read-only",
+                        self.name
+                    ));
                 }
             }
             is_first = false;
@@ -263,7 +268,10 @@ impl Arguments {
                     self.use_path(pattern, Kind::Metadata, true);
                 }
                 Value::Glob { .. } => {
-                    return Err(format!("a glob does not fit `{}`", self.name));
+                    return Err(format!(
+                        "`{}` with a glob is not known to be read-only",
+                        self.name
+                    ));
                 }
                 Value::Dynamic {
                     why: Dynamic::ExitCode,
@@ -289,10 +297,12 @@ impl Arguments {
         let any = |flags: &HashSet<String>| flags.iter().any(|flag| self.seen.contains(flag));
         let name = &self.name;
         if !program.sub.is_empty() && !program.takes_operands && !any(&program.alone) {
-            return Err(format!("`{name}` without a sub-command is not known"));
+            return Err(format!(
+                "`{name}` without a subcommand is not known to be read-only"
+            ));
         }
         if !program.require.is_empty() && !any(&program.require) {
-            return Err(format!("`{name}` is only known to read with certain flags"));
+            return Err(format!("`{name}` is read-only only with certain flags"));
         }
         let bare = self.seen.is_empty() && !had_operands;
         if !program.require_or_bare.is_empty() && !bare && !any(&program.require_or_bare) {
@@ -306,7 +316,7 @@ impl Arguments {
             return Err(format!("`{name} {flag}` may write here"));
         }
         if had_operands && !program.operands_need.is_empty() && !any(&program.operands_need) {
-            return Err(format!("`{name}` with a name may change something"));
+            return Err(format!("`{name}` with an argument may change something"));
         }
         Ok(())
     }
@@ -324,7 +334,10 @@ impl Arguments {
         for letter in bundle.chars() {
             let name = format!("-{letter}");
             let flag = *program.flags.get(&name).ok_or_else(|| {
-                format!("the flag `{letter}` of `{}` is not on the list", self.name)
+                format!(
+                    "the flag `{letter}` of `{}` is not known to be read-only",
+                    self.name
+                )
             })?;
             let next = words.get(taken..).unwrap_or_default();
             taken += self.flag_value(program, &name, flag, None, next)?;
@@ -334,7 +347,12 @@ impl Arguments {
 
     /// Judges one flag and returns how many of the following words it takes.
     fn flag(&mut self, program: &Program, text: &str, next: &[Word]) -> Result<usize, String> {
-        let unknown = || format!("the flag `{text}` of `{}` is not on the list", self.name);
+        let unknown = || {
+            format!(
+                "the flag `{text}` of `{}` is not known to be read-only",
+                self.name
+            )
+        };
         if program.numbers && text.get(1..).is_some_and(is_number) {
             self.seen.insert("-NUM".to_owned());
             return Ok(0);
@@ -380,7 +398,7 @@ impl Arguments {
         next: &[Word],
     ) -> Result<usize, String> {
         self.seen.insert(name.to_owned());
-        let missing = || format!("the flag `{name}` of `{}` has no plain value", self.name);
+        let missing = || format!("the flag `{name}` of `{}` has no literal value", self.name);
         match (flag, attached) {
             (Flag::Alone | Flag::Optional, None) => Ok(0),
             (Flag::Optional, Some(value)) => {
@@ -398,7 +416,7 @@ impl Arguments {
                 // nobody has looked at.
                 if looks_like_a_flag(value) && !(program.harmless_flags || program.sure_values) {
                     return Err(format!(
-                        "`{value}` behind `{name}` may be a flag of `{}`",
+                        "`{value}` after `{name}` may be a flag of `{}`",
                         self.name
                     ));
                 }
@@ -456,7 +474,10 @@ impl Arguments {
             operands.remove(0);
         }
         let Some(operand) = operands.first().copied() else {
-            return Err(format!("`{} {text}` is not known only to read", self.name));
+            return Err(format!(
+                "`{} {text}` is not known to be read-only",
+                self.name
+            ));
         };
         if operand.repeat != Repeat::Any {
             operands.remove(0);
@@ -476,7 +497,9 @@ impl Arguments {
     fn use_trees(&mut self, program: &Program) {
         let any = |flags: &HashSet<String>| flags.iter().any(|flag| self.seen.contains(flag));
         let value_recurses = self.values.iter().any(|(flag, value)| {
-            matches!(flag.as_str(), "-d" | "--directories") && value == "recurse"
+            // grep takes the beginning of the word too.
+            matches!(flag.as_str(), "-d" | "--directories")
+                && !matches!(value.as_str(), "read" | "skip")
         });
         let recurses = program.recurse.contains("always")
             || any(&program.recurse)

@@ -99,7 +99,7 @@ pub(super) enum Kind {
     Revision,
     /// Later relative paths start here.
     Directory,
-    /// What stands behind the last colon is read.
+    /// The text after the last colon is read.
     LineRange,
 }
 

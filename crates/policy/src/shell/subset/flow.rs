@@ -85,9 +85,9 @@ struct Flow<'a> {
     bindings: HashMap<String, Binding>,
     commands: Vec<Command>,
     piped: bool,
-    /// How many substitutions stand around the place at hand.
+    /// Number of substitutions around the current position.
     outputs: usize,
-    /// How many conditions of loops do.
+    /// Number of loop conditions around it.
     conditions: usize,
     /// The directories below which the names lie that come from the pipe.
     listed: Option<Vec<String>>,
@@ -153,7 +153,7 @@ impl Flow<'_> {
         for (at, node) in pipeline.nodes.iter().enumerate() {
             self.piped = outer || at > 0;
             let before: Vec<&[Word]> = members.iter().map(Vec::as_slice).collect();
-            self.listed = names::listed_below(&before);
+            self.listed = names::listed_below(&before).filter(|_| keeps_input(node));
             let first = self.commands.len();
             self.node(node, from)?;
             let is_simple = matches!(&node.kind, Kind::Simple { .. });
@@ -161,7 +161,8 @@ impl Flow<'_> {
                 .commands
                 .get(first)
                 .map(|command| command.words.clone());
-            members.push(words.filter(|_| is_simple).unwrap_or_default());
+            let passes_on = is_simple && keeps_input(node) && keeps_output(node);
+            members.push(words.filter(|_| passes_on).unwrap_or_default());
         }
         self.listed = None;
         self.piped = outer;
@@ -304,7 +305,7 @@ impl Flow<'_> {
         }
         let Some(name) = command.words.first().and_then(Word::plain_text) else {
             // It may be a command of the shell, which goes elsewhere or sets variables.
-            return Err("the name of the program is quoted, escaped or not known".to_owned());
+            return Err("the program name is quoted, escaped or not known".to_owned());
         };
         if name == "read" {
             return self.read_builtin(&command, &values, from);
@@ -324,7 +325,7 @@ impl Flow<'_> {
             command.words.first().and_then(Word::plain_text),
             Some("pushd" | "popd")
         ) {
-            return Err("where it goes is not known".to_owned());
+            return Err("the directory it changes to is not known".to_owned());
         }
         if let Some((outer, inner)) = names::split_exec(&command)? {
             self.record(outer)?;
@@ -332,6 +333,13 @@ impl Flow<'_> {
                 self.finish(command, 0)?;
             }
             return Ok(After::same(from));
+        }
+        // With input of its own it gets no names from the pipe.
+        let takes_input = redirections
+            .iter()
+            .any(|one| !matches!(one.target, Target::Write(_) | Target::Duplicate(_)));
+        if takes_input {
+            self.listed = None;
         }
         let is_cd = command.words.first().and_then(Word::plain_text) == Some("cd");
         let target = is_cd
@@ -344,7 +352,7 @@ impl Flow<'_> {
             return Ok(After::same(from));
         }
         if uncertain || !has_literal_target {
-            return Err("where `cd` goes is not certain".to_owned());
+            return Err("the target of `cd` is not certain".to_owned());
         }
         Ok(After {
             success: target.unwrap_or(Directories::Unknown),
@@ -375,7 +383,7 @@ impl Flow<'_> {
             }
         }
         if !only_separator || names == 0 || names > 8 || self.conditions == 0 {
-            return Err("`read` does more than set variables of its own".to_owned());
+            return Err("`read` does more than set new variables".to_owned());
         }
         if !command.redirects.is_empty() {
             self.record(Command {
@@ -395,9 +403,7 @@ impl Flow<'_> {
     fn record(&mut self, command: Command) -> Result<usize, String> {
         self.commands.push(command);
         if self.commands.len() > MAX_COMMANDS {
-            return Err(format!(
-                "it has more than the {MAX_COMMANDS} commands that are judged"
-            ));
+            return Err(format!("it has more than {MAX_COMMANDS} commands"));
         }
         Ok(self.commands.len() - 1)
     }
@@ -439,13 +445,13 @@ impl Flow<'_> {
             return Ok(());
         };
         if depth >= MAX_WRAPPERS {
-            return Err("it is wrapped deeper than is analysed".to_owned());
+            return Err("it is wrapped too deeply to analyse".to_owned());
         }
         for inner in unwrapped.inner {
             if let Inner::Words(words) = inner {
                 let name = words.first().and_then(Word::text);
                 if runs_builtins && name.is_none_or(|name| name == "cd" || changes_shell(name)) {
-                    return Err("a command of the shell stands behind another".to_owned());
+                    return Err("a shell builtin is run through another command".to_owned());
                 }
                 let command = Command {
                     words,
@@ -568,6 +574,18 @@ impl Flow<'_> {
             value: built.value(),
         })
     }
+}
+
+/// True if what comes from the pipe is what the command reads.
+fn keeps_input(node: &Node) -> bool {
+    let mut targets = node.redirections.iter().map(|one| &one.target);
+    targets.all(|target| matches!(target, Target::Write(_) | Target::Duplicate(_)))
+}
+
+/// True if nothing but what the command says of itself goes into the pipe, and no errors.
+fn keeps_output(node: &Node) -> bool {
+    let mut targets = node.redirections.iter().map(|one| &one.target);
+    !targets.any(|target| matches!(target, Target::Duplicate(_)))
 }
 
 /// A loop whose body moves somewhere may do so again from there.

@@ -177,7 +177,7 @@ impl fmt::Display for Outside {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "it has {} at byte {}, about which nothing is proven",
+            "it has {} at byte {}, which is not analysed",
             self.construct, self.at
         )
     }

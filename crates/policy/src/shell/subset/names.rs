@@ -21,7 +21,7 @@ fn texts(words: &[Word]) -> Option<Vec<&str>> {
 fn lister_directories(words: &[Word]) -> Option<Vec<String>> {
     let texts = texts(words)?;
     let (name, rest) = texts.split_first()?;
-    match (*name, rest.first().copied()) {
+    match (*name, rest.split_first()) {
         ("find", _) => {
             const PRINTS_MORE: &[&str] = &["-printf", "-ls", "-exec", "-execdir", "-ok", "-okdir"];
             if rest
@@ -32,51 +32,136 @@ fn lister_directories(words: &[Word]) -> Option<Vec<String>> {
             }
             Some(find_starts(rest))
         }
-        ("git", Some("ls-files")) => Some(vec![".".to_owned()]),
-        ("git", Some("grep")) if has_letter(rest, 'l') => Some(vec![".".to_owned()]),
-        ("grep" | "egrep" | "fgrep", _)
-            if has_letter(rest, 'l') && (has_letter(rest, 'r') || has_letter(rest, 'R')) =>
-        {
-            Some(anywhere_named(rest))
+        ("git", Some((&"ls-files", rest))) => listed(rest, &LS_FILES).map(|_| here()),
+        ("git", Some((&"grep", rest))) => {
+            let found = listed(rest, &GIT_GREP)?;
+            // A revision in front of a name makes it another one; a lone pattern has none.
+            (found.has('l') && found.operands.len() == 1).then(here)
         }
-        ("rg", _) if has_letter(rest, 'l') || rest.contains(&"--files") => {
-            Some(anywhere_named(rest))
+        ("grep" | "egrep" | "fgrep", _) => {
+            let found = listed(rest, &GREP)?;
+            let names_only = found.has('l') && (found.has('r') || found.has('R'));
+            names_only.then(|| anywhere_named(&found.operands))
+        }
+        ("rg", _) => {
+            let found = listed(rest, &RG)?;
+            let names_only = found.has('l') || found.long.contains(&"--files");
+            names_only.then(|| anywhere_named(&found.operands))
         }
         _ => None,
     }
+}
+
+fn here() -> Vec<String> {
+    vec![".".to_owned()]
+}
+
+/// The flags with which a program prints names that it found, one a line and nothing else. With any other flag it
+/// may print more, or other words in their place: `--format`, `--label`, `-h -e l`.
+struct Lister {
+    letters: &'static str,
+    long: &'static [&'static str],
+    /// Long flags with a value behind `=` that chooses among names.
+    chooses: &'static [&'static str],
+}
+
+const LS_FILES: Lister = Lister {
+    letters: "cdmoz",
+    long: &[
+        "--cached",
+        "--deleted",
+        "--modified",
+        "--others",
+        "--exclude-standard",
+    ],
+    chooses: &["--exclude"],
+};
+const GIT_GREP: Lister = Lister {
+    letters: "liwEFPIz",
+    long: &["--files-with-matches", "--name-only"],
+    chooses: &[],
+};
+const GREP: Lister = Lister {
+    letters: "lrRiwxEFPIsZv",
+    long: &[],
+    chooses: &["--include", "--exclude", "--exclude-dir"],
+};
+const RG: Lister = Lister {
+    letters: "liwxFPSs0v",
+    long: &["--files", "--hidden", "--no-ignore", "--files-with-matches"],
+    chooses: &["--glob", "--type"],
+};
+
+/// The words of a lister: letters and long flags that were given, and the operands.
+struct Listed<'a> {
+    letters: String,
+    long: Vec<&'a str>,
+    operands: Vec<&'a str>,
+}
+
+impl Listed<'_> {
+    fn has(&self, letter: char) -> bool {
+        self.letters.contains(letter)
+    }
+}
+
+/// The words of a lister, if each flag is one of its own and each operand lies below the directory it runs in.
+fn listed<'a>(words: &[&'a str], lister: &Lister) -> Option<Listed<'a>> {
+    let mut found = Listed {
+        letters: String::new(),
+        long: Vec::new(),
+        operands: Vec::new(),
+    };
+    let mut options_end = false;
+    for word in words {
+        if options_end || !word.starts_with('-') {
+            found.operands.push(*word);
+        } else if *word == "--" {
+            options_end = true;
+        } else if let Some((flag, _)) = word.split_once('=') {
+            if !lister.chooses.contains(&flag) {
+                return None;
+            }
+        } else if word.starts_with("--") {
+            if !lister.long.contains(word) {
+                return None;
+            }
+            found.long.push(*word);
+            found
+                .letters
+                .push_str(if word.starts_with("--files-w") || *word == "--name-only" {
+                    "l"
+                } else {
+                    ""
+                });
+        } else {
+            let letters = word.get(1..).filter(|letters| !letters.is_empty())?;
+            if !letters.chars().all(|c| lister.letters.contains(c)) {
+                return None;
+            }
+            found.letters.push_str(letters);
+        }
+    }
+    let climbs =
+        |word: &&str| word.starts_with(['/', ':']) || word.split('/').any(|part| part == "..");
+    (!found.operands.iter().any(climbs)).then_some(found)
 }
 
 /// The directories that `find` starts at.
 pub(super) fn find_starts(arguments: &[&str]) -> Vec<String> {
     let starts: Vec<String> = arguments
         .iter()
-        .skip_while(|word| matches!(**word, "-H" | "-L" | "-P"))
+        .skip_while(|word| matches!(**word, "-H" | "-L" | "-P" | "-O1" | "-O2" | "-O3"))
         .take_while(|word| !word.starts_with(['-', '(', '!']))
         .map(|word| (*word).to_owned())
         .collect();
-    if starts.is_empty() {
-        vec![".".to_owned()]
-    } else {
-        starts
-    }
-}
-
-/// A flag alone or in a bundle.
-fn has_letter(words: &[&str], letter: char) -> bool {
-    words
-        .iter()
-        .any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letter))
+    if starts.is_empty() { here() } else { starts }
 }
 
 /// Every word that may be a directory, and the one at hand.
 fn anywhere_named(words: &[&str]) -> Vec<String> {
     std::iter::once(".")
-        .chain(
-            words
-                .iter()
-                .copied()
-                .filter(|word| !word.starts_with('-') && !word.is_empty()),
-        )
+        .chain(words.iter().copied().filter(|word| !word.is_empty()))
         .map(str::to_owned)
         .collect()
 }
@@ -95,14 +180,28 @@ fn leaves_lines_out(words: &[Word]) -> bool {
                 || (!word.starts_with("--") && word.chars().skip(1).all(|c| letters.contains(c)))
         })
     };
+    let mut operands = rest.iter().filter(|word| !word.starts_with('-'));
     match *name {
-        "head" | "tail" => only("0123456789n"),
-        "sort" => only("urn") && rest.iter().all(|word| word.starts_with('-')),
+        // A count, behind `-n` alone; a file in its place would be read and not the pipe.
+        "head" | "tail" => {
+            let count = |word: &str| {
+                let word = word.strip_prefix('+').unwrap_or(word);
+                !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
+            };
+            match rest {
+                [] => true,
+                ["-n", lines] => count(lines),
+                [flag] => {
+                    let lines = flag.strip_prefix("-n").or_else(|| flag.strip_prefix('-'));
+                    lines.is_some_and(count)
+                }
+                _ => false,
+            }
+        }
+        "sort" => only("urn") && operands.next().is_none(),
         "uniq" => rest.is_empty(),
         // One pattern and no file.
-        "grep" | "egrep" | "fgrep" => {
-            only("viEFwx") && rest.iter().filter(|word| !word.starts_with('-')).count() == 1
-        }
+        "grep" | "egrep" | "fgrep" => only("viEFwx") && operands.count() == 1,
         _ => false,
     }
 }
@@ -136,11 +235,13 @@ pub(super) fn split_exec(command: &Command) -> Result<Option<(Command, Vec<Comma
                 Some(word) if matches!(word.text(), Some(";" | "+")) => break true,
                 Some(word) if word.text() == Some("{}") => names += 1,
                 Some(word) if word.sketch().contains("{}") => break false,
+                // Behind the name another word would be read for what the name is: `head -n {} file`.
+                Some(_) if names > 0 => break false,
                 Some(word) => started.push(word.clone()),
             }
         };
         if !ended || names != 1 || started.is_empty() {
-            return Err("what `find` starts is not known".to_owned());
+            return Err("the command that `find` runs is not known".to_owned());
         }
         inner.push(Command {
             words: started,

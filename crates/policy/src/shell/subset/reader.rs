@@ -25,10 +25,10 @@ pub fn read(script: &str) -> Result<Reading, Outside> {
     };
     let list = reader.list(&[], false)?;
     if reader.peek().is_some() {
-        return Err(reader.outside("an unexpected sign"));
+        return Err(reader.outside("an unexpected character"));
     }
     if !reader.pending.is_empty() {
-        return Err(reader.outside("a here-document without an end"));
+        return Err(reader.outside("an unterminated here-document"));
     }
     Ok(Reading {
         script: Script(list),
@@ -117,7 +117,7 @@ impl Reader<'_> {
             let mut body = String::new();
             loop {
                 if self.rest().is_empty() {
-                    return Err(self.outside("a here-document without an end"));
+                    return Err(self.outside("an unterminated here-document"));
                 }
                 let rest = self.rest();
                 let length = rest.find('\n').unwrap_or(rest.len());
@@ -133,13 +133,13 @@ impl Reader<'_> {
                 }
                 // In a substitution bash takes `E)` for the end of the document and of the substitution.
                 if self.outputs > 0 && line.starts_with(&pending.name) {
-                    return Err(self.outside("a here-document whose end is not certain"));
+                    return Err(self.outside("a here-document whose end is unclear"));
                 }
                 if !pending.quoted && line.contains(['$', '`', '\\']) {
                     return Err(self.outside("an expansion in a here-document"));
                 }
                 if !has_end {
-                    return Err(self.outside("a here-document without an end"));
+                    return Err(self.outside("an unterminated here-document"));
                 }
                 body.push_str(&line);
                 body.push('\n');
@@ -177,7 +177,7 @@ impl Reader<'_> {
     ) -> Result<T, Outside> {
         self.depth += 1;
         let result = if self.depth > MAX_DEPTH {
-            Err(self.outside("more levels than are read"))
+            Err(self.outside("too many nested levels"))
         } else {
             body(self)
         };
@@ -209,12 +209,12 @@ impl Reader<'_> {
                 Some(';') => self.skip(1),
                 Some('\n') | None => {}
                 Some(')') if closes => {}
-                Some('&') => return Err(self.outside("a part in the background")),
-                Some(_) => return Err(self.outside("an unexpected sign")),
+                Some('&') => return Err(self.outside("a background command")),
+                Some(_) => return Err(self.outside("an unexpected character")),
             }
         }
         if chains.is_empty() {
-            return Err(self.outside("no command where one should stand"));
+            return Err(self.outside("a missing command"));
         }
         Ok(List(chains))
     }
@@ -245,7 +245,7 @@ impl Reader<'_> {
                 .peek()
                 .is_none_or(|next| next == '-' || ends_word(next))
             {
-                return Err(self.outside("`time` with flags or alone"));
+                return Err(self.outside("`time` with flags or without a command"));
             }
         }
         let negated = self.reserved() == Some("!");
@@ -300,7 +300,7 @@ impl Reader<'_> {
     pub(super) fn close(&mut self) -> Result<(), Outside> {
         self.no_pending()?;
         if self.peek() != Some(')') {
-            return Err(self.outside("an open parenthesis"));
+            return Err(self.outside("an unclosed parenthesis"));
         }
         self.skip(1);
         Ok(())
@@ -390,7 +390,7 @@ impl Reader<'_> {
             }
             match self.peek() {
                 None | Some(';' | '\n' | '|' | '&' | ')') => break,
-                Some('(') => return Err(self.outside("a parenthesis behind a word")),
+                Some('(') => return Err(self.outside("a parenthesis after a word")),
                 Some('#') => break,
                 Some(_) => {}
             }
@@ -403,7 +403,7 @@ impl Reader<'_> {
             words.push(self.word_alone()?);
         }
         if assignments.is_empty() && words.is_empty() {
-            return Err(self.outside("no command where one should stand"));
+            return Err(self.outside("a missing command"));
         }
         Ok(Node {
             kind: Kind::Simple { assignments, words },
@@ -418,7 +418,7 @@ impl Reader<'_> {
         let is_descriptor =
             word.source.starts_with('{') || word.source.bytes().all(|byte| byte.is_ascii_digit());
         if is_descriptor && matches!(self.peek(), Some('<' | '>')) {
-            return Err(self.outside("a descriptor with a name"));
+            return Err(self.outside("a named file descriptor"));
         }
         Ok(word)
     }
@@ -504,7 +504,7 @@ impl Reader<'_> {
             self.skip(1);
             Target::Read(self.target()?)
         } else {
-            return Err(self.outside("a redirection of another kind"));
+            return Err(self.outside("an unsupported redirection"));
         };
         Ok(Some(Redirection { target }))
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Kind, List, Node};
 
-/// How often a variable is set, and whether each time for sure.
+/// Count of assignments of a variable, and whether each is certain.
 #[derive(Default)]
 pub(super) struct Sites {
     pub(super) count: usize,

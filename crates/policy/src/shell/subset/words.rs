@@ -120,7 +120,7 @@ impl Reader<'_> {
     fn single_quotes(&mut self, parts: &mut Vec<Part>) -> Result<(), Outside> {
         let inside = self.rest().get(1..).unwrap_or_default();
         let Some(length) = inside.find('\'') else {
-            return Err(self.outside("an open quote"));
+            return Err(self.outside("an unclosed quote"));
         };
         let text = inside.get(..length).unwrap_or_default().to_owned();
         self.check_newlines(&text)?;
@@ -141,7 +141,7 @@ impl Reader<'_> {
         push_text(parts, "");
         loop {
             let Some(next) = self.peek() else {
-                return Err(self.outside("an open quote"));
+                return Err(self.outside("an unclosed quote"));
             };
             match next {
                 '"' => {
@@ -234,7 +234,7 @@ impl Reader<'_> {
                 push_quoted(parts, '$');
                 Ok(())
             }
-            _ => Err(self.outside("an expansion of another kind")),
+            _ => Err(self.outside("an unsupported expansion")),
         }
     }
 }

@@ -69,7 +69,7 @@ pub fn analyse(script: &str, start: &Start<'_>) -> Analysis {
 pub fn small(script: &str, start: &Start<'_>) -> Result<Vec<Command>, String> {
     if let Some(character) = look_alike(script) {
         return Err(format!(
-            "it holds `{character}` (U+{:04X}), which looks like another character",
+            "it contains `{character}` (U+{:04X}), which looks like another character",
             u32::from(character)
         ));
     }
@@ -285,7 +285,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Whether a condition is one of those that never change.
+    /// True if a condition is one of those that never change.
     fn never_ends(&self, condition: Range<usize>) -> bool {
         match self.commands.get(condition) {
             Some([only]) => {
@@ -382,7 +382,8 @@ impl Walker<'_> {
     }
 }
 
-/// Whether a loop's body starts jobs in the background and does nothing itself that would slow or end it.
+/// True if a loop's body starts jobs in the background and does nothing itself that would slow or
+/// end it.
 fn only_starts(body: &ast::CompoundList) -> bool {
     starts_jobs(body) && !pauses(body)
 }
@@ -438,10 +439,10 @@ fn pauses(list: &ast::CompoundList) -> bool {
         })
 }
 
-pub(crate) const FORK_BOMB: &str = "it starts copies of itself without end";
+pub(crate) const FORK_BOMB: &str = "it starts copies of itself endlessly";
 
-/// What `echo`, `printf` or a `cat` of a here-document prints, when it is certain enough to be read as a
-/// script.
+/// Output of `echo`, `printf` or a `cat` of a here-document, when it is certain enough to be read
+/// as a script.
 fn printed_text(command: &Command) -> Option<String> {
     match command.words.first()?.text()? {
         "echo" | "printf" => {

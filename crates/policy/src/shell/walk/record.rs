@@ -24,7 +24,7 @@ impl Walker<'_> {
             .first()
             .is_some_and(|word| word.text().is_none());
         if name_is_dynamic {
-            command.opaque = Some("the name of the program is not known");
+            command.opaque = Some("the program name is not known");
         }
         let unwrapped = wrappers::unwrap(&command.words);
         let words = command.words.clone();
@@ -48,7 +48,7 @@ impl Walker<'_> {
             return index;
         };
         if depth >= MAX_DEPTH {
-            self.mark_opaque(index, "it is wrapped deeper than is analysed");
+            self.mark_opaque(index, "it is wrapped too deeply to analyse");
             return index;
         }
         for inner in unwrapped.inner {

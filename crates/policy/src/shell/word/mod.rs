@@ -12,7 +12,7 @@ use scanner::Scanner;
 /// Stands in a sketch for a piece that only the running shell knows.
 pub const UNKNOWN: char = '\u{FFFC}';
 
-/// Why the value of a word is decided by the running shell.
+/// Reason the value of a word is decided by the running shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dynamic {
     CommandSubstitution,
@@ -95,7 +95,7 @@ impl Word {
         }
     }
 
-    /// What is known of the argument; unknown pieces are [`UNKNOWN`].
+    /// Known text of the argument; unknown pieces are [`UNKNOWN`].
     pub fn sketch(&self) -> &str {
         match &self.value {
             Value::Literal { text, .. } => text,
@@ -105,7 +105,7 @@ impl Word {
     }
 }
 
-/// What the scanner may assume about the shell the word stands in. Used for sketches only.
+/// Assumptions about the shell the word stands in. Used for sketches only.
 #[derive(Debug, Default, Clone)]
 pub struct Surroundings {
     pub home: String,

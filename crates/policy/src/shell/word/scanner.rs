@@ -318,7 +318,7 @@ impl Scanner<'_> {
         self.nested.push(inner);
     }
 
-    /// What a substitution prints, where that is known: the working directory.
+    /// Output of a substitution, where that is known: the working directory.
     fn push_output(&mut self, script: &str) {
         let known = match script.trim() {
             "pwd" | "pwd -P" | "pwd -L" => self.surroundings.variables.get("PWD"),

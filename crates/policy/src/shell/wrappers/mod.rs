@@ -10,7 +10,7 @@ use git::unwrap_git;
 use super::inline_code::started_by;
 use super::word::Word;
 
-/// What a wrapper would start.
+/// Command that a wrapper would start.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Inner {
     Words(Vec<Word>),
@@ -38,6 +38,9 @@ struct Wrapper {
     assignments: bool,
     /// Starting the inner command this way changes nothing about what it may do.
     harmless: bool,
+    /// Of the flags, those with which it does: the environment that keeps a reader from more is gone, or the words
+    /// that it gets are other ones.
+    changing: &'static str,
 }
 
 const fn wrapper(
@@ -53,6 +56,7 @@ const fn wrapper(
         operands,
         assignments: false,
         harmless: false,
+        changing: "",
     }
 }
 
@@ -68,6 +72,13 @@ const fn harmless(
     }
 }
 
+const fn except(changing: &'static str, wrapper: Wrapper) -> Wrapper {
+    Wrapper {
+        changing,
+        ..wrapper
+    }
+}
+
 const fn with_assignments(wrapper: Wrapper) -> Wrapper {
     Wrapper {
         assignments: true,
@@ -78,7 +89,8 @@ const fn with_assignments(wrapper: Wrapper) -> Wrapper {
 #[rustfmt::skip]
 const WRAPPERS: &[Wrapper] = &[
     //                      name        flags                                   flags with a value              operands
-    with_assignments(harmless("env",    "-i -0 -v - --ignore-environment --null", "-u --unset",                 0)),
+    except("-i - -u --ignore-environment --unset",
+    with_assignments(harmless("env",    "-i -0 -v - --ignore-environment --null", "-u --unset",                 0))),
     harmless("command",     "-p",                                               "",                             0),
     harmless("builtin",     "",                                                 "",                             0),
     harmless("nice",        "",                                                 "-n --adjustment",              0),
@@ -115,7 +127,8 @@ const WRAPPERS: &[Wrapper] = &[
     with_assignments(wrapper("systemd-run", "-q -t -P -G -S --user --scope --pty --wait", "-u -p -E --uid --gid --unit --property --setenv", 0)),
     with_assignments(wrapper("sudo", "-A -b -E -e -H -i -K -k -n -P -S -s -V -v --login --shell --non-interactive --preserve-env --set-home --stdin --background", "-C -D -g -h -p -R -r -T -t -U -u --user --group --chdir --host --prompt --close-from --other-user", 0)),
     with_assignments(wrapper("doas", "-L -n -s",                                "-a -C -u",                     0)),
-    harmless("xargs",       "-0 -r -t -x --null --no-run-if-empty --verbose --exit", "-d -E -L -n -P -s --delimiter --max-args --max-procs --max-lines --max-chars", 0),
+    except("-d --delimiter",
+    harmless("xargs",       "-0 -r -t -x --null --no-run-if-empty --verbose --exit", "-d -E -L -n -P -s --delimiter --max-args --max-procs --max-lines --max-chars", 0)),
 ];
 
 /// `program sub-command … COMMAND`: the command starts after these words.
@@ -149,7 +162,10 @@ const SHELLS: &[&str] = &[
 const SCRIPT_FLAGS: &[(&str, &[&str])] = &[
     ("su", &["-c", "--command", "--session-command"]),
     ("runuser", &["-c", "--command"]),
-    ("script", &["-c", "--command"]),
+    (
+        "script",
+        &["-c", "-qc", "-qec", "-eqc", "-qefc", "--command"],
+    ),
     ("flock", &["-c", "--command"]),
     ("npx", &["-c", "--call"]),
     ("nix-shell", &["--run", "--command"]),
@@ -164,6 +180,9 @@ const SCRIPT_FLAGS: &[(&str, &[&str])] = &[
         ],
     ),
     ("entr", &["-s"]),
+    ("sort", &["--compress-program"]),
+    ("man", &["-P", "--pager"]),
+    ("rsync", &["-e", "--rsh"]),
 ];
 
 pub(super) fn base_name(program: &str) -> &str {
@@ -187,7 +206,13 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
         return unwrap_shell(rest);
     }
     match name {
-        "eval" => Some(opaque_or_script(rest, "eval of a value that is not known")),
+        "eval" => Some(opaque_or_script(rest, "`eval` of an unknown value")),
+        _ if STARTERS.contains(&name) || is_loader(name) => Some(Unwrapped {
+            inner: suffixes(rest),
+            transparent: false,
+            appends_arguments: name == "entr",
+            assignments: Vec::new(),
+        }),
         "watch" | "ssh" | "parallel" | "at" | "batch" => Some(Unwrapped {
             inner: suffixes(rest),
             transparent: false,
@@ -214,6 +239,49 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
         "git" if unwrap_git(rest).is_some() => unwrap_git(rest),
         _ => unwrap_code(name, rest).or_else(|| unwrap_listed(name, words, rest)),
     }
+}
+
+/// Programs that start another one with options of their own before it, for which no table of flags is kept.
+const STARTERS: &[&str] = &[
+    "bwrap",
+    "capsh",
+    "choom",
+    "coresched",
+    "cpulimit",
+    "daemonize",
+    "dbus-launch",
+    "dbus-run-session",
+    "entr",
+    "faketime",
+    "firejail",
+    "hyperfine",
+    "i386",
+    "linux32",
+    "linux64",
+    "perf",
+    "pkexec",
+    "prlimit",
+    "proot",
+    "proxychains",
+    "proxychains4",
+    "runcon",
+    "setarch",
+    "sg",
+    "ssh-agent",
+    "start-stop-daemon",
+    "torify",
+    "torsocks",
+    "uclampset",
+    "uname26",
+    "valgrind",
+    "watchexec",
+    "x86_64",
+    "xvfb-run",
+];
+
+/// The loader of programs, which starts the one it is given.
+fn is_loader(name: &str) -> bool {
+    name == "ld.so" || name.starts_with("ld-linux") || name.starts_with("ld-musl")
 }
 
 /// Containers, machines and terminals: the command may begin at any of the words.
@@ -243,6 +311,14 @@ fn starts_elsewhere(name: &str, rest: &[Word]) -> bool {
         ),
         (&["screen"], &["-dm", "-dmS", "-d", "-S", "-X"]),
         (&["gcloud"], &["ssh"]),
+        (
+            &["asdf", "rbenv", "pyenv", "nodenv", "mise", "rtx"],
+            &["exec", "x"],
+        ),
+        (&["pipx", "nix"], &["run", "shell", "develop"]),
+        (&["guix"], &["shell", "environment"]),
+        (&["cmake"], &["-E"]),
+        (&["runuser"], &["-u", "--user"]),
         (
             &["osascript", "expect", "gdb", "lldb"],
             &["-ex", "--eval-command", "-o", "-c"],
@@ -320,7 +396,11 @@ fn unwrap_wrapper(wrapper: &Wrapper, rest: &[Word]) -> Unwrapped {
                 return split_string(text, rest.get(at + 1..).unwrap_or_default());
             }
             match option_width(wrapper, text) {
-                Some(width) => at += width - 1,
+                Some(width) => {
+                    let value = rest.get(at + 1).map(Word::sketch).unwrap_or_default();
+                    transparent &= !changes(wrapper, text, value);
+                    at += width - 1;
+                }
                 None => {
                     return Unwrapped {
                         inner: suffixes(rest.get(at + 1..).unwrap_or_default()),
@@ -356,7 +436,28 @@ fn unwrap_wrapper(wrapper: &Wrapper, rest: &[Word]) -> Unwrapped {
     }
 }
 
-/// How many words an option takes, `None` if the table does not have it.
+/// True for an option with which the wrapper changes something; a newline between words is what anybody expects.
+fn changes(wrapper: &Wrapper, text: &str, next: &str) -> bool {
+    let is_changing = |flag: &str| wrapper.changing.split(' ').any(|entry| entry == flag);
+    if wrapper.changing.is_empty() || text == "-d" && matches!(next, "\\n" | "\n") {
+        return false;
+    }
+    match text.split_once('=') {
+        _ if is_changing(text) => true,
+        Some((flag, _)) if text.starts_with("--") => is_changing(flag),
+        _ if text.starts_with("--") => false,
+        // One letter of a bundle is enough, also where it is a value's: nobody needs such a proof.
+        _ => {
+            !matches!(text, "-d\\n" | "-d\n")
+                && text
+                    .chars()
+                    .skip(1)
+                    .any(|letter| is_changing(&format!("-{letter}")))
+        }
+    }
+}
+
+/// Number of words an option takes, `None` if the table does not have it.
 fn option_width(wrapper: &Wrapper, text: &str) -> Option<usize> {
     let listed = |list: &str, flag: &str| list.split(' ').any(|entry| entry == flag);
     if listed(wrapper.flags, text) {

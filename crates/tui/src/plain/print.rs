@@ -1,0 +1,112 @@
+//! Overlays and questions, printed.
+
+use ratatui::text::Line;
+
+use super::{Plain, spoken};
+use crate::safe;
+use crate::text::{Break, wrap};
+use crate::ui::overlay::Overlay;
+use crate::view::{overlay, prompt, question};
+
+impl Plain {
+    pub(super) fn print_overlay(&mut self) {
+        match self.ui.overlay.take() {
+            Some(Overlay::Reader(reader)) => {
+                let theme = self.ui.theme;
+                self.out
+                    .push(format!("{}:", safe::one_line(&reader.document.title)));
+                let lines = overlay::document(&reader.document, self.columns, theme);
+                self.out.extend(lines.iter().map(spoken));
+            }
+            Some(Overlay::Picker(picker)) => {
+                self.out.push(format!("{}:", picker.title));
+                self.out.extend(
+                    picker
+                        .rows()
+                        .into_iter()
+                        .map(|(_, label, detail)| format!("{label}  {detail}")),
+                );
+                self.out
+                    .push("Name the one you want with the command, for example /mode ask.".into());
+            }
+            Some(Overlay::FirstRun(found, scroll)) => {
+                self.out.push("No model is set up yet.".into());
+                for (what, there) in &found.found {
+                    let word = if *there { "found" } else { "not found" };
+                    self.out.push(format!("{word}: {}", safe::one_line(what)));
+                }
+                self.out.push("Any one of these is enough:".into());
+                self.out
+                    .extend(found.to_set.iter().map(|line| safe::one_line(line)));
+                self.out.push(
+                    "d and Enter: the demo, without a model. Enter: check again. q and Enter: quit."
+                        .into(),
+                );
+                self.ui.overlay = Some(Overlay::FirstRun(found, scroll));
+                self.ui.start_guard.drawn(self.ui.now);
+            }
+            Some(Overlay::Trust(question, scroll)) => {
+                self.out.push(overlay::trust_in_words(&question));
+                let lines = crate::diff::render(&question.diff, self.columns, self.ui.theme);
+                self.out.extend(lines.iter().map(spoken));
+                self.out.push(
+                    "t and Enter: trust exactly this content. i and Enter: ignore it. q and Enter: quit."
+                        .into(),
+                );
+                self.ui.overlay = Some(Overlay::Trust(question, scroll));
+                self.ui.start_guard.drawn(self.ui.now);
+            }
+            Some(Overlay::Transcript(_)) | None => {}
+        }
+    }
+
+    pub(super) fn print_question(&mut self) {
+        let Some(pending) = self.ui.current() else {
+            self.asked = None;
+            return;
+        };
+        let ready = !prompt::is_loading(&self.ui, pending);
+        if !ready || self.asked.as_ref() == Some(&pending.action_id) {
+            return;
+        }
+        self.asked = Some(pending.action_id.clone());
+        let title: String = question::title(&self.ui, pending)
+            .iter()
+            .map(|piece| piece.text.as_str())
+            .collect();
+        let body = question::body(&self.ui, pending, self.columns);
+        let mut answers = String::from(
+            "Answer with one letter and Enter. d: deny. n: deny with a note. q: abort the turn. a: allow once.",
+        );
+        if !pending.is_permission() {
+            answers = "Answer with one letter and Enter. d: no. n: no, with a note. q: abort the turn. a: yes. e: answer in words.".into();
+        } else {
+            if pending.misses_network() {
+                answers.push_str(" w: allow once, with network.");
+            }
+            match &pending.session_rule {
+                _ if pending.every_time => {}
+                Some(_) => answers.push_str(" s: allow all edits this session."),
+                None => answers.push_str(" s: allow this session."),
+            }
+            if pending.suggested_rule.is_some() {
+                answers.push_str(" r: allow by a rule.");
+            }
+            answers.push_str(" e: edit first.");
+        }
+        let head = match self.ui.waiting() {
+            1 => format!("Question: {title}"),
+            waiting => format!("Question, the first of {waiting}: {title}"),
+        };
+        self.out.push(head);
+        self.out.extend(body.iter().map(spoken));
+        let answers = wrap(&Line::from(answers), self.columns, 0, Break::Words);
+        self.out.extend(answers.iter().map(spoken));
+        let now = self.ui.now;
+        if let Some(prompt) = &mut self.ui.prompt {
+            // All of it was printed.
+            prompt.guard.drawn(now);
+            prompt.seen_end = true;
+        }
+    }
+}
