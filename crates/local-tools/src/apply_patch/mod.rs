@@ -142,6 +142,10 @@ impl Tool for ApplyPatchTool {
         })
     }
 
+    fn syncs_before_effects(&self) -> bool {
+        true
+    }
+
     fn execute(
         &self,
         invocation: ToolInvocation,
@@ -161,6 +165,7 @@ impl Tool for ApplyPatchTool {
                 )
             })
             .collect::<Result<Vec<Kept>, _>>()?;
+        // From here on something happens: the start of the call and its evidence must survive.
         context.sync()?;
         let made = carry_out(&work.changes, &self.roots, &mut |_| {});
         for change in &work.changes {
