@@ -256,7 +256,7 @@ fn row_17_a_tilde_is_the_home_directory() {
         );
     }
     let (_, reason) = decide("/etc/hostname", "read", "full", &Where::default());
-    assert_eq!(reason, "mode full also reads outside the project");
+    assert_eq!(reason, "mode full allows reading outside the project");
 }
 
 #[test]
