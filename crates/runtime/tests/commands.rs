@@ -1,0 +1,163 @@
+//! Commands that ask, those that end something, and the typed errors of what cannot be done here.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a failure is the report
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use agent_protocol::command::{
+    BeginCalls, CallTool, ControlCommand, EndSession, ExportRequest, Peer, PeerKind,
+    PermissionQuery, SubmitTurn, TerminateProcess, ThreadQuery, Window,
+};
+use agent_protocol::id::{IdMint, ProcessId};
+use agent_protocol::reply::{
+    Acknowledgement, AnswerCode, CallReport, ControlErrorCode, Reply, SessionReply,
+};
+use agent_protocol::{Clock, Timestamp};
+use agent_runtime::{Directories, Environment, Host, OpenOptions, Runtime, Session};
+use agent_test_support::project::TestProject;
+use serde_json::json;
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_unix_millis(1_794_799_680_000)
+    }
+}
+
+fn runtime(project: &TestProject) -> Runtime {
+    Runtime::new(Host {
+        clock: Arc::new(Still),
+        ids: Arc::new(IdMint::new(Arc::new(Still), 7)),
+        random: Arc::new(|| Ok([7; 32])),
+        environment: Environment::default(),
+        directories: Directories::below(&project.home(), PathBuf::from("/nonexistent")),
+        cwd: project.root(),
+        home: project.home(),
+        name: "test".to_owned(),
+        temporary: std::env::temp_dir(),
+    })
+}
+
+fn peer() -> Peer {
+    Peer::new(PeerKind::Program, "a test")
+}
+
+/// A session without a sandbox, in which one file was read.
+fn session(project: &TestProject) -> Session {
+    project.write_home("config.toml", "[sandbox]\nmode = \"off\"\n");
+    project.write("a.txt", "hello\n");
+    let session = runtime(project).open(OpenOptions::default()).unwrap();
+    let ask = |command| session.handle(command, &peer()).unwrap();
+    let title = "a test".to_owned();
+    ask(ControlCommand::BeginCalls(BeginCalls { title }));
+    let called = ask(ControlCommand::CallTool(CallTool {
+        tool: "read".to_owned(),
+        arguments: json!({"path": "a.txt"}).to_string(),
+        reason: None,
+    }));
+    let Reply::Called(report) = called else {
+        panic!("{called:?}");
+    };
+    assert!(
+        matches!(*report, CallReport::Observed { ref observation, .. } if observation.ok),
+        "{report:?}"
+    );
+    ask(ControlCommand::EndCalls);
+    session
+}
+
+fn whole(session: &Session) -> SessionReply {
+    let command = ControlCommand::GetSession(Window::default());
+    match session.handle(command, &peer()).unwrap() {
+        Reply::Session(whole) => *whole,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn questions_are_answered_from_the_log() {
+    let project = TestProject::new();
+    let session = session(&project);
+    let ask = |command| session.handle(command, &peer());
+    let all = whole(&session);
+    assert!(all.next.is_none());
+    let window = Window {
+        cursor: Some(1),
+        limit: Some(2),
+    };
+    let Ok(Reply::Session(part)) = ask(ControlCommand::GetSession(window)) else {
+        panic!("a part of a session");
+    };
+    assert_eq!(part.events[0]["sequence"], 1);
+    assert_eq!((part.events.len(), part.next), (2, Some(3)));
+    let started = all
+        .events
+        .iter()
+        .find(|event| event["type"] == "turn.started");
+    let started = started.unwrap();
+    let thread_id = started["thread_id"].as_str().unwrap().parse().unwrap();
+    let query = ThreadQuery { thread_id };
+    assert!(matches!(
+        ask(ControlCommand::GetThreadRead(query)),
+        Ok(Reply::Thread(_))
+    ));
+    let unknown = ask(ControlCommand::GetThreadRead(ThreadQuery::default()));
+    assert_eq!(unknown.unwrap_err().code, ControlErrorCode::NotFound);
+    let environment = ask(ControlCommand::GetExecutionEnvironment);
+    assert!(matches!(environment, Ok(Reply::Environment(_))));
+    let query = PermissionQuery {
+        tool: "bash".to_owned(),
+        input: json!({"command": "rm -rf build"}),
+        mode: None,
+    };
+    let Ok(Reply::Permission(evaluated)) = ask(ControlCommand::EvaluatePermission(query)) else {
+        panic!("a decision");
+    };
+    assert_eq!(evaluated.decision.to_string(), "ask");
+    let of_turn = ExportRequest {
+        turn_id: Some(started["turn_id"].as_str().unwrap().parse().unwrap()),
+        include_images: false,
+    };
+    let Ok(Reply::Exported(story)) = ask(ControlCommand::ExportReplay(of_turn)) else {
+        panic!("the story of a turn");
+    };
+    assert!(story.text.unwrap().contains("a.txt"));
+    let Ok(Reply::Exported(review)) = ask(ControlCommand::ExportReview(ExportRequest::default()))
+    else {
+        panic!("a review");
+    };
+    assert_eq!(review.media_type, "text/markdown");
+    let pack = ask(ControlCommand::ExportEvidence(ExportRequest::default()));
+    assert!(matches!(pack, Ok(Reply::Exported(pack)) if pack.base64.is_some()));
+    assert_eq!(
+        whole(&session).events.len(),
+        all.events.len(),
+        "nothing was recorded"
+    );
+}
+
+#[test]
+fn what_cannot_be_done_has_a_code() {
+    let project = TestProject::new();
+    let session = session(&project);
+    let ask = |command| session.handle(command, &peer());
+    let process_id = ProcessId::default();
+    let process = ask(ControlCommand::TerminateProcess(TerminateProcess {
+        process_id,
+    }));
+    let Ok(Reply::Answer(answer)) = process else {
+        panic!("{process:?}");
+    };
+    assert_eq!(answer.acknowledgement, Acknowledgement::NoOp);
+    assert_eq!(answer.code, Some(AnswerCode::NoSuchProcess));
+    let submitted = ask(ControlCommand::SubmitTurn(SubmitTurn::default()));
+    assert_eq!(submitted.unwrap_err().code, ControlErrorCode::Unavailable);
+    let stray = ask(ControlCommand::EndCalls);
+    assert_eq!(stray.unwrap_err().code, ControlErrorCode::Unavailable);
+    ask(ControlCommand::EndSession(EndSession::default())).unwrap();
+    let late = ask(ControlCommand::BeginCalls(BeginCalls::default()));
+    assert_eq!(late.unwrap_err().code, ControlErrorCode::SessionEnded);
+    session.close().unwrap();
+}
