@@ -241,7 +241,7 @@ fn a_bad_rule_stops_the_start_and_names_its_place() {
     let project = TestProject::new();
     project.write(
         ".agent/config.toml",
-        "[permissions]\nmode = \"ask\"\ndeny = [\"bsh(ls)\"]\n",
+        "[permissions]\nmode = \"ask\"\ndeny = [\"bash(a && b)\"]\n",
     );
     let run = agent(&project, &["config", "show"]).finish().expect_code(2);
     assert!(
@@ -249,5 +249,5 @@ fn a_bad_rule_stops_the_start_and_names_its_place() {
         "{}",
         run.stderr()
     );
-    assert!(run.stderr().contains("bash"), "{}", run.stderr());
+    assert!(run.stderr().contains("a && b"), "{}", run.stderr());
 }

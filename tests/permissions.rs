@@ -334,23 +334,36 @@ fn what_is_no_call_is_exit_2_with_its_line() {
 }
 
 #[test]
-fn a_bad_rule_file_is_exit_2_with_file_line_and_suggestion() {
+fn a_bad_rule_file_is_exit_2_with_file_and_line() {
     let project = project();
     project.write(
         "rules.toml",
-        "[permissions]\nallow = [\n  \"bahs(ls)\",\n]\n",
+        "[permissions]\nallow = [\n  \"b sh(ls)\",\n]\n",
     );
     let run = agent(&project, &["permissions", "list", "--rules", "rules.toml"])
         .finish()
         .expect_code(2);
-    for part in [
-        "rules.toml",
-        "line 3",
-        "`bahs` is not a tool",
-        "did you mean: bash",
-    ] {
+    for part in ["rules.toml", "line 3", "`b sh` is not a tool's name"] {
         assert!(run.stderr().contains(part), "{part} in {}", run.stderr());
     }
+}
+
+/// The tool may come later; that it is not there now is said.
+#[test]
+fn a_rule_about_an_unknown_tool_is_told_with_what_was_probably_meant() {
+    let project = project();
+    project.write(
+        "rules.toml",
+        "[permissions]\ndeny = [\n  \"bahs(ls)\",\n  \"mcp__github__*\",\n]\n",
+    );
+    let run = agent(&project, &["permissions", "list", "--rules", "rules.toml"])
+        .finish()
+        .expect_code(0);
+    for part in ["rules.toml:3", "`bahs`", "did you mean `bash`?"] {
+        assert!(run.stderr().contains(part), "{part} in {}", run.stderr());
+    }
+    assert!(!run.stderr().contains("mcp__"), "{}", run.stderr());
+    assert!(run.stdout().contains("bahs(ls)"), "{}", run.stdout());
 }
 
 /// A search names no secret and would show every one below: it passes over them, whatever does it.

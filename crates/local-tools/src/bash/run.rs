@@ -4,7 +4,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_policy::shell::ends_in_pipeline;
 use agent_protocol::id::ProcessId;
 use agent_protocol::payload::conversation::{ArtifactKind, RuntimeWarning};
 use agent_protocol::payload::process::{
@@ -103,8 +102,8 @@ impl Call<'_> {
             policy.replaced = copied.into_iter().collect();
             _shown = Some(folder);
         }
-        policy.report_pipeline = ends_in_pipeline(&self.command.command);
-        self.warn_of_narrower_tool()?;
+        policy.report_pipeline = self.command.ends_in_pipeline;
+        self.warn_of_tool()?;
         let process_id: ProcessId = self.context.ids().mint();
         let confined = match settings.sandbox.prepare(&policy) {
             Ok(confined) => confined,
@@ -208,8 +207,8 @@ impl Call<'_> {
         ExecutionFailure::new(code, message).having(ActionHappened::No)
     }
 
-    fn warn_of_narrower_tool(&self) -> Result<(), JournalError> {
-        let Some(tool) = self.command.narrower_tool else {
+    fn warn_of_tool(&self) -> Result<(), JournalError> {
+        let Some(tool) = self.command.tool_hint else {
             return Ok(());
         };
         let warning = RuntimeWarning {

@@ -18,16 +18,15 @@ mod facts;
 mod findings;
 mod glob;
 mod grants;
+mod names;
 mod paths;
 mod proof;
 mod protected;
-mod protected_names;
 mod repository;
 mod risk;
 mod rule;
 mod rule_file;
 mod searches;
-mod semantics;
 mod suggest;
 mod toolchain;
 mod trust;
@@ -37,12 +36,13 @@ pub use backtest::{BacktestReport, Changed, Counts, Judged, RecordedCall, Repeat
 pub use evaluate::{Gate, GateRequest, HookVerdict, Judgement, SandboxLevel, Setting};
 pub use facts::{Below, DiskFacts, Facts, NamesOnly, is_plain_name};
 pub use grants::{ApprovalKey, Denial, SessionGrants};
+pub use names::{PROTECTED_NAMES, Where};
 pub use protected::{is_protected, is_secret};
-pub use protected_names::{PROTECTED_NAMES, Where};
 pub use risk::uses_network;
-pub use rule::{Bases, PathPattern, Pattern, Rule, RuleProblem, canonical_tool, tool_names};
-pub use rule_file::{RuleFileError, RuleFileProblem, RuleSource, example_matches, read_rules};
-pub use semantics::semantics_of;
+pub use rule::{
+    Bases, NETWORK, PathPattern, Pattern, Rule, RuleProblem, ToolName, UnknownTool, unknown_tools,
+};
+pub use rule_file::{RuleFileError, RuleFileProblem, RuleSource, read_rules};
 pub use suggest::{Suggestion, suggest};
 pub use trust::{EffectiveRules, effective_rules};
 pub use words::{Match, WordPattern};

@@ -141,7 +141,13 @@ pub(crate) fn run(arguments: &TestArgs, app: &App) -> Result<Exit, Failure> {
     };
     let mode = config.permissions.mode.value;
     let judge = OfflineGate::with_sandbox(app, &config, rules, sandbox);
-    let report = backtest(&past.calls, &judge.gate, &judge.setting(mode), &NamesOnly);
+    let report = backtest(
+        &past.calls,
+        &judge.tools,
+        &judge.gate,
+        &judge.setting(mode),
+        &NamesOnly,
+    );
 
     let by_id: HashMap<&str, &RecordedCall> = past
         .calls
