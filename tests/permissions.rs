@@ -334,22 +334,50 @@ fn what_is_no_call_is_exit_2_with_its_line() {
 }
 
 #[test]
-fn a_bad_rule_file_is_exit_2_with_file_line_and_suggestion() {
+fn a_bad_rule_file_is_exit_2_with_file_and_line() {
     let project = project();
     project.write(
         "rules.toml",
-        "[permissions]\nallow = [\n  \"bahs(ls)\",\n]\n",
+        "[permissions]\nallow = [\n  \"b sh(ls)\",\n]\n",
     );
     let run = agent(&project, &["permissions", "list", "--rules", "rules.toml"])
         .finish()
         .expect_code(2);
-    for part in [
-        "rules.toml",
-        "line 3",
-        "`bahs` is not a tool",
-        "did you mean: bash",
-    ] {
+    for part in ["rules.toml", "line 3", "`b sh` is not a tool's name"] {
         assert!(run.stderr().contains(part), "{part} in {}", run.stderr());
+    }
+}
+
+/// The tool may come later; that it is not there now is said.
+#[test]
+fn a_rule_about_an_unknown_tool_is_told_with_what_was_probably_meant() {
+    let project = project();
+    let list = |effect: &str, code, parts: [&str; 3]| {
+        let rules =
+            format!("[permissions]\n{effect} = [\n  \"bahs(ls)\",\n  \"mcp__github__*\",\n]\n");
+        project.write("rules.toml", rules);
+        let run = agent(&project, &["permissions", "list", "--rules", "rules.toml"]);
+        let run = run.finish().expect_code(code);
+        for part in parts {
+            assert!(run.stderr().contains(part), "{part} in {}", run.stderr());
+        }
+        assert!(!run.stderr().contains("mcp__"), "{}", run.stderr());
+        run
+    };
+    // An allow rule about it allows nothing; a misspelt one that holds something back would hold back nothing.
+    let allowed = list(
+        "allow",
+        0,
+        ["rules.toml:3", "`bahs`", "did you mean `bash`?"],
+    );
+    assert!(
+        allowed.stdout().contains("bahs(ls)"),
+        "{}",
+        allowed.stdout()
+    );
+    for effect in ["deny", "ask"] {
+        let parts = ["line 3, column 3", "`bahs(ls)`", "did you mean: bash(ls)"];
+        list(effect, 2, parts);
     }
 }
 

@@ -50,6 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         home: project.home(),
         name: "test".to_owned(),
         temporary: std::env::temp_dir(),
+        tools: Vec::new(),
     });
     let session = runtime.open(OpenOptions {
         program: "a second front end".to_owned(),

@@ -130,7 +130,7 @@ fn an_earlier_message_is_edited_in_a_branch() {
     terminal
         .wait_for("edit an earlier message in a fork")
         .keys("\r");
-    terminal.wait_for("forked from session");
+    terminal.wait_for("forked from");
     terminal.wait_for("› second").keys(" thought\r");
     terminal.wait_for("Answer in the branch.");
     let last = server.bodies()[2].to_string();

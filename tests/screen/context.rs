@@ -37,7 +37,7 @@ fn what_joined_a_turn_is_known_after_compaction() {
             .wait_for(&format!("Answer {number}."))
             .wait_for(READY);
     }
-    terminal.keys("/compact\r").wait_for("history compacted");
+    terminal.keys("/compact\r").wait_for("compaction: ");
     terminal.wait_for(READY).keys("last\r");
     terminal.wait_for("Answer 6.").wait_for(READY);
     let body = server.bodies().pop().unwrap();

@@ -280,7 +280,7 @@ fn a_yes_to_edits_holds_for_the_session() {
     assert_eq!(project.read(".vscode/settings.json"), "one\n");
     let shown = terminal.everything().join("\n");
     assert!(
-        shown.contains("Edits in this project no longer ask"),
+        shown.contains("edits in this project no longer ask"),
         "{shown}"
     );
     // The change itself stays on the screen.

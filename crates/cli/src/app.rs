@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::path::Path;
 
 use agent_log::{SessionDirectory, SessionEnv};
+use agent_policy::gate::{Rule, unknown_tools};
 use agent_runtime::Runtime;
 use anyhow::Context as _;
 
@@ -66,6 +67,13 @@ impl App {
         Self {
             runtime: self.runtime.in_project(directory),
             output: self.output.clone(),
+        }
+    }
+
+    /// Says which rules name a tool that there is not, and what was probably meant.
+    pub(crate) fn note_unknown_tools(&self, rules: &[Rule]) {
+        for unknown in unknown_tools(rules, &self.host.known_tools()) {
+            self.output.note(&unknown.to_string());
         }
     }
 

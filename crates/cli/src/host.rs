@@ -59,6 +59,7 @@ pub(crate) fn read(cwd: Option<&Path>) -> anyhow::Result<Host> {
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default(),
         temporary: std::env::temp_dir(),
+        tools: Vec::new(),
     })
 }
 

@@ -174,27 +174,52 @@ fn one_table_of_invisible_characters() {
     }
 }
 
-/// A command that no test sends would be answered by whatever `ControlPlane::handle` happens to do.
+/// Code that decides something by the name of a tool: everything goes by the tool's definition.
 #[test]
-fn every_control_command_is_sent_by_a_test() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let text = fs::read_to_string(crates.join("protocol/src/command.rs")).unwrap();
-    let (_, list) = text.split_once("pub enum ControlCommand {").unwrap();
-    let (list, _) = list.split_once("\n}").unwrap();
-    let names: Vec<&str> = list
-        .lines()
-        .map(|line| line.trim().split(['(', ',']).next().unwrap_or_default())
-        .filter(|name| name.starts_with(char::is_uppercase))
+fn no_crate_names_a_tool() {
+    let names: Vec<&str> = agent_local_tools::definitions()
+        .iter()
+        .map(|tool| tool.name.as_str())
         .collect();
-    assert!(names.len() >= 20, "{names:?}");
-    let mut tests = Vec::new();
-    read_sources(&crates.join("engine/tests/control"), &mut tests);
-    let is_sent = |name: &&str| {
-        let words = format!("ControlCommand::{name}");
-        tests.iter().any(|(_, text)| is_used(text, &words))
-    };
-    let unsent: Vec<&str> = names.into_iter().filter(|name| !is_sent(name)).collect();
-    assert!(unsent.is_empty(), "sent by no test: {unsent:?}");
+    assert!(names.len() > 8, "{names:?}");
+    let by_name = [
+        "tool==",
+        "tool!=",
+        "tool:",
+        "tool.as_str(),",
+        "tool_name==",
+        "tool_name.as_str(),",
+        "tool_names(),",
+        "ToolIntent::new(",
+    ];
+    let exempt =
+        |folder: &Path| folder.ends_with("local-tools") || folder.ends_with("test-support");
+    for folder in crates().iter().filter(|folder| !exempt(folder)) {
+        let mut files = Vec::new();
+        read_sources(&folder.join("src"), &mut files);
+        for (path, text) in files {
+            // Logs of other programs have names of their own.
+            let is_import = path.components().any(|part| part.as_os_str() == "import");
+            if is_import || path.file_name().is_some_and(|name| name == "tests.rs") {
+                continue;
+            }
+            let code = without_tests(&text);
+            for name in &names {
+                let literal = format!("\"{name}\"");
+                for before in by_name {
+                    let words = format!("{before}{literal}");
+                    assert!(!code.contains(&words), "{}: `{words}`", path.display());
+                }
+                // No other thing is called like this.
+                let is_plain_word = !name.contains('_');
+                assert!(
+                    is_plain_word || !code.contains(&literal),
+                    "{}: {literal}",
+                    path.display()
+                );
+            }
+        }
+    }
 }
 
 /// Dependencies of tests count too: what no test or bench names is built for nothing.
@@ -208,7 +233,8 @@ fn every_dependency_of_tests_is_named_in_them() {
                 read_sources(&part, &mut files);
             }
         }
-        if folder.ends_with("cli") {
+        // Their tests lie at the top.
+        if folder.ends_with("cli") || folder.ends_with("runtime") {
             read_sources(&root().join("tests"), &mut files);
         }
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
@@ -248,10 +274,8 @@ fn no_file_of_another_crate_is_taken_by_its_path() {
                 let is_own = target.starts_with(folder.canonicalize().unwrap());
                 let is_top = folder.ends_with("cli")
                     && target.starts_with(root().join("tests").canonicalize().unwrap());
-                // The sandbox uses none of our crates, in tests neither: it takes the list as data.
-                let is_list = target.ends_with("policy/src/gate/protected_names.rs");
                 assert!(
-                    is_own || is_top || is_list,
+                    is_own || is_top,
                     "{}: takes {}",
                     path.display(),
                     target.display()
@@ -264,9 +288,10 @@ fn no_file_of_another_crate_is_taken_by_its_path() {
 /// Protected names are listed in `policy` alone: a second list would protect something else.
 #[test]
 fn one_list_of_protected_names() {
-    let list = root().join("crates/policy/src/gate/protected_names.rs");
+    let list = root().join("crates/policy/src/gate/names.rs");
     let text = fs::read_to_string(&list).unwrap();
     let entries = text.split("PROTECTED_NAMES").nth(1).unwrap();
+    let entries = entries.split("];").next().unwrap();
     let names: Vec<&str> = entries
         .split("\n    (")
         .skip(1)
@@ -302,10 +327,6 @@ const MOST_LINES: usize = 600;
 const STILL_LONGER: &[(&str, usize)] = &[
     ("crates/cli/src/commands/sandbox.rs", 610),
     ("crates/engine/src/engine.rs", 625),
-    ("crates/evidence/src/audit/mod.rs", 615),
-    ("crates/history/src/workspace/mod.rs", 615),
-    ("crates/tui/src/markdown.rs", 640),
-    ("crates/tui/src/plain.rs", 630),
 ];
 
 #[test]

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use agent_policy::gate::{
     ApprovalKey, Bases, Denial, DiskFacts, Gate, GateRequest, Rule, RuleProblem, SandboxLevel,
-    Setting, canonical_tool, semantics_of, uses_network,
+    Setting, uses_network,
 };
 use agent_protocol::id::ActionId;
 use agent_protocol::payload::permission::{
     ActionDecision, DecidedBy, DecisionSource, Effect, GrantScope, Layer, PermissionEvaluated,
     RuleOrigin, SESSION_EDITS,
 };
-use agent_protocol::payload::tool::CatalogPolicy;
+use agent_protocol::payload::tool::{CatalogPolicy, RuntimeOwner};
 use agent_protocol::status::Mode;
 use agent_protocol::{Clock, Event, Payload};
 use agent_tool_runtime::{
     Answer, Authority, Cancel, Decision, IntentOrigin, PendingCall, PermissionRequest, Question,
-    ToolDefinition, Workspace,
+    ToolDefinition, Tools, Workspace,
 };
 
 use serde_json::Value;
@@ -34,6 +34,8 @@ pub struct Place {
     /// The project's root, which rules are relative to.
     pub project: PathBuf,
     pub sandbox: SandboxLevel,
+    /// The tools that rules can name.
+    pub tools: Tools,
     pub tree_is_dirty: TreeIsDirty,
     /// How long a question stays open.
     pub ask_timeout: Option<Duration>,
@@ -147,13 +149,12 @@ impl SessionAuthority {
     #[must_use]
     pub fn evaluate(
         &self,
-        tool: &str,
+        tool: &ToolDefinition,
         input: &Value,
         mode: Mode,
         workspace: &Workspace,
     ) -> Option<PermissionEvaluated> {
-        let tool = canonical_tool(tool);
-        let semantics = semantics_of(tool, input, workspace)?;
+        let semantics = tool.semantics(input, workspace)?;
         let turn = lock(&self.turn).clone();
         let call = GateRequest {
             tool,
@@ -205,7 +206,8 @@ impl SessionAuthority {
             project: self.place.project.clone(),
             home: self.place.home.clone(),
         };
-        let parse = |text: &&str| Rule::parse(Effect::Allow, text, origin.clone(), &bases);
+        let tools = &self.place.tools;
+        let parse = |text: &&str| Rule::parse(Effect::Allow, text, origin.clone(), &bases, tools);
         SESSION_EDITS.iter().map(parse).collect()
     }
 
@@ -256,7 +258,7 @@ impl Authority for SessionAuthority {
         let turn = lock(&self.turn).clone();
         let setting = self.setting(request.workspace, self.mode(), &turn);
         let call = GateRequest {
-            tool: &request.tool.name,
+            tool: request.tool,
             input: request.input,
             semantics: request.semantics,
         };
@@ -343,12 +345,10 @@ impl Authority for SessionAuthority {
     }
 
     fn forecast(&self, definition: &ToolDefinition) -> CatalogPolicy {
-        let name = definition.name.as_str();
         let gate = lock(&self.gate);
         let whole_tool = |effect: Effect| {
-            gate.rules
-                .iter()
-                .any(|rule| rule.effect == effect && rule.text == name)
+            let mut rules = gate.rules.iter();
+            rules.any(|rule| rule.effect == effect && rule.is_about_all_of(definition))
         };
         if whole_tool(Effect::Deny) {
             return CatalogPolicy::Denied;
@@ -360,8 +360,13 @@ impl Authority for SessionAuthority {
                 SandboxLevel::Unavailable => CatalogPolicy::Denied,
             };
         }
-        let free = definition.is_read_only
-            || matches!(self.mode(), Mode::AcceptEdits | Mode::Auto | Mode::Full);
+        let free = match (definition.owner, self.mode()) {
+            (_, Mode::Full) => true,
+            (RuntimeOwner::Local, Mode::AcceptEdits | Mode::Auto) => true,
+            (RuntimeOwner::Local, _) => definition.is_read_only,
+            // What somebody else's code says of itself opens nothing.
+            _ => whole_tool(Effect::Allow),
+        };
         if free && !whole_tool(Effect::Ask) {
             CatalogPolicy::Allowed
         } else {

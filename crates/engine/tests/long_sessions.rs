@@ -39,7 +39,8 @@ use agent_provider::quirks::GENERIC;
 use agent_provider::response::Response;
 use agent_provider::{ScriptedProvider, Transcript};
 use agent_tool_runtime::{
-    Baselines, Journal, Pipeline, PipelineParts, Registry, Settings as PipelineSettings, Workspace,
+    Baselines, Journal, Pipeline, PipelineParts, Registry, Settings as PipelineSettings, Tools,
+    Workspace,
 };
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
@@ -379,6 +380,7 @@ impl Session {
         let thread_id = thread_id.clone();
         let approvals = Arc::new(PendingApprovals::new(OnAsk::Deny));
         let place = AuthorityPlace {
+            tools: Tools::default(),
             home: self.root.clone(),
             sandbox: SandboxLevel::Full,
             project: self.root.clone(),
@@ -387,13 +389,9 @@ impl Session {
             command_timeout_ms: None,
             output_limit: None,
         };
-        let authority = Arc::new(SessionAuthority::new(
-            Vec::new(),
-            Mode::Ask,
-            place,
-            Arc::clone(&approvals),
-            clock,
-        ));
+        let pending = Arc::clone(&approvals);
+        let authority = SessionAuthority::new(Vec::new(), Mode::Ask, place, pending, clock);
+        let authority = Arc::new(authority);
         let tools = Pipeline::new(PipelineParts {
             registry: Arc::new(Registry::default()),
             journal: Arc::clone(&journal),

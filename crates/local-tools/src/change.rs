@@ -6,7 +6,7 @@ use agent_fs::Stamp;
 use agent_protocol::ActionHappened;
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
-use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
+use agent_protocol::payload::permission::Access as PermissionAccess;
 use agent_protocol::payload::tool::{Baseline, ToolData};
 use agent_protocol::payload::{SideEffect, SideEffectKind};
 use agent_tool_runtime::{
@@ -47,7 +47,7 @@ impl Change {
         Prepared {
             normalised_paths: vec![name.clone()],
             semantics: PermissionSemantics {
-                action_class: ActionClass::Modify,
+                action_class: definition.action_class,
                 resources: vec![resource(PermissionAccess::Write, given, &self.path)],
                 creates: before.is_none(),
                 risk_facts: other_names_fact(links)

@@ -34,22 +34,53 @@ mod spellings;
 mod support;
 mod write;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use agent_tool_runtime::Tool;
+use agent_tool_runtime::{Tool, ToolDefinition};
 use bash::ChangeTracker;
 
-pub use apply_patch::ApplyPatchTool;
-pub use bash::{BashTool, CommandSettings, Processes, ScanLimits};
-pub use edit::EditTool;
+pub use bash::{CommandSettings, Processes, ScanLimits};
 pub use encoding::{Encoding, LineEndings};
 pub use path::{Access, Found, PathProblem, ProjectPath, Roots};
-pub use process::{ProcessKillTool, ProcessOutputTool};
-pub use read::ReadTool;
-pub use read_artifact::ReadArtifactTool;
-pub use search::{GlobTool, GrepTool};
 pub use spellings::SPELLINGS;
-pub use write::WriteTool;
+
+/// One tool of this crate: what is known of it anywhere, and how it is made for a project.
+struct LocalTool {
+    definition: fn() -> ToolDefinition,
+    make: fn(&Parts) -> Arc<dyn Tool>,
+}
+
+/// What tools of one project are made of.
+struct Parts {
+    roots: Arc<Roots>,
+    settings: Arc<CommandSettings>,
+    processes: Arc<Processes>,
+    tracker: Arc<ChangeTracker>,
+}
+
+/// Every tool of this crate. A new one is its file, and its line here.
+const TOOLS: &[LocalTool] = &[
+    read::TOOL,
+    write::TOOL,
+    edit::TOOL,
+    apply_patch::TOOL,
+    search::GREP,
+    search::GLOB,
+    bash::TOOL,
+    read_artifact::TOOL,
+    process::OUTPUT,
+    process::KILL,
+];
+
+/// What is known of the tools of this crate without a project.
+#[must_use]
+pub fn definitions() -> &'static [Arc<ToolDefinition>] {
+    static DEFINITIONS: LazyLock<Vec<Arc<ToolDefinition>>> = LazyLock::new(|| {
+        let definitions = TOOLS.iter().map(|tool| (tool.definition)());
+        definitions.map(Arc::new).collect()
+    });
+    &DEFINITIONS
+}
 
 /// All tools of this crate, and the background commands they start.
 pub struct LocalTools {
@@ -61,27 +92,14 @@ pub struct LocalTools {
 
 /// Makes the tools for a project.
 pub fn local_tools(roots: Arc<Roots>, settings: CommandSettings) -> LocalTools {
-    let processes = Arc::new(Processes::default());
-    let tracker = Arc::new(ChangeTracker::new(&settings.temporary, settings.scan));
-    let tools: Vec<Arc<dyn Tool>> = vec![
-        Arc::new(ReadTool::new(Arc::clone(&roots))),
-        Arc::new(WriteTool::new(Arc::clone(&roots), Arc::clone(&tracker))),
-        Arc::new(EditTool::new(Arc::clone(&roots), Arc::clone(&tracker))),
-        Arc::new(ApplyPatchTool::new(
-            Arc::clone(&roots),
-            Arc::clone(&tracker),
-        )),
-        Arc::new(GrepTool::new(Arc::clone(&roots))),
-        Arc::new(GlobTool::new(Arc::clone(&roots))),
-        Arc::new(BashTool::new(
-            roots,
-            Arc::new(settings),
-            Arc::clone(&processes),
-            tracker,
-        )),
-        Arc::new(ReadArtifactTool::default()),
-        Arc::new(ProcessOutputTool::new(Arc::clone(&processes))),
-        Arc::new(ProcessKillTool::new(Arc::clone(&processes))),
-    ];
-    LocalTools { tools, processes }
+    let parts = Parts {
+        roots,
+        tracker: Arc::new(ChangeTracker::new(&settings.temporary, settings.scan)),
+        settings: Arc::new(settings),
+        processes: Arc::new(Processes::default()),
+    };
+    LocalTools {
+        tools: TOOLS.iter().map(|tool| (tool.make)(&parts)).collect(),
+        processes: parts.processes,
+    }
 }

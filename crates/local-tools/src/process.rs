@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_protocol::payload::ArtifactRef;
-use agent_protocol::payload::permission::ActionClass;
 use agent_protocol::payload::process::TerminatedBy;
 use agent_protocol::payload::tool::{Capability, Concurrency, Risk, ToolData};
 use agent_protocol::{ActionHappened, Code};
 use agent_tool_runtime::{
     Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, PermissionSemantics,
-    Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition, ToolInvocation,
+    Plan, Prepared, RawResult, RuntimeContext, Subject, Tool, ToolDefinition, ToolInvocation,
     ValidationFailure, Visibility, VisibilityContext,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::LocalTool;
 use crate::bash::{Background, Ended, Processes, Stopped};
 use crate::support::{flags, parse, prepared, reading_definition};
 use agent_text::counted;
@@ -80,11 +80,11 @@ fn find(processes: &Processes, process_id: &str) -> Result<Arc<Background>, Vali
     })
 }
 
-fn ready(definition: &ToolDefinition, class: ActionClass, wanted: Wanted) -> Prepared {
+fn ready(definition: &ToolDefinition, wanted: Wanted) -> Prepared {
     Prepared {
         normalised_paths: Vec::new(),
         semantics: PermissionSemantics {
-            action_class: class,
+            action_class: definition.action_class,
             ..PermissionSemantics::default()
         },
         plan: Plan::default(),
@@ -137,25 +137,38 @@ fn state_words(data: &ToolData) -> String {
 }
 
 /// Shows what a background command printed.
-pub struct ProcessOutputTool {
+pub(crate) struct ProcessOutputTool {
     processes: Arc<Processes>,
     definition: ToolDefinition,
 }
 
 impl ProcessOutputTool {
     /// For the commands in `processes`.
-    pub fn new(processes: Arc<Processes>) -> Self {
-        let mut definition = reading_definition::<OutputInput>(
+    pub(crate) fn new(processes: Arc<Processes>) -> Self {
+        Self {
+            processes,
+            definition: output_definition(),
+        }
+    }
+}
+
+/// The line of the table of tools.
+pub(crate) const OUTPUT: LocalTool = LocalTool {
+    definition: output_definition,
+    make: |parts| Arc::new(ProcessOutputTool::new(Arc::clone(&parts.processes))),
+};
+
+fn output_definition() -> ToolDefinition {
+    ToolDefinition {
+        subject: Subject::Session,
+        title_field: Some("process_id".to_owned()),
+        capabilities: vec![Capability::Read, Capability::Shell],
+        ..reading_definition::<OutputInput>(
             "process_output",
             "Shows new output of a background command and whether it still runs. Each call goes on where the last one \
              ended, unless an offset is given.",
             "Output bytes as text, the status, and the exit code once there is one.",
-        );
-        definition.capabilities = vec![Capability::Read, Capability::Shell];
-        Self {
-            processes,
-            definition,
-        }
+        )
     }
 }
 
@@ -177,7 +190,7 @@ impl Tool for ProcessOutputTool {
             limit: input.limit.unwrap_or(DEFAULT_BYTES).min(MAX_BYTES),
             wait: Duration::from_millis(input.wait_ms.unwrap_or(0)),
         };
-        Ok(ready(&self.definition, ActionClass::Observe, wanted))
+        Ok(ready(&self.definition, wanted))
     }
 
     fn execute(
@@ -232,27 +245,40 @@ impl Tool for ProcessOutputTool {
 }
 
 /// Ends a background command.
-pub struct ProcessKillTool {
+pub(crate) struct ProcessKillTool {
     processes: Arc<Processes>,
     definition: ToolDefinition,
 }
 
 impl ProcessKillTool {
     /// For the commands in `processes`.
-    pub fn new(processes: Arc<Processes>) -> Self {
-        let mut definition = reading_definition::<KillInput>(
+    pub(crate) fn new(processes: Arc<Processes>) -> Self {
+        Self {
+            processes,
+            definition: kill_definition(),
+        }
+    }
+}
+
+/// The line of the table of tools.
+pub(crate) const KILL: LocalTool = LocalTool {
+    definition: kill_definition,
+    make: |parts| Arc::new(ProcessKillTool::new(Arc::clone(&parts.processes))),
+};
+
+fn kill_definition() -> ToolDefinition {
+    ToolDefinition {
+        subject: Subject::Session,
+        title_field: Some("process_id".to_owned()),
+        capabilities: vec![Capability::Shell],
+        risk: vec![Risk::Execute],
+        is_read_only: false,
+        concurrency: Concurrency::Exclusive,
+        ..reading_definition::<KillInput>(
             "process_kill",
             "Ends a background command and everything it started.",
             "How it ended, and its last output.",
-        );
-        definition.capabilities = vec![Capability::Shell];
-        definition.risk = vec![Risk::Execute];
-        definition.is_read_only = false;
-        definition.concurrency = Concurrency::Exclusive;
-        Self {
-            processes,
-            definition,
-        }
+        )
     }
 }
 
@@ -285,7 +311,7 @@ impl Tool for ProcessKillTool {
             limit: DEFAULT_BYTES,
             wait: KILL_PATIENCE,
         };
-        Ok(ready(&self.definition, ActionClass::Observe, wanted))
+        Ok(ready(&self.definition, wanted))
     }
 
     fn execute(

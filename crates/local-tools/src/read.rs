@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
+use agent_protocol::payload::permission::Access as PermissionAccess;
 use agent_protocol::payload::tool::{Baseline, ReadMore, ToolData};
 use agent_protocol::{ActionHappened, Code};
 use agent_tool_runtime::{
@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::LocalTool;
 use crate::file;
 use crate::manifest;
 use crate::page::{Page, Window, read_page};
@@ -53,25 +54,40 @@ struct PreparedRead {
 }
 
 /// The tool.
-pub struct ReadTool {
+pub(crate) struct ReadTool {
     roots: Arc<Roots>,
     definition: ToolDefinition,
 }
 
 impl ReadTool {
     /// Reads beneath `roots`.
-    pub fn new(roots: Arc<Roots>) -> Self {
-        let mut definition = reading_definition::<ReadInput>(
+    pub(crate) fn new(roots: Arc<Roots>) -> Self {
+        Self {
+            roots,
+            definition: definition(),
+        }
+    }
+}
+
+/// The line of the table of tools.
+pub(crate) const TOOL: LocalTool = LocalTool {
+    definition,
+    make: |parts| Arc::new(ReadTool::new(Arc::clone(&parts.roots))),
+};
+
+fn definition() -> ToolDefinition {
+    ToolDefinition {
+        aliases: vec!["read_file".to_owned()],
+        ..reading_definition::<ReadInput>(
             "read",
             "Shows a text file with line numbers, 2000 lines by default. Use offset and limit to read one part of a \
              long file; find the part with grep first. A file has to be read before it can be edited. The line number \
              and the tab in front of each line are not part of the file.",
             "Lines as `number<tab>text`. Lines over 2000 characters are clipped; the mark says with which offset and \
              column to read on. Unchanged content that was shown before is not repeated.",
-        );
-        definition.aliases = vec!["read_file".to_owned()];
-        Self { roots, definition }
+        )
     }
+    .with_path("path", None)
 }
 
 impl Tool for ReadTool {
@@ -96,7 +112,7 @@ impl Tool for ReadTool {
         Ok(Prepared {
             normalised_paths: vec![path.name()],
             semantics: PermissionSemantics {
-                action_class: ActionClass::Observe,
+                action_class: self.definition.action_class,
                 resources: vec![resource(PermissionAccess::Read, &input.path, &path)],
                 ..PermissionSemantics::default()
             },

@@ -3,21 +3,22 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use agent_protocol::id::ArtifactId;
-use agent_protocol::payload::permission::ActionClass;
 use agent_protocol::payload::tool::{Capability, ReadMore, ToolData};
 use agent_protocol::{ActionHappened, Code};
 use agent_tool_runtime::policy::piece::{hidden_in, masked_piece, read_range};
 use agent_tool_runtime::{
     Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Omission,
-    PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition,
+    PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Subject, Tool, ToolDefinition,
     ToolInvocation, ValidationFailure,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::LocalTool;
 use crate::support::{flags, parse, prepared, reading_definition};
 use agent_text::counted;
 
@@ -54,19 +55,34 @@ struct Wanted {
 }
 
 /// The tool.
-pub struct ReadArtifactTool {
+pub(crate) struct ReadArtifactTool {
     definition: ToolDefinition,
 }
 
 impl Default for ReadArtifactTool {
     fn default() -> Self {
-        let mut definition = reading_definition::<ArtifactInput>(
+        Self {
+            definition: definition(),
+        }
+    }
+}
+
+/// The line of the table of tools.
+pub(crate) const TOOL: LocalTool = LocalTool {
+    definition,
+    make: |_| Arc::new(ReadArtifactTool::default()),
+};
+
+fn definition() -> ToolDefinition {
+    ToolDefinition {
+        subject: Subject::Session,
+        title_field: Some("artifact_id".to_owned()),
+        capabilities: vec![Capability::Read, Capability::Artifact],
+        ..reading_definition::<ArtifactInput>(
             "read_artifact",
             "Shows a part of the full output behind a truncated result, by byte offset or around a text.",
             "The bytes as text, with the offsets they have in the artifact.",
-        );
-        definition.capabilities = vec![Capability::Read, Capability::Artifact];
-        Self { definition }
+        )
     }
 }
 
@@ -112,7 +128,7 @@ impl Tool for ReadArtifactTool {
         Ok(Prepared {
             normalised_paths: Vec::new(),
             semantics: PermissionSemantics {
-                action_class: ActionClass::Observe,
+                action_class: self.definition.action_class,
                 ..PermissionSemantics::default()
             },
             plan: Plan::default(),

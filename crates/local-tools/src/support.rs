@@ -1,12 +1,10 @@
 //! Support shared by the tools: typed inputs, definitions, and failures made of path problems.
 
-use agent_protocol::payload::permission::Access as PermissionAccess;
-use agent_protocol::payload::tool::{
-    CallFlags, Capability, Concurrency, InterruptBehavior, Risk, RuntimeOwner,
-};
+use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
+use agent_protocol::payload::tool::{CallFlags, Capability, Concurrency, Risk, RuntimeOwner};
 use agent_protocol::{ActionHappened, Code};
 use agent_tool_runtime::{
-    ExecutionFailure, ResourceAccess, ToolDefinition, ToolInvocation, ValidationFailure,
+    ExecutionFailure, ResourceAccess, Subject, ToolDefinition, ToolInvocation, ValidationFailure,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -37,24 +35,17 @@ pub(crate) fn reading_definition<T: JsonSchema>(
     output: &str,
 ) -> ToolDefinition {
     ToolDefinition {
-        name: name.to_owned(),
-        aliases: Vec::new(),
-        version: "1".to_owned(),
         description: description.to_owned(),
         input_schema: input_schema::<T>(),
         output: output.to_owned(),
+        action_class: ActionClass::Observe,
         capabilities: vec![Capability::Read, Capability::Filesystem],
         risk: vec![Risk::Read],
         is_read_only: true,
         is_destructive: false,
         concurrency: Concurrency::Safe,
-        interrupt_behavior: InterruptBehavior::Block,
         max_result_chars: MAX_RESULT_CHARACTERS,
-        needs_sandbox: false,
-        owner: RuntimeOwner::Local,
-        default_timeout: None,
-        cancellable: true,
-        streams_progress: false,
+        ..ToolDefinition::new(name, RuntimeOwner::Local, Subject::Read)
     }
 }
 
@@ -65,11 +56,12 @@ pub(crate) fn writing_definition<T: JsonSchema>(
     output: &str,
 ) -> ToolDefinition {
     ToolDefinition {
+        subject: Subject::Write,
+        action_class: ActionClass::Modify,
         capabilities: vec![Capability::Write, Capability::Filesystem],
         risk: vec![Risk::Write],
         is_read_only: false,
         concurrency: Concurrency::Keyed,
-        interrupt_behavior: InterruptBehavior::Block,
         cancellable: false,
         ..reading_definition::<T>(name, description, output)
     }

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::LocalTool;
 use crate::bash::ChangeTracker;
 use crate::change::{Change, make, words};
 use crate::diff::{changed_range, unified};
@@ -33,7 +34,7 @@ struct WriteInput {
 }
 
 /// The tool.
-pub struct WriteTool {
+pub(crate) struct WriteTool {
     roots: Arc<Roots>,
     tracker: Arc<ChangeTracker>,
     definition: ToolDefinition,
@@ -42,20 +43,37 @@ pub struct WriteTool {
 impl WriteTool {
     /// Writes beneath `roots`.
     pub(crate) fn new(roots: Arc<Roots>, tracker: Arc<ChangeTracker>) -> Self {
-        let mut definition = writing_definition::<WriteInput>(
+        Self {
+            roots,
+            tracker,
+            definition: definition(),
+        }
+    }
+}
+
+/// The line of the table of tools.
+pub(crate) const TOOL: LocalTool = LocalTool {
+    definition,
+    make: |parts| {
+        Arc::new(WriteTool::new(
+            Arc::clone(&parts.roots),
+            Arc::clone(&parts.tracker),
+        ))
+    },
+};
+
+fn definition() -> ToolDefinition {
+    ToolDefinition {
+        aliases: vec!["write_file".to_owned()],
+        is_destructive: true,
+        ..writing_definition::<WriteInput>(
             "write",
             "Makes a new file, or replaces the whole content of a file that was read in this session and has not \
              changed since. To change a part of a file, use edit. Prefer this over writing files with bash.",
             "A unified diff, and how many lines changed.",
-        );
-        definition.aliases = vec!["write_file".to_owned()];
-        definition.is_destructive = true;
-        Self {
-            roots,
-            tracker,
-            definition,
-        }
+        )
     }
+    .with_path("path", None)
 }
 
 impl Tool for WriteTool {

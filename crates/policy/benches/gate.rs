@@ -9,10 +9,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use agent_policy::Workspace;
-use agent_policy::gate::{
-    Bases, Gate, GateRequest, NamesOnly, Rule, SandboxLevel, Setting, semantics_of,
-};
+use agent_policy::gate::{Bases, Gate, GateRequest, NamesOnly, Rule, SandboxLevel, Setting};
+use agent_policy::{Tools, Workspace};
 use agent_protocol::payload::permission::{Effect, RuleOrigin};
 use agent_protocol::status::Mode;
 use agent_test_support::bench::Table;
@@ -31,12 +29,18 @@ const TYPICAL: &[&str] = &[
     "sudo env A=1 timeout 60 bash -c 'make -j4 && ./a.out'",
 ];
 
+fn tools() -> Tools {
+    agent_local_tools::definitions().iter().cloned().collect()
+}
+
 fn evaluate(gate: &Gate, workspace: &Workspace, command: &str) -> Effect {
     let input = json!({"command": command});
-    let semantics = semantics_of("bash", &input, workspace).unwrap();
+    let tools = tools();
+    let bash = tools.shell().unwrap();
+    let semantics = bash.semantics(&input, workspace).unwrap();
     gate.evaluate(
         &GateRequest {
-            tool: "bash",
+            tool: bash,
             input: &input,
             semantics: &semantics,
         },
@@ -88,7 +92,9 @@ fn main() {
             (Effect::Deny, "read(**/*.pem)"),
         ]
         .into_iter()
-        .map(|(effect, text)| Rule::parse(effect, text, RuleOrigin::default(), &bases).unwrap())
+        .map(|(effect, text)| {
+            Rule::parse(effect, text, RuleOrigin::default(), &bases, &tools()).unwrap()
+        })
         .collect(),
         ..Gate::default()
     };

@@ -1,6 +1,7 @@
 //! The decision about a call: what a script does, which rules match, and whether it is allowed, asked about or denied.
 //!
-//! Values go in and a judgement comes out. A tool says what a call would do ([`PermissionSemantics`]); [`gate`] judges it
+//! Values go in and a judgement comes out. A tool is data ([`ToolDefinition`]) and says what a call would do
+//! ([`PermissionSemantics`]); [`gate`] judges it
 //! by circuit breakers, rules, mode and grants; [`shell`] reads the scripts of commands. The names of protected and secret
 //! files are data of this crate, and file tools and the sandbox's mounts read the same list.
 //!
@@ -9,7 +10,9 @@
 pub mod gate;
 mod request;
 pub mod shell;
+mod tool;
 
 pub use request::{
     CommandRequest, Confinement, PROOF_TIMEOUT, PermissionSemantics, ResourceAccess, Workspace,
 };
+pub use tool::{PathField, Reveals, Subject, ToolDefinition, Tools};

@@ -1,9 +1,12 @@
 //! What a call asks for and how far it may reach, in words that any tool can use.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_protocol::payload::permission::{Access, ActionClass, Resource};
+
+use crate::shell::{Analysis, Start, analyse};
 
 /// The directories the session works in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,11 +60,49 @@ impl ResourceAccess {
 }
 
 /// A command as it would be given to the shell.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct CommandRequest {
     pub text: String,
     /// Absolute.
     pub cwd: PathBuf,
+    /// Reading of the text, once there is one; it travels with the call.
+    analysis: Option<Arc<Analysis>>,
+}
+
+impl CommandRequest {
+    /// A command that nobody has read yet.
+    #[must_use]
+    pub fn new(text: impl Into<String>, cwd: PathBuf) -> Self {
+        Self {
+            text: text.into(),
+            cwd,
+            analysis: None,
+        }
+    }
+
+    /// The command that was read.
+    #[must_use]
+    pub fn analysed(analysis: Arc<Analysis>, cwd: PathBuf) -> Self {
+        Self {
+            text: analysis.script.clone(),
+            cwd,
+            analysis: Some(analysis),
+        }
+    }
+
+    /// The reading that the command came with while it holds, or a new one.
+    pub(crate) fn reading(&self, start: &Start<'_>) -> Arc<Analysis> {
+        let known = self.analysis.as_ref();
+        let known = known.filter(|known| known.script == self.text && known.holds(start));
+        known.map_or_else(|| Arc::new(analyse(&self.text, start)), Arc::clone)
+    }
+}
+
+/// The same command in the same place, whether it was read or not.
+impl PartialEq for CommandRequest {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.text, &self.cwd) == (&other.text, &other.cwd)
+    }
 }
 
 /// How far a started call may reach. Neutral words: the tool that starts processes turns them into

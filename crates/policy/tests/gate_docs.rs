@@ -11,7 +11,7 @@ mod gate_support;
 
 use agent_policy::gate::{RuleSource, read_rules};
 use agent_protocol::payload::permission::Layer;
-use gate_support::{Case, bases, cases};
+use gate_support::{Case, bases, cases, tools};
 
 fn page() -> String {
     let path = gate_support::fixtures().join("../../docs/permissions.md");
@@ -82,7 +82,7 @@ fn the_rule_files_of_the_page_load() {
     let mut rules = 0;
     for block in page.split("```toml\n").skip(1) {
         let text = block.split("```").next().unwrap();
-        rules += read_rules(text, &source, &bases()).unwrap().len();
+        rules += read_rules(text, &source, &bases(), &tools()).unwrap().len();
     }
     assert_eq!(rules, 6);
 }

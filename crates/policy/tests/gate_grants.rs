@@ -14,7 +14,7 @@ use std::path::Path;
 use agent_policy::Workspace;
 use agent_policy::gate::{
     ApprovalKey, Denial, DiskFacts, Gate, GateRequest, Judgement, NamesOnly, RecordedCall,
-    SandboxLevel, Setting, backtest, semantics_of,
+    SandboxLevel, Setting, backtest,
 };
 use agent_policy::shell::{Start, analyse};
 use agent_protocol::payload::permission::{ActionClass, DecisionSource, Effect, GrantScope};
@@ -44,7 +44,8 @@ fn setting<'a>(workspace: &'a Workspace, mode: Mode, turn: &'a str) -> Setting<'
 
 fn judge(gate: &Gate, tool: &str, input: &Value, mode: Mode, turn: &str) -> Judgement {
     let workspace = workspace();
-    let semantics = semantics_of(tool, input, &workspace).unwrap();
+    let tool = &gate_support::tool(tool);
+    let semantics = tool.semantics(input, &workspace).unwrap();
     let request = GateRequest {
         tool,
         input,
@@ -263,7 +264,8 @@ fn a_script_that_changed_is_another_call() {
         let key = |content: &str| {
             std::fs::write(root.join(script), content).unwrap();
             let input = bash(command);
-            let semantics = semantics_of("bash", &input, &workspace).unwrap();
+            let bash = gate_support::tool("bash");
+            let semantics = bash.semantics(&input, &workspace).unwrap();
             let facts = DiskFacts { dirty: || None };
             let start = Start {
                 directory: root.clone(),
@@ -365,7 +367,13 @@ fn rules_are_tried_on_the_past() {
     ];
     let workspace = workspace();
     let setting = setting(&workspace, Mode::Ask, "t");
-    let report = backtest(&calls, &Gate::default(), &setting, &NamesOnly);
+    let report = backtest(
+        &calls,
+        &gate_support::tools(),
+        &Gate::default(),
+        &setting,
+        &NamesOnly,
+    );
     assert_eq!((report.before.asked, report.after.asked), (8, 8));
     assert!(report.changed.is_empty());
     let rules: Vec<(&str, usize)> = report
@@ -379,7 +387,7 @@ fn rules_are_tried_on_the_past() {
         rules: vec![rule("allow bash(make *)"), rule("deny bash(node *)")],
         ..Gate::default()
     };
-    let report = backtest(&calls, &gate, &setting, &NamesOnly);
+    let report = backtest(&calls, &gate_support::tools(), &gate, &setting, &NamesOnly);
     assert_eq!(
         (
             report.after.allowed,

@@ -38,22 +38,21 @@ fn every_command_has_a_sender_or_a_reason() {
     }
     assert!(wrong.is_empty(), "{wrong:?}");
     let known = |name: &&str| ControlCommand::NAMES.contains(name);
-    assert!(
-        AWAITED
-            .iter()
-            .all(|(names, _)| names.iter().all(|name| known(&name)))
-    );
+    assert!(AWAITED.iter().all(|(names, _)| names.iter().all(known)));
 }
 
-/// The commands that wait for a sender are tried by tests of the runtime.
+/// Each command is sent to a session by a test of the runtime or of a front end of its own.
 #[test]
-fn every_command_without_a_sender_has_a_test() {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/tests");
+fn every_command_has_a_test() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut source = String::new();
-    read_sources(&tests, &mut source);
-    for name in AWAITED.iter().flat_map(|(names, _)| names.iter()) {
-        assert!(is_sent(name, &source), "{name}");
-    }
+    read_sources(&crates.join("runtime/tests"), &mut source);
+    read_sources(&crates.join("../tests/front_end"), &mut source);
+    let untried: Vec<_> = ControlCommand::NAMES
+        .iter()
+        .filter(|name| !is_sent(name, &source))
+        .collect();
+    assert!(untried.is_empty(), "{untried:?}");
 }
 
 /// True if `source` makes the command of this method name.

@@ -1,4 +1,4 @@
-//! The tools of a session that is not opened, for whoever only wants to know.
+//! Catalogue of a session that is not opened, for those who only want to know.
 
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ pub fn catalogue(runtime: &Runtime, config: &Config) -> Result<Vec<CatalogEntry>
     let place = AuthorityPlace {
         home: runtime.home(),
         sandbox: command_settings::level(&settings),
+        tools: runtime.host.known_tools(),
         project: runtime.project.root().to_path_buf(),
         tree_is_dirty: Box::new(|| None),
         ask_timeout: None,

@@ -8,10 +8,8 @@ use std::sync::Arc;
 use agent_local_tools::{CommandSettings, ScanLimits};
 use agent_log::AGENT_DIRECTORY;
 use agent_policy::gate::{DiskFacts, GateRequest, SandboxLevel};
-use agent_protocol::payload::permission::ActionClass;
 use agent_sandbox::{Level, Limits, Mode, Sandbox, environment, tool_dirs};
 use agent_tool_runtime::{CommandRequest, Confinement, PermissionSemantics};
-use serde_json::json;
 
 use crate::Runtime;
 use crate::config::{Config, SandboxMode};
@@ -119,8 +117,8 @@ fn own_files(runtime: &Runtime, config: &Config) -> Vec<PathBuf> {
     settings.into_iter().cloned().chain(keys).collect()
 }
 
-/// The reach the gate would give to `script` as a call of the bash tool. Its decision is left aside:
-/// whoever types a command has decided.
+/// The reach the gate would give to `script` as a call of the tool that runs commands. Its decision is left aside:
+/// the person who typed the command has decided.
 pub fn confinement(
     runtime: &Runtime,
     config: &Config,
@@ -131,18 +129,22 @@ pub fn confinement(
     let offline =
         OfflineGate::with_sandbox(runtime, config, rules(runtime, config, None)?, sandbox);
     let setting = offline.setting(config.permissions.mode.value);
+    let Some(shell) = offline.tools.shell() else {
+        return Err(RuntimeError::usage("there is no tool that runs commands"));
+    };
+    let mut input = shell.input_about(script);
+    if let Some(field) = &shell.network_field {
+        input[field] = network.into();
+    }
     let semantics = PermissionSemantics {
-        action_class: ActionClass::Execute,
-        command: Some(CommandRequest {
-            text: script.to_owned(),
-            cwd: runtime.host.cwd.clone(),
-        }),
+        action_class: shell.action_class,
+        command: Some(CommandRequest::new(script, runtime.host.cwd.clone())),
         network,
         ..PermissionSemantics::default()
     };
     let request = GateRequest {
-        tool: "bash",
-        input: &json!({ "command": script, "network": network }),
+        tool: shell,
+        input: &input,
         semantics: &semantics,
     };
     let facts = DiskFacts { dirty: || None };

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use agent_protocol::Clock;
 use agent_protocol::id::{IdMint, RuntimeId};
+use agent_tool_runtime::{Tool, Tools};
 
 use crate::error::{Context as _, OrFail as _, RuntimeError};
 use crate::private;
@@ -34,6 +35,18 @@ pub struct Host {
     pub name: String,
     /// Directory for what is thrown away again.
     pub temporary: PathBuf,
+    /// Tools that sessions have besides the built-in ones.
+    pub tools: Vec<Arc<dyn Tool>>,
+}
+
+impl Host {
+    /// The tools that rules can name before a session is open.
+    #[must_use]
+    pub fn known_tools(&self) -> Tools {
+        let further = self.tools.iter().map(|tool| tool.definition().clone());
+        let ours = agent_local_tools::definitions().iter().cloned();
+        ours.chain(further.map(Arc::new)).collect()
+    }
 }
 
 /// The places that belong to the user, and the one that belongs to the administrator.
@@ -167,6 +180,7 @@ mod tests {
             home: home.to_path_buf(),
             name: String::new(),
             temporary: home.to_path_buf(),
+            tools: Vec::new(),
         }
     }
 

@@ -1,14 +1,11 @@
-//! The gate with the rules in force here, for whoever asks what it would say and runs nothing.
+//! Gate with the rules in force here that runs nothing, for questions about its decisions.
 
 use std::path::PathBuf;
 
-use agent_policy::gate::{
-    DiskFacts, Gate, GateRequest, Rule, SandboxLevel, Setting, canonical_tool, semantics_of,
-    tool_names,
-};
+use agent_policy::gate::{DiskFacts, Gate, GateRequest, Rule, SandboxLevel, Setting};
 use agent_protocol::payload::permission::PermissionEvaluated;
 use agent_protocol::status::Mode;
-use agent_tool_runtime::Workspace;
+use agent_tool_runtime::{Tools, Workspace};
 use serde_json::Value;
 
 use crate::Runtime;
@@ -20,6 +17,8 @@ use crate::work_tree::WorkTree;
 /// Decides as a session started now would.
 pub struct OfflineGate {
     pub gate: Gate,
+    /// The tools whose calls it decides about.
+    pub tools: Tools,
     workspace: Workspace,
     work_tree: WorkTree,
     home: PathBuf,
@@ -46,6 +45,7 @@ impl OfflineGate {
                 rules,
                 ..Gate::default()
             },
+            tools: runtime.host.known_tools(),
             workspace: Workspace {
                 root: runtime.project.root().to_path_buf(),
                 extra_roots: Vec::new(),
@@ -78,9 +78,17 @@ impl OfflineGate {
         input: &Value,
         mode: Mode,
     ) -> Result<PermissionEvaluated, RuntimeError> {
-        let tool = canonical_tool(tool);
-        let Some(semantics) = semantics_of(tool, input, &self.workspace) else {
-            return Err(self.not_a_call(tool));
+        let Some(tool) = self.tools.find(tool) else {
+            let known: Vec<&str> = self.tools.names().collect();
+            return Err(RuntimeError::usage(format!("there is no tool `{tool}`"))
+                .hint(format!("the tools are {}", known.join(", "))));
+        };
+        let Some(semantics) = tool.semantics(input, &self.workspace) else {
+            return Err(RuntimeError::usage(format!(
+                "the input of `{}` has no string `{}`",
+                tool.name,
+                tool.main_field().unwrap_or_default()
+            )));
         };
         let request = GateRequest {
             tool,
@@ -92,17 +100,5 @@ impl OfflineGate {
         };
         let setting = self.setting(mode);
         Ok(self.gate.evaluate(&request, &setting, &facts).evaluated)
-    }
-
-    /// An unknown tool, or a known one without the input that says what it is about.
-    fn not_a_call(&self, tool: &str) -> RuntimeError {
-        // `network` is a word for rules; no tool has that name.
-        let known: Vec<&str> = tool_names().filter(|name| *name != "network").collect();
-        if known.contains(&tool) {
-            let key = if tool == "bash" { "command" } else { "path" };
-            return RuntimeError::usage(format!("the input of `{tool}` has no string `{key}`"));
-        }
-        RuntimeError::usage(format!("there is no tool `{tool}`"))
-            .hint(format!("the tools are {}", known.join(", ")))
     }
 }

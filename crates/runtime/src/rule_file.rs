@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use agent_policy::gate::{Bases, Rule};
 use agent_protocol::payload::permission::{Effect, GrantScope, Layer, RuleOrigin};
+use agent_tool_runtime::Tools;
 use toml_edit::{Array, DocumentMut, Item, Table};
 
 use crate::Runtime;
@@ -19,6 +20,7 @@ pub struct RuleFiles {
     user: PathBuf,
     state: PathBuf,
     bases: Bases,
+    tools: Tools,
 }
 
 impl RuleFiles {
@@ -28,6 +30,7 @@ impl RuleFiles {
             user: runtime.host.directories.user_config.clone(),
             state: runtime.host.directories.state.clone(),
             bases: bases(runtime),
+            tools: runtime.host.known_tools(),
         }
     }
 
@@ -86,7 +89,7 @@ impl RuleFiles {
             file: Some(shown.to_string()),
             line,
         };
-        let parsed = Rule::parse(Effect::Allow, rule, origin, &self.bases)
+        let parsed = Rule::parse(Effect::Allow, rule, origin, &self.bases, &self.tools)
             .map_err(|problem| format!("the rule was not saved: {}", problem.message))
             .or_usage()?;
         private::replace(path, text.as_bytes())

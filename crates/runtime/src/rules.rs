@@ -4,6 +4,7 @@ use std::path::Path;
 
 use agent_policy::gate::{Bases, Rule, RuleSource, read_rules};
 use agent_protocol::payload::permission::{Effect, Layer, RuleOrigin};
+use agent_tool_runtime::{Subject, ToolDefinition, Tools};
 
 use crate::Runtime;
 use crate::config::{self, Config, Origin, Place};
@@ -16,6 +17,7 @@ pub fn rules(
     extra: Option<&Path>,
 ) -> Result<Vec<Rule>, RuntimeError> {
     let bases = bases(runtime);
+    let tools = runtime.host.known_tools();
     let set = &config.permissions;
     let mut rules = Vec::new();
     for (effect, settings) in [
@@ -25,7 +27,7 @@ pub fn rules(
     ] {
         for setting in settings {
             let origin = origin(runtime, &setting.origin);
-            let rule = Rule::parse(effect, &setting.value.text, origin.clone(), &bases);
+            let rule = Rule::parse(effect, &setting.value.text, origin.clone(), &bases, &tools);
             rules.push(rule.map_err(|problem| {
                 let place = match (&origin.file, origin.line) {
                     (Some(file), Some(line)) => format!("`{file}`: line {line}: "),
@@ -48,6 +50,7 @@ pub fn rules(
             &setting.value,
             &setting.origin,
             &bases,
+            &tools,
         )?);
     }
     if let Some(path) = extra {
@@ -59,7 +62,7 @@ pub fn rules(
             layer: Layer::CommandLine,
             file: runtime.short(&path),
         };
-        rules.extend(read_rules(&text, &source, &bases).or_usage()?);
+        rules.extend(read_rules(&text, &source, &bases, &tools).or_usage()?);
     }
     Ok(rules)
 }
@@ -70,17 +73,21 @@ fn protecting(
     setting: &str,
     place: &Origin,
     bases: &Bases,
+    tools: &Tools,
 ) -> Result<Vec<Rule>, RuntimeError> {
     let path = crate::command_settings::expand(&bases.home, &bases.project, setting);
     let pattern = literally(&path.to_string_lossy());
-    let rule = |tool: &str| {
-        let text = format!("{tool}({})", pattern.trim_end_matches('/'));
-        Rule::parse(Effect::Ask, &text, origin(runtime, place), bases).map_err(|problem| {
+    let writers = tools
+        .iter()
+        .filter(|tool| tool.subject == Subject::Write && tool.takes_pattern());
+    let rule = |tool: &ToolDefinition| {
+        let text = format!("{}({})", tool.name, pattern.trim_end_matches('/'));
+        Rule::parse(Effect::Ask, &text, origin(runtime, place), bases, tools).map_err(|problem| {
             let problem = problem.message;
             RuntimeError::usage(format!("cannot protect `{setting}`: {problem}"))
         })
     };
-    Ok(vec![rule("write")?, rule("edit")?])
+    writers.map(rule).collect()
 }
 
 /// A pattern that matches `path` and no other.

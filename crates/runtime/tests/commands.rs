@@ -6,15 +6,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent_protocol::command::{
-    BeginCalls, CallTool, ControlCommand, EndSession, ExportRequest, Peer, PeerKind,
-    PermissionQuery, SubmitTurn, TerminateProcess, ThreadQuery, Window,
+    BeginCalls, CallTool, ControlCommand, EndSession, ExportRequest, InterruptTurn, Peer, PeerKind,
+    PermissionQuery, QueuedTurn, RejectCall, RespondAction, ResumeThread, SetMode, SetModel, Shell,
+    SubmitTurn, TerminateProcess, ThreadQuery, Undo, Window,
 };
 use agent_protocol::id::{IdMint, ProcessId};
 use agent_protocol::reply::{
     Acknowledgement, AnswerCode, CallReport, ControlErrorCode, Reply, SessionReply,
 };
+use agent_protocol::status::Mode;
 use agent_protocol::{Clock, Timestamp};
-use agent_runtime::{Directories, Environment, Host, OpenOptions, Runtime, Session};
+use agent_runtime::{Directories, Environment, Host, OpenOptions, Runtime, Session, SessionModels};
 use agent_test_support::project::TestProject;
 use serde_json::json;
 
@@ -37,6 +39,7 @@ fn runtime(project: &TestProject) -> Runtime {
         home: project.home(),
         name: "test".to_owned(),
         temporary: std::env::temp_dir(),
+        tools: Vec::new(),
     })
 }
 
@@ -159,5 +162,104 @@ fn what_cannot_be_done_has_a_code() {
     ask(ControlCommand::EndSession(EndSession::default())).unwrap();
     let late = ask(ControlCommand::BeginCalls(BeginCalls::default()));
     assert_eq!(late.unwrap_err().code, ControlErrorCode::SessionEnded);
+    session.close().unwrap();
+}
+
+/// A session with nothing to do; nothing listens where its model is.
+fn idle(project: &TestProject) -> Session {
+    let settings = "model = \"local/m\"\n[sandbox]\nmode = \"off\"\n[providers.local]\n\
+                    dialect = \"openai-chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\n";
+    project.write_home("config.toml", settings);
+    let options = OpenOptions {
+        models: SessionModels::FromSettings,
+        ..OpenOptions::default()
+    };
+    runtime(project).open(options).unwrap()
+}
+
+fn types(session: &Session) -> Vec<String> {
+    let events = whole(session).events;
+    let types = events.iter().map(|event| event["type"].as_str().unwrap());
+    types.map(str::to_owned).collect()
+}
+
+#[test]
+fn what_is_not_there_is_named_and_nothing_is_recorded() {
+    let project = TestProject::new();
+    let session = idle(&project);
+    let before = types(&session).len();
+    for (command, code) in [
+        (
+            ControlCommand::InterruptTurn(InterruptTurn::default()),
+            AnswerCode::NoSuchTurn,
+        ),
+        (
+            ControlCommand::RemoveQueuedTurn(QueuedTurn::default()),
+            AnswerCode::NoSuchInput,
+        ),
+        (
+            ControlCommand::PromoteQueuedTurn(QueuedTurn::default()),
+            AnswerCode::NoSuchInput,
+        ),
+        (
+            ControlCommand::RespondAction(RespondAction::default()),
+            AnswerCode::NoSuchQuestion,
+        ),
+        (
+            ControlCommand::Undo(Undo::default()),
+            AnswerCode::NothingToUndo,
+        ),
+    ] {
+        let name = command.name();
+        let Ok(Reply::Answer(answer)) = session.handle(command, &peer()) else {
+            panic!("{name}");
+        };
+        assert_eq!(answer.code, Some(code), "{name}");
+        assert_eq!(answer.acknowledgement, Acknowledgement::NoOp, "{name}");
+    }
+    let other = ControlCommand::ResumeThread(ResumeThread::default());
+    assert!(session.handle(other, &peer()).is_err());
+    let stray = ControlCommand::RejectCall(RejectCall::default());
+    let stray = session.handle(stray, &peer()).unwrap_err();
+    assert_eq!(stray.code, ControlErrorCode::Unavailable);
+    assert_eq!(types(&session).len(), before, "{:?}", types(&session));
+    session.close().unwrap();
+}
+
+#[test]
+fn what_is_changed_is_recorded() {
+    let project = TestProject::new();
+    let session = idle(&project);
+    let ask = |command| session.handle(command, &peer());
+    let mode = Mode::ReadOnly;
+    ask(ControlCommand::SetMode(SetMode { mode })).unwrap();
+    assert_eq!(session.mode(), Some(mode));
+    assert!(types(&session).contains(&"policy.changed".to_owned()));
+    let model = |model: &str| {
+        ask(ControlCommand::SetModel(SetModel {
+            model: model.to_owned(),
+        }))
+    };
+    assert!(model("nowhere/m").is_err());
+    model("local/other").unwrap();
+    let updated = whole(&session).events;
+    let updated = updated
+        .iter()
+        .rfind(|event| event["type"] == "session.updated");
+    assert_eq!(
+        updated.unwrap()["payload"]["changed"]["model"],
+        "local/other"
+    );
+    let nothing = ask(ControlCommand::Compact).unwrap();
+    let Reply::Answer(nothing) = nothing else {
+        panic!("{nothing:?}");
+    };
+    assert_eq!(nothing.code, Some(AnswerCode::NothingToCompact));
+    let mode = Mode::Ask;
+    ask(ControlCommand::SetMode(SetMode { mode })).unwrap();
+    let command = "touch made".to_owned();
+    ask(ControlCommand::Shell(Shell { command })).unwrap();
+    session.wait().unwrap();
+    assert!(project.root().join("made").exists());
     session.close().unwrap();
 }

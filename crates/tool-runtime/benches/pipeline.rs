@@ -16,8 +16,7 @@ use agent_protocol::id::IdMint;
 use agent_protocol::payload::conversation::SessionCreated;
 use agent_protocol::payload::permission::{Effect, PermissionEvaluated};
 use agent_protocol::payload::tool::{
-    Baseline, CallFlags, Capability, CatalogPolicy, Concurrency, InterruptBehavior, Risk,
-    RuntimeOwner,
+    Baseline, CallFlags, CatalogPolicy, Concurrency, InterruptBehavior, RuntimeOwner,
 };
 use agent_protocol::status::Mode;
 use agent_protocol::{ActionHappened, Clock, Code, Scope, Timestamp};
@@ -25,8 +24,8 @@ use agent_test_support::bench::{Table, median};
 use agent_tool_runtime::{
     Answer, Authority, Body, Cancel, Decision, ExecutionContext, ExecutionFailure, Journal,
     NormalizeContext, Normalized, PermissionRequest, PermissionSemantics, Pipeline, PipelineParts,
-    Plan, Prepared, Question, RawResult, Registry, RuntimeContext, Settings, Tool, ToolDefinition,
-    ToolIntent, ToolInvocation, ValidationFailure, Workspace,
+    Plan, Prepared, Question, RawResult, Registry, RuntimeContext, Settings, Subject, Tool,
+    ToolDefinition, ToolIntent, ToolInvocation, ValidationFailure, Workspace,
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -203,23 +202,13 @@ fn pipeline(root: &Path) -> Pipeline {
 
 fn definition() -> ToolDefinition {
     ToolDefinition {
-        name: "read".into(),
-        aliases: Vec::new(),
-        version: "1".into(),
         description: "Reads a file.".into(),
         input_schema: json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"], "additionalProperties": false}),
         output: "The file.".into(),
-        capabilities: vec![Capability::Read],
-        risk: vec![Risk::Read],
         is_read_only: true,
         is_destructive: false,
         concurrency: Concurrency::Safe,
         interrupt_behavior: InterruptBehavior::Cancel,
-        max_result_chars: 30_000,
-        needs_sandbox: false,
-        owner: RuntimeOwner::Local,
-        default_timeout: None,
-        cancellable: true,
-        streams_progress: false,
+        ..ToolDefinition::new("read", RuntimeOwner::Local, Subject::Read)
     }
 }

@@ -198,6 +198,7 @@ impl Shared {
             baselines: &self.baselines,
             journal: &*self.journal,
             reads_outside: &|path| self.authority.reads_outside(path),
+            reading: &call.reading,
         };
         let validated = catch_unwind(AssertUnwindSafe(|| {
             tool.tool.validate(&call.input, &context)

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_policy::{Confinement, PermissionSemantics, Workspace};
+use agent_policy::{Confinement, PermissionSemantics, ToolDefinition, Workspace};
 use agent_protocol::Timestamp;
 use agent_protocol::id::{ActionId, ToolCallId};
 use agent_protocol::payload::permission::{
@@ -16,7 +16,6 @@ use serde_json::Value;
 
 use crate::cancel::Cancel;
 use crate::intent::IntentOrigin;
-use crate::tool::ToolDefinition;
 
 /// Decides what may start, and asks where it cannot decide. It writes nothing: the pipeline
 /// records every step.

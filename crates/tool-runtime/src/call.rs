@@ -18,6 +18,7 @@ use crate::pipeline::Shared;
 use crate::registry::Registered;
 use crate::result::{Body, ExecutionFailure, RawResult};
 use crate::tool::Visibility;
+use agent_policy::shell::Reading;
 use agent_text::sha256_hex;
 use agent_text::visible_excerpt;
 
@@ -30,6 +31,8 @@ pub(crate) struct Call {
     pub(crate) tool_name: String,
     pub(crate) tool: Option<Arc<Registered>>,
     pub(crate) input: Value,
+    /// The reading of its script, if it has one.
+    pub(crate) reading: Reading,
     pub(crate) origin: IntentOrigin,
     /// True if a model asked for it, and not a person or a script.
     pub(crate) is_of_model: bool,
@@ -89,7 +92,7 @@ impl Shared {
         let parsed = arguments::parse(&intent.arguments);
         let given = parsed.as_ref().ok();
         let (tool, own_input) =
-            self.registry
+            self.registry()
                 .read_call(&intent.tool_name, &intent.arguments, given);
         let asked = visible_excerpt(&intent.tool_name, 100);
         let tool_name = tool
@@ -105,6 +108,7 @@ impl Shared {
             tool_name: tool_name.clone(),
             tool,
             input: Value::Null,
+            reading: Reading::default(),
             origin: intent.origin,
             is_of_model: intent.model_request_id.is_some(),
             submitted: Instant::now(),
@@ -167,7 +171,7 @@ impl Shared {
         Refusal {
             phase: Phase::Lookup,
             code: Code::UnknownTool,
-            message: self.registry.no_such_tool(name),
+            message: self.registry().no_such_tool(name),
             ..Refusal::default()
         }
     }

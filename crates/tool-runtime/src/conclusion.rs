@@ -281,7 +281,9 @@ impl Shared {
         let limit = own_limit.clamp(2_000, MAX_MODEL_CHARS);
         let head = end.head(journal);
         let budget = EndFacts::content_budget(&head, limit);
-        let projection = project(bodies, budget, journal, &call.scope, producer)
+        let registry = self.registry();
+        let reader = registry.artifact_reader();
+        let projection = project(bodies, budget, reader, journal, &call.scope, producer)
             .map_err(NotObserved::Content)?;
         let terminal = self.record(&mut call.scope, terminal(&projection, &mut refs), refs)?;
         self.baselines

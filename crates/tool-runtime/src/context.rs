@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use agent_policy::Workspace;
+use agent_policy::shell::Reading;
 use agent_protocol::id::{ArtifactId, IdMint, InvocationId, ProcessId, ToolCallId};
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
@@ -29,6 +30,8 @@ pub struct RuntimeContext<'a> {
     /// True of a file outside the project that the mode or a rule opens for reading. The gate decides about the
     /// call all the same.
     pub reads_outside: &'a dyn Fn(&Path) -> bool,
+    /// The reading of the call's script, which travels with the call.
+    pub reading: &'a Reading,
 }
 
 impl RuntimeContext<'_> {

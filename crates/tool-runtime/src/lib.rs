@@ -37,7 +37,8 @@ pub mod tool;
 pub mod wrapper;
 
 pub use agent_policy::{
-    CommandRequest, Confinement, PermissionSemantics, ResourceAccess, Workspace,
+    CommandRequest, Confinement, PathField, PermissionSemantics, ResourceAccess, Reveals, Subject,
+    ToolDefinition, Tools, Workspace,
 };
 pub use authority::{Answer, Authority, Decision, PendingCall, PermissionRequest, Question};
 pub use baseline::Baselines;
@@ -53,6 +54,4 @@ pub use registry::{CatalogueRecord, Registered, RegistrationError, Registry};
 pub use result::{Body, ExecutionFailure, Normalized, Omission, RawResult, ValidationFailure};
 pub use scheduler::{Batch, BatchReport};
 pub use spelling::{Field, Missing, Ours, Plain, Spelling, Spellings};
-pub use tool::{
-    Plan, Prepared, Preview, Tool, ToolDefinition, Visibility, VisibilityContext, WorkPhase,
-};
+pub use tool::{Plan, Prepared, Preview, Tool, Visibility, VisibilityContext, WorkPhase};

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::time::Instant;
 
+use agent_policy::shell::Reading;
 use agent_protocol::id::{ActionId, ArtifactId, EventId, IntentId, ModelRequestId, ToolCallId};
 use agent_protocol::payload::permission::{
     ActionDecision, ActionRequired, ActionResolved, DecidedBy, Effect, GrantScope,
@@ -189,8 +190,9 @@ impl Shared {
             tool_call_id: open.tool_call_id.clone(),
             intent_id: open.intent_id.clone(),
             tool_name: open.tool_name.clone(),
-            tool: self.registry.resolve(&open.tool_name).cloned(),
+            tool: self.registry().resolve(&open.tool_name).cloned(),
             input: self.input_of(open).unwrap_or_default(),
+            reading: Reading::default(),
             origin: match open.model_request_id {
                 Some(_) => IntentOrigin::Model,
                 None => IntentOrigin::Program,

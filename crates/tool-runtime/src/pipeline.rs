@@ -2,9 +2,10 @@
 //! decided in `admission`, ordered and executed in [`crate::scheduler`], and ends in `conclusion`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use agent_protocol::id::TurnId;
 use agent_protocol::payload::tool::{CatalogEntry, ToolCatalogResolved};
 use agent_protocol::{Payload, Refs, Scope};
 
@@ -55,6 +56,15 @@ pub struct PipelineParts {
     pub settings: Settings,
 }
 
+/// The tools of a session.
+struct Tools {
+    now: Arc<Registry>,
+    /// The tools from the next turn on, where they change.
+    next: Option<Registry>,
+    /// The turn that `now` belongs to.
+    turn: Option<TurnId>,
+}
+
 /// Takes intents, gives outcomes, and leaves a fact for every step between.
 #[derive(Clone)]
 pub struct Pipeline {
@@ -62,7 +72,7 @@ pub struct Pipeline {
 }
 
 pub(crate) struct Shared {
-    pub(crate) registry: Arc<Registry>,
+    registry: Mutex<Tools>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) authority: Arc<dyn Authority>,
     pub(crate) workspace: Arc<Workspace>,
@@ -78,7 +88,11 @@ impl Pipeline {
     #[must_use]
     pub fn new(parts: PipelineParts) -> Self {
         let shared = Shared {
-            registry: parts.registry,
+            registry: Mutex::new(Tools {
+                now: parts.registry,
+                next: None,
+                turn: None,
+            }),
             journal: parts.journal,
             authority: parts.authority,
             workspace: Arc::new(parts.workspace),
@@ -94,9 +108,29 @@ impl Pipeline {
         }
     }
 
+    /// The tools as they are now.
     #[must_use]
-    pub fn registry(&self) -> &Registry {
-        &self.shared.registry
+    pub fn registry(&self) -> Arc<Registry> {
+        self.shared.registry()
+    }
+
+    /// Adds, takes away or changes tools, or says why one cannot be used. It holds from the next turn on: the model
+    /// was shown the tools of this one. `tool.catalog.resolved` then says what changed.
+    ///
+    /// # Errors
+    /// What `change` says; the tools stay as they are then.
+    pub fn change_tools<E>(
+        &self,
+        change: impl FnOnce(&mut Registry) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut tools = self.shared.tools();
+        let mut next = tools
+            .next
+            .clone()
+            .unwrap_or_else(|| Registry::clone(&tools.now));
+        change(&mut next)?;
+        tools.next = Some(next);
+        Ok(())
     }
 
     /// The place calls work in.
@@ -138,7 +172,7 @@ impl Pipeline {
     pub fn catalogue(&self) -> Vec<CatalogEntry> {
         let shared = &self.shared;
         shared
-            .registry
+            .registry()
             .catalogue(&shared.visibility(), &*shared.authority)
     }
 
@@ -148,6 +182,7 @@ impl Pipeline {
     /// When it cannot be recorded.
     pub fn resolve_catalogue(&self, scope: &Scope) -> Result<ToolCatalogResolved, JournalError> {
         let shared = &self.shared;
+        shared.begin_turn(scope.turn_id.as_ref());
         let mode = shared.authority.mode();
         let journal = &*shared.journal;
         shared
@@ -197,8 +232,29 @@ impl Pipeline {
 }
 
 impl Shared {
+    fn tools(&self) -> MutexGuard<'_, Tools> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.tools().now)
+    }
+
+    /// Takes over what changed about the tools, if `turn` is another one than before.
+    fn begin_turn(&self, turn: Option<&TurnId>) {
+        let mut tools = self.tools();
+        if tools.turn.as_ref() == turn && turn.is_some() {
+            return;
+        }
+        tools.turn = turn.cloned();
+        if let Some(next) = tools.next.take() {
+            tools.now = Arc::new(next);
+        }
+    }
+
     pub(crate) fn visibility(&self) -> VisibilityContext {
         VisibilityContext {
+            unavailable: self.registry().unavailable().clone(),
             mode: self.authority.mode(),
             phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
             disabled: self.settings.disabled.clone(),

@@ -86,7 +86,7 @@ impl Shared {
         self.record(&mut call.scope, requested, Refs::default())?;
         let required = ActionRequired {
             action_type: ActionType::ToolPermission,
-            title: question_title(call, prepared),
+            title: question_title(call, tool, prepared),
             prompt: question_prompt(call, prepared, &decision.evaluated),
             risk_facts,
             tool_name: Some(tool.definition().name.clone()),
@@ -347,9 +347,13 @@ impl Resolution {
     }
 }
 
-fn question_title(call: &Call, prepared: &Prepared) -> String {
+fn question_title(call: &Call, tool: &Registered, prepared: &Prepared) -> String {
     let about = match &prepared.semantics.command {
         Some(command) => command.text.clone(),
+        None if prepared.normalised_paths.is_empty() => {
+            let title = tool.definition().title_of(&call.input);
+            title.unwrap_or_default().to_owned()
+        }
         None => prepared.normalised_paths.join(", "),
     };
     visible_excerpt(&format!("{} {about}", call.tool_name), 120)

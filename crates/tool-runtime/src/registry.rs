@@ -7,17 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use agent_protocol::id::TurnId;
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::tool::{
-    CatalogDiff, CatalogEntry, CatalogPolicy, Concurrency, RuntimeOwner, ToolCatalogResolved,
+    Capability, CatalogDiff, CatalogEntry, CatalogPolicy, Concurrency, RuntimeOwner,
+    ToolCatalogResolved, UnavailableTool,
 };
 use agent_protocol::status::Mode;
 use agent_protocol::{Payload, Refs, Scope};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::arguments::Schema;
 use crate::authority::Authority;
 use crate::journal::{Journal, JournalError};
 use crate::spelling::{Spellings, no_such_tool};
-use crate::tool::{Tool, ToolDefinition, Visibility, VisibilityContext};
+use crate::tool::{Tool, Visibility, VisibilityContext};
+use agent_policy::gate::NETWORK;
+use agent_policy::{Subject, ToolDefinition};
 use agent_text::nearest;
 use agent_text::nearest::distance;
 use agent_text::sha256_hex;
@@ -35,14 +38,20 @@ pub enum RegistrationError {
         name: String,
         by: String,
     },
+    #[error("there is no tool `{tool}` to change")]
+    Unknown { tool: String },
 }
 
-/// All tools by name. Filled once at start; a change of definition is a new registry.
-#[derive(Default)]
+/// All tools by name. What a session has changes between its turns, by [`Pipeline::change_tools`].
+///
+/// [`Pipeline::change_tools`]: crate::Pipeline::change_tools
+#[derive(Clone, Default)]
 pub struct Registry {
     tools: BTreeMap<String, Arc<Registered>>,
     /// Aliases, by the name they stand for.
     aliases: HashMap<String, String>,
+    /// Reasons why tools cannot be used now, by their names.
+    unavailable: BTreeMap<String, String>,
     spellings: Spellings,
 }
 
@@ -65,14 +74,18 @@ impl Registered {
         &self.definition_hash
     }
 
-    /// Whether the tool can be used now; the session's own list comes before the tool's word.
+    /// Answers whether the tool can be used now; the session's own list comes before the tool's word.
     #[must_use]
     pub fn visibility(&self, context: &VisibilityContext) -> Visibility {
-        let definition = self.definition();
-        if context.disabled.contains(&definition.name) {
+        let name = &self.definition().name;
+        if context.disabled.contains(name) {
             return Visibility::Hidden {
                 reason: "this session was started without it".to_owned(),
             };
+        }
+        if let Some(reason) = context.unavailable.get(name) {
+            let reason = reason.clone();
+            return Visibility::Hidden { reason };
         }
         self.tool.visibility(context)
     }
@@ -118,6 +131,75 @@ impl Registry {
         };
         self.tools.insert(name, Arc::new(registered));
         Ok(())
+    }
+
+    /// Takes `tool` in place of the one that has its name.
+    ///
+    /// # Errors
+    /// When there is none, or as [`register`](Self::register). Nothing changes then.
+    pub fn replace(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistrationError> {
+        let mut without = self.clone();
+        without.remove(&tool.definition().name)?;
+        without.register(tool)?;
+        *self = without;
+        Ok(())
+    }
+
+    /// Takes a tool out.
+    ///
+    /// # Errors
+    /// When there is none with this name.
+    pub fn remove(&mut self, name: &str) -> Result<(), RegistrationError> {
+        if self.tools.remove(name).is_none() {
+            return Err(RegistrationError::Unknown {
+                tool: name.to_owned(),
+            });
+        }
+        self.aliases.retain(|_, stands_for| stands_for != name);
+        self.unavailable.remove(name);
+        Ok(())
+    }
+
+    /// Says that a tool cannot be used now, with the reason as the end of a sentence, or that it can again.
+    ///
+    /// # Errors
+    /// When there is none with this name.
+    pub fn set_unavailable(
+        &mut self,
+        name: &str,
+        reason: Option<&str>,
+    ) -> Result<(), RegistrationError> {
+        if !self.tools.contains_key(name) {
+            return Err(RegistrationError::Unknown {
+                tool: name.to_owned(),
+            });
+        }
+        match reason {
+            Some(reason) => self.unavailable.insert(name.to_owned(), reason.to_owned()),
+            None => self.unavailable.remove(name),
+        };
+        Ok(())
+    }
+
+    pub(crate) fn unavailable(&self) -> &BTreeMap<String, String> {
+        &self.unavailable
+    }
+
+    /// The tool that runs scripts.
+    #[must_use]
+    pub fn shell(&self) -> Option<&ToolDefinition> {
+        let mut definitions = self.tools().map(|tool| tool.definition());
+        definitions.find(|definition| definition.subject == Subject::Command)
+    }
+
+    /// The name of the tool that shows parts of artifacts.
+    #[must_use]
+    pub fn artifact_reader(&self) -> Option<&str> {
+        let mut definitions = self.tools().map(|tool| tool.definition());
+        let found = definitions.find(|definition| {
+            definition.is_read_only && definition.capabilities.contains(&Capability::Artifact)
+        });
+        found.map(|definition| definition.name.as_str())
     }
 
     /// Gets every schema ready now instead of at its first use.
@@ -219,12 +301,15 @@ impl Registry {
     ) -> Vec<CatalogEntry> {
         self.tools()
             .filter_map(|tool| {
-                let policy = match tool.visibility(context) {
-                    Visibility::Visible => authority.forecast(tool.definition()),
-                    Visibility::Hidden { .. } => CatalogPolicy::Unavailable,
+                let (policy, reason) = match tool.visibility(context) {
+                    Visibility::Visible => (authority.forecast(tool.definition()), None),
+                    Visibility::Hidden { reason } => (CatalogPolicy::Unavailable, Some(reason)),
                     Visibility::Unlisted => return None,
                 };
-                Some(catalogue_entry(tool, policy))
+                Some(CatalogEntry {
+                    unavailable_because: reason,
+                    ..catalogue_entry(tool, policy)
+                })
             })
             .collect()
     }
@@ -258,6 +343,12 @@ fn check_complete(definition: &ToolDefinition) -> Result<(), RegistrationError> 
     if definition.risk.is_empty() || definition.capabilities.is_empty() {
         return incomplete("it names no risk or no capability");
     }
+    if definition.name == NETWORK {
+        return incomplete("`network` is the word for the network in rules");
+    }
+    if definition.subject == Subject::Command && definition.command_field.is_none() {
+        return incomplete("it does not say which field holds the script");
+    }
     if definition.max_result_chars == 0 {
         return incomplete("it has no limit for its result");
     }
@@ -276,29 +367,11 @@ fn check_complete(definition: &ToolDefinition) -> Result<(), RegistrationError> 
     Ok(())
 }
 
-/// Everything that gives a call its meaning, in a fixed order.
 fn definition_hash(definition: &ToolDefinition) -> String {
-    let words = json!({
-        "name": definition.name,
-        "aliases": definition.aliases,
-        "version": definition.version,
-        "description": definition.description,
-        "input_schema": definition.input_schema,
-        "output": definition.output,
-        "capabilities": definition.capabilities.iter().map(|word| word.as_str()).collect::<Vec<_>>(),
-        "risk": definition.risk.iter().map(|word| word.as_str()).collect::<Vec<_>>(),
-        "is_read_only": definition.is_read_only,
-        "is_destructive": definition.is_destructive,
-        "concurrency": definition.concurrency.as_str(),
-        "interrupt_behavior": definition.interrupt_behavior.as_str(),
-        "max_result_chars": definition.max_result_chars,
-        "needs_sandbox": definition.needs_sandbox,
-        "owner": definition.owner.as_str(),
-        "default_timeout_ms": definition.default_timeout.map(|time| time.as_millis().to_string()),
-        "cancellable": definition.cancellable,
-        "streams_progress": definition.streams_progress,
-    });
-    format!("sha256:{}", sha256_hex(words.to_string().as_bytes()))
+    format!(
+        "sha256:{}",
+        sha256_hex(definition.meaning().to_string().as_bytes())
+    )
 }
 
 fn catalogue_entry(tool: &Registered, policy: CatalogPolicy) -> CatalogEntry {
@@ -322,6 +395,7 @@ fn catalogue_entry(tool: &Registered, policy: CatalogPolicy) -> CatalogEntry {
         needs_sandbox: definition.needs_sandbox,
         output: Some(definition.output.clone()),
         metadata_ref: None,
+        unavailable_because: None,
     }
 }
 
@@ -412,23 +486,36 @@ fn first_sentence(text: &str) -> String {
     text[..end].trim_end().chars().take(200).collect()
 }
 
+/// The tools that were added, removed, changed, and that cannot be used any more.
 fn difference(before: &[CatalogEntry], after: &[CatalogEntry]) -> CatalogDiff {
-    let find = |list: &[CatalogEntry], name: &str| -> Option<(String, CatalogPolicy)> {
-        list.iter()
-            .find(|entry| entry.tool_name == name)
-            .map(|entry| (entry.definition_hash.clone(), entry.policy))
+    let known = |list: &[CatalogEntry], name: &str| {
+        let found = list.iter().find(|entry| entry.tool_name == name);
+        found.cloned()
     };
     let mut diff = CatalogDiff::default();
     for entry in after {
-        let now = (entry.definition_hash.clone(), entry.policy);
-        match find(before, &entry.tool_name) {
-            None => diff.added.push(entry.tool_name.clone()),
-            Some(then) if then != now => diff.changed.push(entry.tool_name.clone()),
-            Some(_) => {}
+        let name = &entry.tool_name;
+        let then = known(before, name);
+        match &then {
+            None => diff.added.push(name.clone()),
+            Some(then)
+                if then.definition_hash != entry.definition_hash
+                    || then.policy != entry.policy
+                    || then.unavailable_because != entry.unavailable_because =>
+            {
+                diff.changed.push(name.clone());
+            }
+            Some(_) => continue,
+        }
+        if let Some(reason) = &entry.unavailable_because {
+            diff.unavailable.push(UnavailableTool {
+                tool_name: name.clone(),
+                reason: reason.clone(),
+            });
         }
     }
     for entry in before {
-        if find(after, &entry.tool_name).is_none() {
+        if known(after, &entry.tool_name).is_none() {
             diff.removed.push(entry.tool_name.clone());
         }
     }

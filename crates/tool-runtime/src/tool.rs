@@ -1,18 +1,17 @@
-//! What a tool has to say about itself, and the one trait all tools implement.
+//! The trait of all tools, and what it works on. A tool as data is [`ToolDefinition`].
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use agent_protocol::payload::tool::{
-    Baseline, CallFlags, Capability, Concurrency, InterruptBehavior, Risk, RuntimeOwner,
-};
+use agent_protocol::payload::tool::{Baseline, CallFlags};
 use agent_protocol::status::Mode;
 use serde_json::Value;
 
 use crate::context::{ExecutionContext, NormalizeContext, RuntimeContext};
 use crate::invocation::ToolInvocation;
 use crate::result::{ExecutionFailure, Normalized, RawResult, ValidationFailure};
-use agent_policy::PermissionSemantics;
+use agent_policy::{PermissionSemantics, ToolDefinition};
 
 /// A capability the model can ask for. The pipeline calls the methods in the order they stand here;
 /// `execute` is never the first. A tool holds no allow or deny code: it says what a call would
@@ -21,7 +20,7 @@ pub trait Tool: Send + Sync {
     /// Everything known about the tool before any call.
     fn definition(&self) -> &ToolDefinition;
 
-    /// Whether the tool can be used in this session, mode and phase. The pipeline checks this again
+    /// Answers whether the tool can be used in this session, mode and phase. The pipeline checks this again
     /// for every call, whatever the model was shown.
     fn visibility(&self, context: &VisibilityContext) -> Visibility {
         Visibility::of_mode(self.definition(), context.mode)
@@ -62,62 +61,20 @@ pub trait Tool: Send + Sync {
     fn normalize(&self, raw: &RawResult, context: &NormalizeContext<'_>) -> Normalized;
 }
 
-/// The governable metadata of a tool. Registration fails where it is incomplete.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolDefinition {
-    /// The model-facing name.
-    pub name: String,
-    /// Other names that are accepted, and logged as `requested_name`.
-    pub aliases: Vec<String>,
-    /// Changes whenever the meaning of the input or the output does.
-    pub version: String,
-    /// What the model and the user read.
-    pub description: String,
-    /// A JSON Schema of an object with `additionalProperties: false`.
-    pub input_schema: Value,
-    /// What the output means, in words.
-    pub output: String,
-    pub capabilities: Vec<Capability>,
-    pub risk: Vec<Risk>,
-    pub is_read_only: bool,
-    pub is_destructive: bool,
-    pub concurrency: Concurrency,
-    pub interrupt_behavior: InterruptBehavior,
-    /// The most characters of text the model gets from one call.
-    pub max_result_chars: u64,
-    pub needs_sandbox: bool,
-    pub owner: RuntimeOwner,
-    /// How long a call may take when it does not say otherwise.
-    pub default_timeout: Option<Duration>,
-    pub cancellable: bool,
-    pub streams_progress: bool,
-}
-
-impl ToolDefinition {
-    /// The class of what runs the tool: files of this machine, processes, or somebody else's code.
-    #[must_use]
-    pub fn executor_class(&self) -> &'static str {
-        let is_local = self.owner == RuntimeOwner::Local;
-        match self.needs_sandbox || self.capabilities.contains(&Capability::Shell) {
-            _ if !is_local => "external",
-            true => "process",
-            false => "fs",
-        }
-    }
-}
-
-/// What the visibility of a tool may depend on.
+/// Circumstances that the visibility of a tool may depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VisibilityContext {
     pub mode: Mode,
     pub phase: WorkPhase,
     /// Tools this session was started without, by name.
     pub disabled: Vec<String>,
+    /// Tools that cannot be used now, with the reason as the end of a sentence.
+    pub unavailable: BTreeMap<String, String>,
     /// True if the model of the turn writes its changes as patches.
     pub takes_patches: bool,
 }
 
-/// What the session is doing.
+/// Phase of the session's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorkPhase {
     /// Ordinary work.
@@ -127,7 +84,7 @@ pub enum WorkPhase {
     Plan,
 }
 
-/// Whether a tool can be used.
+/// Answer to whether a tool can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visibility {
     Visible,
@@ -178,19 +135,19 @@ pub struct Prepared {
     pub preview: Option<Preview>,
 }
 
-/// How a call wants to be run.
+/// Wishes of a call for its run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// For keyed tools: calls with the same key never overlap.
     pub lock_key: Option<String>,
     pub timeout: Option<Duration>,
-    /// Whether the work goes on after the call has returned.
+    /// True if the work goes on after the call has returned.
     pub background: bool,
     /// Where it runs; empty means the project root.
     pub cwd: Option<String>,
 }
 
-/// What a person sees before deciding, kept as an artifact.
+/// Change as a person sees it before deciding, kept as an artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
     /// A unified diff.

@@ -350,8 +350,7 @@ impl Plain {
             CellKind::Tool(tool) if tool.stage == CallStage::Running => Some(tool),
             _ => None,
         });
-        if let Some(tool) = runs.filter(|tool| tool.tool == "bash" && tool.call_id != self.started)
-        {
+        if let Some(tool) = runs.filter(|tool| tool.takes_a_while && tool.call_id != self.started) {
             self.started.clone_from(&tool.call_id);
             self.out.push(format!("running: {}", tool.target));
         }

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
-use agent_policy::Workspace;
-use agent_policy::gate::{Gate, GateRequest, NamesOnly, SandboxLevel, Setting, semantics_of};
+use agent_policy::{Tools, Workspace};
+use agent_policy::gate::{Gate, GateRequest, NamesOnly, SandboxLevel, Setting};
 use agent_policy::shell::{Start, analyse};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
@@ -20,7 +20,9 @@ fuzz_target!(init: drop(std::panic::take_hook()), |data: &[u8]| {
     let Ok(script) = std::str::from_utf8(data) else { return };
     let workspace = Workspace { root: "/project".into(), ..Workspace::default() };
     let input = json!({ "command": script, "description": "" });
-    let Some(semantics) = semantics_of("bash", &input, &workspace) else { return };
+    let tools: Tools = agent_local_tools::definitions().iter().cloned().collect();
+    let shell = tools.shell().expect("a tool runs commands");
+    let Some(semantics) = shell.semantics(&input, &workspace) else { return };
     let setting = Setting {
         workspace: &workspace,
         home: Path::new("/home/user"),
@@ -31,7 +33,7 @@ fuzz_target!(init: drop(std::panic::take_hook()), |data: &[u8]| {
         timeout_ms: None,
         output_limit: None,
     };
-    let request = GateRequest { tool: "bash", input: &input, semantics: &semantics };
+    let request = GateRequest { tool: shell, input: &input, semantics: &semantics };
     let judged = Gate::default().evaluate(&request, &setting, &NamesOnly).evaluated;
     if judged.decision == Effect::Allow {
         let parse = judged.parse.expect("a command is parsed");

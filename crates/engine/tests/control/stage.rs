@@ -21,9 +21,7 @@ use agent_protocol::payload::conversation::{
     Budget, QueuePolicy, SessionCreated, ThreadStarted, TurnSource,
 };
 use agent_protocol::payload::permission::{Access, ActionClass};
-use agent_protocol::payload::tool::{
-    CallFlags, Capability, Concurrency, InterruptBehavior, Risk, RuntimeOwner,
-};
+use agent_protocol::payload::tool::{CallFlags, RuntimeOwner};
 use agent_protocol::status::Mode;
 use agent_protocol::{ActionHappened, Clock, Event, Payload, Refs, Scope, Timestamp};
 use agent_provider::conversation::{Message, ModelRequest, UserPart};
@@ -35,8 +33,8 @@ use agent_provider::{ScriptedProvider, Transcript};
 use agent_tool_runtime::{
     Baselines, ExecutionContext, ExecutionFailure, Journal, NormalizeContext, Normalized,
     PermissionSemantics, Pipeline, PipelineParts, Plan, Prepared, RawResult, Registry,
-    ResourceAccess, RuntimeContext, Settings as PipelineSettings, Tool, ToolDefinition,
-    ToolInvocation, ValidationFailure, Workspace,
+    ResourceAccess, RuntimeContext, Settings as PipelineSettings, Subject, Tool, ToolDefinition,
+    ToolInvocation, Tools, ValidationFailure, Workspace,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -198,6 +196,7 @@ impl Place {
         }
         let approvals = Arc::new(PendingApprovals::new(on_ask));
         let place = AuthorityPlace {
+            tools: Tools::default(),
             home: self.root.clone(),
             sandbox: SandboxLevel::Full,
             project: self.root.clone(),
@@ -339,24 +338,14 @@ pub(crate) struct Pretended(ToolDefinition);
 impl Pretended {
     pub(crate) fn new() -> Self {
         Self(ToolDefinition {
-            name: "write".into(),
-            aliases: Vec::new(),
-            version: "1".into(),
             description: "Pretends to write.".into(),
             input_schema: json!({"type": "object", "properties": {"path": {"type": "string"}}, "additionalProperties": false}),
             output: "Nothing.".into(),
-            capabilities: vec![Capability::Write],
-            risk: vec![Risk::Write],
-            is_read_only: false,
             is_destructive: false,
-            concurrency: Concurrency::Exclusive,
-            interrupt_behavior: InterruptBehavior::Block,
             max_result_chars: 1_000,
-            needs_sandbox: false,
-            owner: RuntimeOwner::Local,
-            default_timeout: None,
             cancellable: false,
-            streams_progress: false,
+            ..ToolDefinition::new("write", RuntimeOwner::Local, Subject::Write)
+                .with_path("path", None)
         })
     }
 }

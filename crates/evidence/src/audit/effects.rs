@@ -78,8 +78,10 @@ impl EffectCheck {
                     if started.flags.is_read_only {
                         self.read_only.insert(call.clone());
                     }
-                    // The path of a command is where it runs; these two name what they change.
-                    if !matches!(started.tool_name.as_str(), "edit" | "write") {
+                    // The path of a command is where it runs; a call that locks a path changes that file.
+                    let locked = started.plan.lock_key.as_ref();
+                    let named = self.named_paths.get(call);
+                    if !named.is_some_and(|named| locked.is_some_and(|key| named.contains(key))) {
                         self.named_paths.remove(call);
                     }
                 }

@@ -493,6 +493,7 @@ mod tests {
         include_str!("commands.rs"),
         include_str!("inputs.rs"),
         include_str!("words.rs"),
+        include_str!("report.rs"),
         include_str!("turns.rs"),
         include_str!("effects.rs"),
         include_str!("verification.rs"),

@@ -27,7 +27,7 @@ impl Lineage {
             session_id,
             sequence,
         } = &self.parent;
-        let from = format!("branched from {session_id} after its event {sequence}");
+        let from = format!("forked from {session_id} after its event {sequence}");
         match &self.told {
             Ok(told) => {
                 format!("{from}; {told} events are inherited, told from the copy kept here")
@@ -37,7 +37,7 @@ impl Lineage {
     }
 }
 
-/// Where a session was branched off; nothing when it was not, or its first event cannot be read.
+/// The session this one was forked from; `None` if there is none, or the first event cannot be read.
 #[must_use]
 pub fn parent_of(session: &SessionDirectory) -> Option<SessionParent> {
     session.preview().ok()?.created?.parent

@@ -163,7 +163,7 @@ pub(super) fn session_created(created: &SessionCreated) -> Description {
     }
     if let Some(parent) = &created.parent {
         text.push_str(&format!(
-            ", branched from {} after event {}",
+            ", forked from {} after event {}",
             parent.session_id, parent.sequence
         ));
     }

@@ -43,6 +43,8 @@ pub struct Workspace {
     gaps: Vec<Gap>,
     turns: Vec<TurnSpan>,
     running: HashMap<ToolCallId, Running>,
+    /// Names of the tools that started processes.
+    started_by: HashMap<ProcessId, String>,
     unfinished_undo: Option<UnfinishedUndo>,
     next_sequence: u64,
 }
@@ -55,6 +57,8 @@ const GOING_ON: &str = "`{}` has not ended; what it changes is not recorded yet"
 #[derive(Clone, Debug, Default)]
 struct Running {
     tool: String,
+    /// The file that no other call may change meanwhile: the one it changes.
+    locked: Option<String>,
     /// Where it began, if it can change anything.
     started: Option<Origin>,
     paths: Vec<String>,
@@ -135,6 +139,7 @@ impl Workspace {
             Payload::ToolStarted(started) => {
                 if let Some(running) = self.running_mut(call_id) {
                     running.tool.clone_from(&started.tool_name);
+                    running.locked.clone_from(&started.plan.lock_key);
                     running.started = (!started.flags.is_read_only).then(|| Origin::of(event));
                 }
             }
@@ -169,6 +174,12 @@ impl Workspace {
                 if effects.is_empty() && failed.action_happened != ActionHappened::No {
                     let reason = (failed.code == Code::Lost).then_some(CUT_OFF);
                     self.take_lost(&Origin::of(event), running, reason);
+                }
+            }
+            Payload::ProcessStarted(started) => {
+                if let Some(running) = self.running_mut(call_id) {
+                    let tool = running.tool.clone();
+                    self.started_by.insert(started.process_id.clone(), tool);
                 }
             }
             // A background command tells what it changed when it ends.
@@ -353,10 +364,11 @@ impl Workspace {
         effects: &[SideEffect],
         note: Option<&String>,
     ) {
+        let tool = self.started_by.remove(process_id).unwrap_or_default();
         // It has ended and says what it did: nothing of it is open any more.
         self.gaps
             .retain(|gap| gap.process_id.as_ref() != Some(process_id));
-        self.take_effects(event, effects, &ChangedBy::Tool("bash".to_owned()));
+        self.take_effects(event, effects, &ChangedBy::Tool(tool));
         if let Some(reason) = note.filter(|note| is_unseen(note)) {
             self.gap(event, reason.clone());
         }
@@ -383,10 +395,10 @@ impl Workspace {
             image: Some(id.clone()),
             ..Content::default()
         };
-        // Only these two name the file they are about to change; the path of a command is where it ran.
-        let names_its_file = matches!(running.tool.as_str(), "edit" | "write");
+        // A call that locks the path it names is about to change that file; the path of a command is where it ran.
+        let locked = running.locked.as_ref();
         match (running.paths.as_slice(), &running.after) {
-            ([path], Some(after)) if names_its_file => {
+            ([path], Some(after)) if locked == Some(path) => {
                 let before = running
                     .before
                     .as_ref()

@@ -13,7 +13,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
+use agent_protocol::payload::permission::Access as PermissionAccess;
 use agent_protocol::payload::tool::{Concurrency, ToolData};
 use agent_protocol::{ActionHappened, Code};
 use agent_text::counted;
@@ -29,6 +29,7 @@ use serde_json::Value;
 pub use parse::{Action, Hunk, HunkLine, LineKind, ParseProblem, Patch, Section, parse};
 pub use place::{HunkProblem, HunkProblemKind, Placed, Ranges, place};
 
+use crate::LocalTool;
 use crate::bash::ChangeTracker;
 use crate::change::{Kept, baseline_of, effect, keep, made_directories};
 use crate::path::Roots;
@@ -51,7 +52,7 @@ struct ApplyPatchInput {
 }
 
 /// The tool.
-pub struct ApplyPatchTool {
+pub(crate) struct ApplyPatchTool {
     roots: Arc<Roots>,
     tracker: Arc<ChangeTracker>,
     definition: ToolDefinition,
@@ -66,7 +67,31 @@ struct Work {
 impl ApplyPatchTool {
     /// Patches beneath `roots`.
     pub(crate) fn new(roots: Arc<Roots>, tracker: Arc<ChangeTracker>) -> Self {
-        let mut definition = writing_definition::<ApplyPatchInput>(
+        Self {
+            roots,
+            tracker,
+            definition: definition(),
+        }
+    }
+}
+
+/// The line of the table of tools.
+pub(crate) const TOOL: LocalTool = LocalTool {
+    definition,
+    make: |parts| {
+        Arc::new(ApplyPatchTool::new(
+            Arc::clone(&parts.roots),
+            Arc::clone(&parts.tracker),
+        ))
+    },
+};
+
+fn definition() -> ToolDefinition {
+    ToolDefinition {
+        is_destructive: true,
+        // It may be about any number of files, which stand in the patch.
+        concurrency: Concurrency::Exclusive,
+        ..writing_definition::<ApplyPatchInput>(
             "apply_patch",
             "Changes files by a patch: `*** Begin Patch`, sections `*** Add File: PATH` (lines with +), `*** Delete \
              File: PATH` or `*** Update File: PATH` (optionally `*** Move to: PATH`; hunks begin with `@@`, perhaps \
@@ -75,15 +100,7 @@ impl ApplyPatchTool {
              give about three lines of context. All files are changed or none. Prefer this over changing files with \
              bash.",
             "A unified diff of every file, and how many lines changed.",
-        );
-        definition.is_destructive = true;
-        // It may be about any number of files.
-        definition.concurrency = Concurrency::Exclusive;
-        Self {
-            roots,
-            tracker,
-            definition,
-        }
+        )
     }
 }
 
@@ -117,7 +134,7 @@ impl Tool for ApplyPatchTool {
         Ok(Prepared {
             normalised_paths: changes.iter().map(|change| change.path.name()).collect(),
             semantics: PermissionSemantics {
-                action_class: ActionClass::Modify,
+                action_class: self.definition.action_class,
                 resources: changes
                     .iter()
                     .map(|one| resource(PermissionAccess::Write, &one.given, &one.path))

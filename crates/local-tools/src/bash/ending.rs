@@ -7,11 +7,12 @@ use agent_protocol::id::{EventId, ProcessId};
 use agent_protocol::payload::process::{
     ProcessCompleted, ProcessTerminated, SandboxSummary, TerminatedBy,
 };
-use agent_sandbox::{ExitStatus, Finished, KilledBy, Violation};
+use agent_sandbox::{Detection, ExitStatus, Finished, KilledBy, Violation};
 use agent_tool_runtime::policy::CollectedOutput;
 use agent_tool_runtime::{Cancel, CancelReason, JournalError};
 
 use super::launch::violation;
+use super::refusals;
 use super::scan::Changes;
 
 /// Exit code and signal, one of them.
@@ -153,4 +154,25 @@ pub(super) fn record(
         }
         .into(),
     )
+}
+
+/// True if the refusal is known and not guessed from the output.
+pub(super) fn is_certain(violation: &Violation) -> bool {
+    matches!(
+        violation.detection,
+        Detection::SeccompNotification | Detection::BeforeAfterComparison
+    ) && !violation.expected
+}
+
+/// Findings of the sandbox, and what is not known of the changes.
+pub(super) fn note(finished: &Finished, changes: Option<String>) -> Option<String> {
+    let mut notes: Vec<String> = told(finished).take(8).map(refusals::words).collect();
+    for item in &finished.quarantined {
+        notes.push(format!(
+            "`{}` is protected; what the command put there was taken away.",
+            item.path.display()
+        ));
+    }
+    notes.extend(changes);
+    (!notes.is_empty()).then(|| notes.join(" "))
 }

@@ -9,24 +9,24 @@ mod background;
 mod ending;
 mod git_index;
 mod launch;
-mod narrow;
 mod output;
 mod refusals;
 mod run;
 mod scan;
+mod tool_hint;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_policy::shell::{Analysis, Directories, Start, analyse, prove::prove};
+use agent_policy::shell::{Analysis, Directories, Start, prove::prove};
 use agent_protocol::Code;
 use agent_protocol::payload::permission::ActionClass;
 use agent_protocol::payload::process::pipeline_failed;
 use agent_protocol::payload::tool::{Capability, Concurrency, Risk};
 use agent_tool_runtime::{
     CommandRequest, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized,
-    PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Tool, ToolDefinition,
+    PermissionSemantics, Plan, Prepared, RawResult, RuntimeContext, Subject, Tool, ToolDefinition,
     ToolInvocation, ValidationFailure, Visibility, VisibilityContext,
 };
 use schemars::JsonSchema;
@@ -40,11 +40,12 @@ pub use launch::CommandSettings;
 pub(crate) use scan::ChangeTracker;
 pub use scan::ScanLimits;
 
+use crate::LocalTool;
 use crate::path::{Access, Found, Roots};
 use crate::reveal::refuse_placeholder;
 use crate::support::{flags, parse, prepared, reading_definition};
-use narrow::narrower_tool;
 use output::Kept;
+use tool_hint::tool_hint;
 
 /// What `bash` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -76,9 +77,11 @@ pub(crate) struct PreparedCommand {
     cwd: PathBuf,
     background: bool,
     /// A tool that does the same with more to say about it.
-    narrower_tool: Option<&'static str>,
+    tool_hint: Option<&'static str>,
     /// Working directory of its shell at its end, as far as its text tells.
     ends_in: Option<PathBuf>,
+    /// True if bash can be asked for the statuses of a last pipeline.
+    ends_in_pipeline: bool,
 }
 
 impl PreparedCommand {
@@ -92,7 +95,7 @@ impl PreparedCommand {
 }
 
 /// The tool.
-pub struct BashTool {
+pub(crate) struct BashTool {
     roots: Arc<Roots>,
     settings: Arc<CommandSettings>,
     processes: Arc<Processes>,
@@ -109,26 +112,11 @@ impl BashTool {
         processes: Arc<Processes>,
         tracker: Arc<ChangeTracker>,
     ) -> Self {
-        let mut definition = reading_definition::<BashInput>(
-            "bash",
-            "Runs a command with bash in a sandbox: the project can be written, the rest of the system and the home \
-             directory cannot, and there is no network unless it is asked for. Use it for tests, builds, git and \
-             services. For files use the narrow tools, which are safer and clearer: read instead of cat, edit instead of \
-             sed, write instead of echo, grep and glob instead of grep and find. Every call starts a new shell in the \
-             project root; stdin is closed, there is no pager and no editor. When the command ends, everything it \
-             started ends too, unless background is set.",
-            "Both output streams in the order they came, the exit code, and the project files that were created, \
-             changed or deleted. Long output keeps its beginning, its end and error lines; the whole is in an artifact.",
-        );
-        definition.capabilities = vec![Capability::Shell, Capability::Filesystem];
-        definition.risk = vec![Risk::Execute, Risk::Write];
-        definition.is_read_only = false;
-        definition.is_destructive = true;
-        definition.concurrency = Concurrency::Exclusive;
-        definition.needs_sandbox = true;
-        definition.default_timeout = Some(settings.timeout.min(settings.max_timeout));
-        definition.streams_progress = true;
         let kept = Arc::new(Kept::new(settings.max_total_output_bytes));
+        let definition = ToolDefinition {
+            default_timeout: Some(settings.timeout.min(settings.max_timeout)),
+            ..definition()
+        };
         Self {
             roots,
             settings,
@@ -161,6 +149,47 @@ impl BashTool {
             )));
         }
         Ok(path)
+    }
+}
+
+/// The line of the table of tools.
+pub(crate) const TOOL: LocalTool = LocalTool {
+    definition,
+    make: |parts| {
+        Arc::new(BashTool::new(
+            Arc::clone(&parts.roots),
+            Arc::clone(&parts.settings),
+            Arc::clone(&parts.processes),
+            Arc::clone(&parts.tracker),
+        ))
+    },
+};
+
+fn definition() -> ToolDefinition {
+    ToolDefinition {
+        subject: Subject::Command,
+        action_class: ActionClass::Execute,
+        command_field: Some("command".to_owned()),
+        cwd_field: Some("cwd".to_owned()),
+        network_field: Some("network".to_owned()),
+        capabilities: vec![Capability::Shell, Capability::Filesystem],
+        risk: vec![Risk::Execute, Risk::Write],
+        is_read_only: false,
+        is_destructive: true,
+        concurrency: Concurrency::Exclusive,
+        needs_sandbox: true,
+        streams_progress: true,
+        ..reading_definition::<BashInput>(
+            "bash",
+            "Runs a command with bash in a sandbox: the project can be written, the rest of the system and the home \
+             directory cannot, and there is no network unless it is asked for. Use it for tests, builds, git and \
+             services. For files use the narrow tools, which are safer and clearer: read instead of cat, edit instead of \
+             sed, write instead of echo, grep and glob instead of grep and find. Every call starts a new shell in the \
+             project root; stdin is closed, there is no pager and no editor. When the command ends, everything it \
+             started ends too, unless background is set.",
+            "Both output streams in the order they came, the exit code, and the project files that were created, \
+             changed or deleted. Long output keeps its beginning, its end and error lines; the whole is in an artifact.",
+        )
     }
 }
 
@@ -212,18 +241,18 @@ impl Tool for BashTool {
             home: self.home(),
             is_directory: &|path| Some(path.is_dir()),
         };
-        let analysis = analyse(&input.command, &start);
+        let analysis = context.reading.analyse(&input.command, &start);
         flags.is_read_only = only_reads(&analysis);
         flags.is_destructive = !flags.is_read_only;
         let name = cwd.name();
         Ok(Prepared {
             normalised_paths: vec![name.clone()],
             semantics: PermissionSemantics {
-                action_class: ActionClass::Execute,
-                command: Some(CommandRequest {
-                    text: input.command.clone(),
-                    cwd: cwd.absolute().to_owned(),
-                }),
+                action_class: self.definition.action_class,
+                command: Some(CommandRequest::analysed(
+                    Arc::clone(&analysis),
+                    cwd.absolute().to_owned(),
+                )),
                 network: input.network.unwrap_or(false),
                 ..PermissionSemantics::default()
             },
@@ -237,11 +266,12 @@ impl Tool for BashTool {
             baselines: Vec::new(),
             preview: None,
             input: Box::new(PreparedCommand {
-                ends_in: ends_in(&input.command, &start),
+                ends_in: ends_in(&analysis),
                 command: input.command,
                 cwd: cwd.absolute().to_owned(),
                 background,
-                narrower_tool: narrower_tool(&analysis),
+                tool_hint: tool_hint(&analysis),
+                ends_in_pipeline: analysis.ends_in_pipeline,
             }),
         })
     }
@@ -305,11 +335,10 @@ impl Tool for BashTool {
 
 /// The directory in which a command behind the script would run, if all of the script was understood
 /// and there is only one.
-fn ends_in(script: &str, start: &Start<'_>) -> Option<PathBuf> {
+fn ends_in(analysis: &Analysis) -> Option<PathBuf> {
     const NO_TELLING: [&str; 7] = ["eval", "source", ".", "builtin", "command", "trap", "alias"];
     const MOVES: [&str; 3] = ["cd", "pushd", "popd"];
     const LEAVES: [&str; 5] = ["exit", "exec", "return", "set", "kill"];
-    let analysis = analyse(&format!("{script}\n:"), start);
     if analysis.parse_error.is_some() || analysis.refusal.is_some() {
         return None;
     }
@@ -320,13 +349,12 @@ fn ends_in(script: &str, start: &Start<'_>) -> Option<PathBuf> {
     if has(&NO_TELLING) || has(&MOVES) && has(&LEAVES) {
         return None;
     }
-    let behind = analysis.plain_commands().last()?;
-    match (&*behind.words, &behind.directories) {
-        ([word], Directories::Known(known)) if word.text() == Some(":") => match &**known {
+    match &analysis.ends_in {
+        Directories::Known(known) => match &**known {
             [only] => Some(only.clone()),
             _ => None,
         },
-        _ => None,
+        Directories::Unknown => None,
     }
 }
 
@@ -337,6 +365,8 @@ fn only_reads(analysis: &Analysis) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use agent_policy::shell::analyse;
+
     use super::*;
 
     fn check(script: &str, expected: Option<&str>) {
@@ -345,7 +375,7 @@ mod tests {
             home: PathBuf::from("/home"),
             is_directory: &|path| Some(path.starts_with("/project")),
         };
-        let found = ends_in(script, &start);
+        let found = ends_in(&analyse(script, &start));
         assert_eq!(found, expected.map(PathBuf::from), "{script}");
     }
 

@@ -4,7 +4,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_policy::shell::ends_in_pipeline;
 use agent_protocol::id::ProcessId;
 use agent_protocol::payload::conversation::{ArtifactKind, RuntimeWarning};
 use agent_protocol::payload::process::{
@@ -13,8 +12,7 @@ use agent_protocol::payload::process::{
 use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{ActionHappened, Code, Payload, Refs};
 use agent_sandbox::{
-    Command, Confined, Detection, ExitStatus, Finished, KilledBy, Level, NameSearch, Network,
-    Policy, Running,
+    Command, Confined, ExitStatus, Finished, KilledBy, Level, NameSearch, Network, Policy, Running,
 };
 use agent_tool_runtime::policy::CollectedOutput;
 use agent_tool_runtime::{
@@ -24,7 +22,7 @@ use agent_tool_runtime::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::background::Started;
-use super::ending::{self, Ended, Stopped, reason};
+use super::ending::{self, Ended, Stopped, is_certain, note, reason};
 use super::git_index;
 use super::launch::{
     PROOF_OUTPUT, Private, applied, chain, failure, hidden, hide, mechanism, policy,
@@ -103,8 +101,8 @@ impl Call<'_> {
             policy.replaced = copied.into_iter().collect();
             _shown = Some(folder);
         }
-        policy.report_pipeline = ends_in_pipeline(&self.command.command);
-        self.warn_of_narrower_tool()?;
+        policy.report_pipeline = self.command.ends_in_pipeline;
+        self.warn_of_tool()?;
         let process_id: ProcessId = self.context.ids().mint();
         let confined = match settings.sandbox.prepare(&policy) {
             Ok(confined) => confined,
@@ -208,8 +206,8 @@ impl Call<'_> {
         ExecutionFailure::new(code, message).having(ActionHappened::No)
     }
 
-    fn warn_of_narrower_tool(&self) -> Result<(), JournalError> {
-        let Some(tool) = self.command.narrower_tool else {
+    fn warn_of_tool(&self) -> Result<(), JournalError> {
+        let Some(tool) = self.command.tool_hint else {
             return Ok(());
         };
         let warning = RuntimeWarning {
@@ -585,28 +583,4 @@ fn held_by(running: &Running) -> String {
         Level::None => "none".to_owned(),
         level => format!("{} {}", mechanism(level), level.name()),
     }
-}
-
-/// True if the refusal is known and not guessed from the output.
-fn is_certain(violation: &agent_sandbox::Violation) -> bool {
-    matches!(
-        violation.detection,
-        Detection::SeccompNotification | Detection::BeforeAfterComparison
-    ) && !violation.expected
-}
-
-/// Findings of the sandbox, and what is not known of the changes.
-fn note(finished: &Finished, changes: Option<String>) -> Option<String> {
-    let mut notes: Vec<String> = ending::told(finished)
-        .take(8)
-        .map(refusals::words)
-        .collect();
-    for item in &finished.quarantined {
-        notes.push(format!(
-            "`{}` is protected; what the command put there was taken away.",
-            item.path.display()
-        ));
-    }
-    notes.extend(changes);
-    (!notes.is_empty()).then(|| notes.join(" "))
 }

@@ -16,8 +16,7 @@ use agent_protocol::Code;
 
 pub(crate) use diagnose::nearest;
 pub use diagnose::{Difference, Nearest};
-pub use tool::EditTool;
-pub(crate) use tool::{check_version, current_version, not_readable, readable};
+pub(crate) use tool::{TOOL, check_version, current_version, not_readable, readable};
 
 use crate::encoding::Encoding;
 use matching::{Breaks, Haystack, with_breaks_of_place};

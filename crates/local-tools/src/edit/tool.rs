@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Edit, EditProblem, plan};
+use crate::LocalTool;
 use crate::bash::ChangeTracker;
 use crate::change::{Change, make, words};
 use crate::diff::unified;
@@ -59,7 +60,7 @@ struct EditItem {
 }
 
 /// The tool.
-pub struct EditTool {
+pub(crate) struct EditTool {
     roots: Arc<Roots>,
     tracker: Arc<ChangeTracker>,
     definition: ToolDefinition,
@@ -68,7 +69,29 @@ pub struct EditTool {
 impl EditTool {
     /// Edits beneath `roots`.
     pub(crate) fn new(roots: Arc<Roots>, tracker: Arc<ChangeTracker>) -> Self {
-        let mut definition = writing_definition::<EditInput>(
+        Self {
+            roots,
+            tracker,
+            definition: definition(),
+        }
+    }
+}
+
+/// The line of the table of tools.
+pub(crate) const TOOL: LocalTool = LocalTool {
+    definition,
+    make: |parts| {
+        Arc::new(EditTool::new(
+            Arc::clone(&parts.roots),
+            Arc::clone(&parts.tracker),
+        ))
+    },
+};
+
+fn definition() -> ToolDefinition {
+    ToolDefinition {
+        aliases: vec!["edit_file".to_owned()],
+        ..writing_definition::<EditInput>(
             "edit",
             "Replaces exact text in a file that was read in this session. Each old_string has to occur exactly once \
              unless replace_all is set; include enough surrounding lines to make it unique. Nothing is matched \
@@ -76,14 +99,9 @@ impl EditTool {
              file's own line break; encoding, line endings and everything outside the match stay as they are. \
              Prefer this over changing files with bash.",
             "A unified diff, and how many places and lines changed.",
-        );
-        definition.aliases = vec!["edit_file".to_owned()];
-        Self {
-            roots,
-            tracker,
-            definition,
-        }
+        )
     }
+    .with_path("path", None)
 }
 
 impl Tool for EditTool {

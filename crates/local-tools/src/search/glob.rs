@@ -3,11 +3,12 @@
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use agent_protocol::payload::permission::ActionClass;
 use agent_protocol::payload::tool::ToolData;
 use agent_protocol::{ActionHappened, Code};
 use agent_tool_runtime::{
     Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Prepared, RawResult,
-    RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
+    Reveals, RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use super::find::{Listing, MAX_LIMIT};
 use super::scope::Scope;
 use super::walk::{Entry, Skipped, Visitor, Walk, as_path, skipped_sentence};
+use crate::LocalTool;
 use crate::path::{Found, Roots};
 use crate::support::{parse, reading_definition};
 use agent_text::counted;
@@ -47,22 +49,40 @@ struct PreparedGlob {
 }
 
 /// The tool.
-pub struct GlobTool {
+pub(crate) struct GlobTool {
     roots: Arc<Roots>,
     definition: ToolDefinition,
 }
 
 impl GlobTool {
     /// Searches beneath `roots`.
-    pub fn new(roots: Arc<Roots>) -> Self {
-        let definition = reading_definition::<GlobInput>(
+    pub(crate) fn new(roots: Arc<Roots>) -> Self {
+        Self {
+            roots,
+            definition: definition(),
+        }
+    }
+}
+
+/// The line of the table of tools.
+pub(crate) const GLOB: LocalTool = LocalTool {
+    definition,
+    make: |parts| Arc::new(GlobTool::new(Arc::clone(&parts.roots))),
+};
+
+fn definition() -> ToolDefinition {
+    ToolDefinition {
+        reveals: Reveals::Names,
+        action_class: ActionClass::Search,
+        title_field: Some("pattern".to_owned()),
+        ..reading_definition::<GlobInput>(
             "glob",
             "Lists files whose path matches a pattern, sorted by path. Files and directories that .gitignore or \
              .ignore names are left out and counted. Prefer this over find or ls with bash.",
             "Paths, one per line, with how many matched and what was skipped and why.",
-        );
-        Self { roots, definition }
+        )
     }
+    .with_path("path", Some("."))
 }
 
 impl Tool for GlobTool {

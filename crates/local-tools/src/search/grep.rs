@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use agent_protocol::ActionHappened;
+use agent_protocol::payload::permission::ActionClass;
 use agent_protocol::payload::tool::ToolData;
 use agent_tool_runtime::{
     Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, Prepared, RawResult,
-    RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
+    Reveals, RuntimeContext, Tool, ToolDefinition, ToolInvocation, ValidationFailure,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,6 +17,7 @@ use super::find::{Finding, MAX_LIMIT, Search, Show};
 use super::pattern::{Case, compile};
 use super::scope::Scope;
 use super::walk::skipped_sentence;
+use crate::LocalTool;
 use crate::path::{Found, Roots, open_file};
 use crate::support::{lost_file, parse, prepared, reading_definition};
 use agent_text::counted;
@@ -78,24 +80,42 @@ struct PreparedGrep {
 }
 
 /// The tool.
-pub struct GrepTool {
+pub(crate) struct GrepTool {
     roots: Arc<Roots>,
     definition: ToolDefinition,
 }
 
 impl GrepTool {
     /// Searches beneath `roots`.
-    pub fn new(roots: Arc<Roots>) -> Self {
-        let definition = reading_definition::<GrepInput>(
+    pub(crate) fn new(roots: Arc<Roots>) -> Self {
+        Self {
+            roots,
+            definition: definition(),
+        }
+    }
+}
+
+/// The line of the table of tools.
+pub(crate) const GREP: LocalTool = LocalTool {
+    definition,
+    make: |parts| Arc::new(GrepTool::new(Arc::clone(&parts.roots))),
+};
+
+fn definition() -> ToolDefinition {
+    ToolDefinition {
+        reveals: Reveals::Matches,
+        action_class: ActionClass::Search,
+        title_field: Some("pattern".to_owned()),
+        ..reading_definition::<GrepInput>(
             "grep",
             "Searches file contents with a regular expression, as ripgrep does, sorted by path. Files that .gitignore \
              or .ignore names and binary files are left out and counted. Use mode `files` to find where to look, \
              then lines with a narrow path or glob. Prefer this over grep or rg with bash.",
             "In mode lines: each path, then `number:line` for matches and `number-line` for context. How many \
              matched, and what was skipped and why.",
-        );
-        Self { roots, definition }
+        )
     }
+    .with_path("path", Some("."))
 }
 
 impl Tool for GrepTool {

@@ -13,8 +13,8 @@ mod rules;
 mod scope;
 pub(crate) mod walk;
 
-pub use glob::GlobTool;
-pub use grep::GrepTool;
+pub(crate) use glob::GLOB;
+pub(crate) use grep::GREP;
 pub(crate) use scope::{Denied, denied_globs};
 pub(crate) use walk::is_ignored;
 

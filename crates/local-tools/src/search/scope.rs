@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use agent_protocol::payload::permission::{Access as PermissionAccess, ActionClass};
+use agent_protocol::payload::permission::Access as PermissionAccess;
 use agent_protocol::{ActionHappened, Code};
 use agent_text::visible;
 use agent_tool_runtime::{
@@ -92,7 +92,7 @@ impl Scope {
         Prepared {
             normalised_paths: vec![path.name()],
             semantics: PermissionSemantics {
-                action_class: ActionClass::Search,
+                action_class: definition.action_class,
                 resources: vec![resource(PermissionAccess::Read, given, path)],
                 ..PermissionSemantics::default()
             },

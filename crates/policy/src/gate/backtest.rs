@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::evaluate::{Gate, GateRequest, Setting, analysed};
 use super::facts::Facts;
 use super::rule::{Bases, Rule};
-use super::semantics::semantics_of;
+use crate::{PermissionSemantics, ToolDefinition, Tools};
 
 /// One call as the log has it.
 #[derive(Debug, Clone)]
@@ -79,9 +79,10 @@ impl Counts {
     }
 }
 
-/// What would have been asked, allowed and denied with `gate`'s rules.
+/// The calls of `tools` that would have been asked about, allowed and denied with `gate`'s rules.
 pub fn backtest(
     calls: &[RecordedCall],
+    tools: &Tools,
     gate: &Gate,
     setting: &Setting<'_>,
     facts: &dyn Facts,
@@ -90,12 +91,12 @@ pub fn backtest(
     let mut open: Vec<usize> = Vec::new();
     let mut offered: BTreeMap<String, usize> = BTreeMap::new();
     for (index, call) in calls.iter().enumerate() {
-        let Some(semantics) = semantics_of(&call.tool, &call.input, setting.workspace) else {
+        let Some((tool, semantics)) = meaning(call, tools, setting) else {
             report.skipped += 1;
             continue;
         };
         let request = GateRequest {
-            tool: &call.tool,
+            tool,
             input: &call.input,
             semantics: &semantics,
         };
@@ -130,14 +131,24 @@ pub fn backtest(
             }
         }
     }
-    report.rules_to_add = smallest_rules(calls, &open, &offered, gate, setting, facts);
+    report.rules_to_add = smallest_rules(calls, tools, &open, &offered, gate, setting, facts);
     report
+}
+
+fn meaning<'a>(
+    call: &RecordedCall,
+    tools: &'a Tools,
+    setting: &Setting<'_>,
+) -> Option<(&'a ToolDefinition, PermissionSemantics)> {
+    let tool = tools.find(&call.tool)?;
+    Some((tool, tool.semantics(&call.input, setting.workspace)?))
 }
 
 /// Takes, one after the other, the rule that answers most of the questions still open, as long as it
 /// answers at least two.
 fn smallest_rules(
     calls: &[RecordedCall],
+    tools: &Tools,
     open: &[usize],
     offered: &BTreeMap<String, usize>,
     gate: &Gate,
@@ -156,16 +167,16 @@ fn smallest_rules(
         let Some(call) = calls.get(index) else {
             return false;
         };
-        let Some(semantics) = semantics_of(&call.tool, &call.input, setting.workspace) else {
+        let Some((tool, semantics)) = meaning(call, tools, setting) else {
             return false;
         };
-        let Ok(rule) = Rule::parse(Effect::Allow, rule, origin, &bases) else {
+        let Ok(rule) = Rule::parse(Effect::Allow, rule, origin, &bases, tools) else {
             return false;
         };
         let mut with_rule = gate.clone();
         with_rule.rules.push(rule);
         let request = GateRequest {
-            tool: &call.tool,
+            tool,
             input: &call.input,
             semantics: &semantics,
         };
@@ -174,7 +185,7 @@ fn smallest_rules(
                 &request,
                 setting,
                 facts,
-                analysed(&request, setting, facts).as_ref(),
+                analysed(&request, setting, facts).as_deref(),
             )
             .evaluated
             .decision

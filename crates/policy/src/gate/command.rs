@@ -114,10 +114,10 @@ impl Judging<'_> {
             .gate
             .rules
             .iter()
-            .filter(|rule| rule.tool == "bash" && rule.effect != Effect::Allow)
+            .filter(|rule| rule.names(self.request.tool) && rule.effect != Effect::Allow)
             .collect();
         for rule in &rules {
-            let Pattern::Words(pattern) = &rule.pattern else {
+            let Some(pattern) = rule.words() else {
                 continue;
             };
             let mut best = (Match::No, String::new());
@@ -292,13 +292,13 @@ impl Judging<'_> {
             .gate
             .rules
             .iter()
-            .filter(|rule| rule.tool == "bash" && rule.effect == Effect::Allow)
+            .filter(|rule| rule.names(self.request.tool) && rule.effect == Effect::Allow)
             .collect();
         let mut used = Vec::new();
         let proof = prove(analysis, &mut |command| {
             let covering = allows.iter().find(|rule| match &rule.pattern {
                 // What xargs appends are further words, which only a final star stands for.
-                Pattern::Words(pattern) => {
+                Pattern::Words(pattern) | Pattern::Either(pattern, _) => {
                     pattern.covers(&command.words)
                         && (pattern.is_open() || !command.appended_arguments)
                 }

@@ -1,10 +1,12 @@
 //! The decision itself.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use agent_protocol::payload::permission::{
     Access, ActionClass, DecisionSource, Effect, PermissionEvaluated,
 };
+use agent_protocol::payload::tool::RuntimeOwner;
 use agent_protocol::status::Mode;
 use serde_json::Value;
 
@@ -13,11 +15,10 @@ use super::facts::{Facts, Remembered};
 use super::findings::Findings;
 use super::grants::{ApprovalKey, SessionGrants};
 use super::risk;
-use super::rule::{Bases, Pattern, Rule, canonical_tool};
+use super::rule::{Bases, NETWORK, Rule};
 use super::suggest::suggest;
-use crate::Workspace;
-use crate::shell::{Analysis, Start, analyse};
-use crate::{Confinement, PermissionSemantics};
+use crate::shell::{Analysis, Start};
+use crate::{Confinement, PermissionSemantics, Reveals, ToolDefinition, Workspace};
 
 /// How well commands are confined here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,8 +44,7 @@ pub struct HookVerdict {
 /// One call, by its meaning.
 #[derive(Clone, Copy)]
 pub struct GateRequest<'a> {
-    /// The canonical name.
-    pub tool: &'a str,
+    pub tool: &'a ToolDefinition,
     pub input: &'a Value,
     pub semantics: &'a PermissionSemantics,
 }
@@ -95,21 +95,18 @@ pub(super) struct Judging<'a> {
     pub(super) bases: Bases,
 }
 
-/// Reads the script of a command, once for everything that is decided about it.
+/// The reading of a command's script: the one it came with, or a new one.
 pub(super) fn analysed(
     request: &GateRequest<'_>,
     setting: &Setting<'_>,
     facts: &dyn Facts,
-) -> Option<Analysis> {
+) -> Option<Arc<Analysis>> {
     let command = request.semantics.command.as_ref()?;
-    Some(analyse(
-        &command.text,
-        &Start {
-            directory: command.cwd.clone(),
-            home: setting.home.to_owned(),
-            is_directory: &|path| facts.is_directory(path),
-        },
-    ))
+    Some(command.reading(&Start {
+        directory: command.cwd.clone(),
+        home: setting.home.to_owned(),
+        is_directory: &|path| facts.is_directory(path),
+    }))
 }
 
 impl Gate {
@@ -122,7 +119,7 @@ impl Gate {
     ) -> Judgement {
         let facts = &Remembered::new(facts);
         let analysis = analysed(request, setting, facts);
-        let mut judgement = self.decide(request, setting, facts, analysis.as_ref());
+        let mut judgement = self.decide(request, setting, facts, analysis.as_deref());
         if judgement.evaluated.decision == Effect::Ask {
             judgement.evaluated.suggested_rule = suggest(
                 self,
@@ -130,7 +127,7 @@ impl Gate {
                 setting,
                 facts,
                 &judgement.evaluated,
-                analysis.as_ref(),
+                analysis.as_deref(),
             )
             .map(|suggestion| suggestion.rule);
         }
@@ -140,9 +137,7 @@ impl Gate {
     /// True if an allow rule opens this file, free of links, for reading.
     #[must_use]
     pub fn opens_for_reading(&self, path: &Path) -> bool {
-        self.rules.iter().any(|rule| {
-            rule.effect == Effect::Allow && rule.binds_path("read", Access::Read, &[path])
-        })
+        self.rules.iter().any(|rule| rule.opens(path))
     }
 
     /// Without looking for a rule to suggest.
@@ -153,10 +148,6 @@ impl Gate {
         facts: &dyn Facts,
         analysis: Option<&Analysis>,
     ) -> Judgement {
-        let request = &GateRequest {
-            tool: canonical_tool(request.tool),
-            ..*request
-        };
         let judging = Judging {
             gate: self,
             request,
@@ -189,7 +180,7 @@ impl Judging<'_> {
         self.judge_mode(&mut findings, command.as_ref());
         let confinement = self.confinement(command.as_ref());
         let key = ApprovalKey::of(
-            self.request.tool,
+            &self.request.tool.name,
             self.request.input,
             self.request.semantics,
             &confinement.profile,
@@ -263,12 +254,12 @@ impl Judging<'_> {
     /// Deny and ask rules about a tool as a whole.
     fn judge_tool_rules(&self, findings: &mut Findings) {
         for rule in &self.gate.rules {
-            let applies = rule.tool == self.request.tool && matches!(rule.pattern, Pattern::Any);
+            let applies = rule.is_about_every_call_of(self.request.tool);
             // Path tools have a path to match even without a pattern; they are judged there.
             let has_path = !self.request.semantics.resources.is_empty();
             if applies && !has_path && rule.effect != Effect::Allow {
                 findings.rule(
-                    rule.matched(self.request.tool),
+                    rule.matched(&self.request.tool.name),
                     format!("the rule `{}` applies to every call", rule.text),
                 );
             }
@@ -284,7 +275,7 @@ impl Judging<'_> {
                 // What the tool found and what is there now both count; the later look decides.
                 location.resolved = self.facts.resolve(resolved);
             }
-            let shows_content = self.request.tool != "glob";
+            let shows_content = self.request.tool.reveals != Reveals::Names;
             match resource.access {
                 Access::Read => {
                     let rules = self.judge_read(findings, &location, shows_content);
@@ -361,8 +352,13 @@ impl Judging<'_> {
         let semantics = self.request.semantics;
         if semantics.network {
             let mut allowed = self.setting.mode == Mode::Full;
-            for rule in self.gate.rules.iter().filter(|rule| rule.tool == "network") {
-                let matched = rule.matched("network");
+            for rule in self
+                .gate
+                .rules
+                .iter()
+                .filter(|rule| rule.is_about_network())
+            {
+                let matched = rule.matched(NETWORK);
                 match rule.effect {
                     Effect::Allow => {
                         allowed = true;
@@ -414,13 +410,13 @@ impl Judging<'_> {
         if command.is_some() || !self.request.semantics.resources.is_empty() {
             return;
         }
-        let allowed_by = self
-            .gate
-            .rules
-            .iter()
-            .find(|rule| rule.tool == self.request.tool && rule.effect == Effect::Allow);
+        let allowed_by = self.gate.rules.iter().find(|rule| {
+            rule.effect == Effect::Allow && rule.is_about_every_call_of(self.request.tool)
+        });
+        let is_ours = self.request.tool.owner == RuntimeOwner::Local;
         match (self.request.semantics.action_class, allowed_by) {
-            (ActionClass::Observe | ActionClass::Search, _) => findings.add(
+            // What somebody else's code says of itself opens nothing.
+            (ActionClass::Observe | ActionClass::Search, _) if is_ours => findings.add(
                 Effect::Allow,
                 DecisionSource::Mode,
                 "it only reads data the session already has",
@@ -431,14 +427,20 @@ impl Judging<'_> {
                 "mode read-only allows no changes",
             ),
             (_, Some(rule)) => findings.rule(
-                rule.matched(self.request.tool),
+                rule.matched(&self.request.tool.name),
                 format!("the rule `{}` allows it", rule.text),
             ),
-            (_, None) if matches!(self.setting.mode, Mode::Auto | Mode::Full) => findings.add(
-                Effect::Allow,
-                DecisionSource::Mode,
-                format!("mode {} allows it", self.setting.mode),
-            ),
+            // The sandbox that makes mode auto safe does not hold somebody else's code.
+            (_, None)
+                if self.setting.mode == Mode::Full
+                    || is_ours && self.setting.mode == Mode::Auto =>
+            {
+                findings.add(
+                    Effect::Allow,
+                    DecisionSource::Mode,
+                    format!("mode {} allows it", self.setting.mode),
+                )
+            }
             (_, None) => findings.add(
                 Effect::Ask,
                 DecisionSource::Default,
@@ -500,23 +502,20 @@ impl Judging<'_> {
                 profile.push_str(named);
             }
         }
-        let globs = |tools: [&str; 3]| {
+        let globs = |is_about: fn(&Rule) -> bool| {
             self.gate
                 .rules
                 .iter()
-                .filter(|rule| rule.effect == Effect::Deny && tools.contains(&rule.tool.as_str()))
-                .filter_map(|rule| match &rule.pattern {
-                    Pattern::Path(pattern) => Some(pattern.source().to_owned()),
-                    _ => None,
-                })
+                .filter(|rule| rule.effect == Effect::Deny && is_about(rule))
+                .filter_map(|rule| Some(rule.path()?.source().to_owned()))
                 .collect::<Vec<_>>()
         };
         // A search that names a secret was asked about; any other does not come across one.
         let hide_secrets = match command {
             Some(command) => command.hides_secrets,
-            None => self.request.tool == "grep" && !self.names_secret(),
+            None => self.request.tool.reveals == Reveals::Matches && !self.names_secret(),
         };
-        let mut deny_write = globs(["write", "edit", "apply_patch"]);
+        let mut deny_write = globs(Rule::writes);
         if command.is_some() && !git {
             deny_write.push(".git/**".to_owned());
         } else if git {
@@ -528,7 +527,7 @@ impl Judging<'_> {
             network,
             unconfined: self.request.semantics.leaves_sandbox
                 || self.setting.sandbox == SandboxLevel::Off,
-            deny_read: globs(["read", "grep", "glob"]),
+            deny_read: globs(Rule::reads),
             by_proof: false,
             hide_secrets,
             shown_secrets: Vec::new(),

@@ -169,10 +169,7 @@ mod tests {
 
     fn key(command: &str, cwd: &std::path::Path, profile: &str) -> ApprovalKey {
         let semantics = PermissionSemantics {
-            command: Some(CommandRequest {
-                text: command.into(),
-                cwd: cwd.into(),
-            }),
+            command: Some(CommandRequest::new(command, cwd.into())),
             ..PermissionSemantics::default()
         };
         let input = json!({"command": command});

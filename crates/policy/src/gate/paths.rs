@@ -7,7 +7,9 @@ use agent_protocol::status::Mode;
 
 use super::evaluate::{Judging, SandboxLevel};
 use super::findings::Findings;
+use super::names::SECRET_SAMPLES;
 use super::protected::{holds_protected, is_secret, protected, secret, wildcard};
+use crate::Subject;
 use crate::shell::prove::{PathUse, Use};
 use crate::shell::{Directories, normalise};
 
@@ -39,6 +41,10 @@ impl Judging<'_> {
             named: normalise(path),
             resolved: self.facts.resolve(path),
         }
+    }
+
+    fn is_command(&self) -> bool {
+        self.request.tool.subject == Subject::Command
     }
 
     pub(super) fn is_inside(&self, location: &Location) -> bool {
@@ -164,7 +170,7 @@ impl Judging<'_> {
             );
         }
         // In these modes the sandbox decides what a command can see; file tools are not in it.
-        let sandbox_decides = self.request.tool == "bash"
+        let sandbox_decides = self.is_command()
             && self.setting.mode == Mode::Auto
             && self.setting.sandbox == SandboxLevel::Full;
         let bounded = self.setting.mode != Mode::Full && !sandbox_decides;
@@ -213,7 +219,7 @@ impl Judging<'_> {
             _ => {}
         }
         // The sandbox gives each session a temporary directory of its own.
-        let is_own_temporary = self.request.tool == "bash"
+        let is_own_temporary = self.is_command()
             && matches!(self.setting.mode, Mode::Auto | Mode::Full)
             && self.setting.sandbox == SandboxLevel::Full
             && ["/tmp", "/var/tmp"]
@@ -472,22 +478,6 @@ fn paths_in_revision(text: &str) -> Vec<&str> {
 
 /// Names of secrets that the last component of a glob could become.
 fn secret_samples(glob: &str) -> Vec<&'static str> {
-    const SAMPLES: &[&str] = &[
-        ".env",
-        ".env.local",
-        "prod.env",
-        "id_rsa",
-        "id_ed25519",
-        "server.pem",
-        "server.key",
-        ".netrc",
-        ".npmrc",
-        "credentials",
-        "credentials.json",
-        "x.tfstate",
-        "x.tfvars",
-        "secrets.yml",
-    ];
     let last = glob.rsplit('/').next().unwrap_or(glob);
     // `?` and `[…]` stand for one character; taking them for any run only finds more. Where a bracket ends is
     // not said here, so everything from the first to the last is taken for one.
@@ -499,7 +489,7 @@ fn secret_samples(glob: &str) -> Vec<&'static str> {
         _ => last.to_owned(),
     };
     let loose = bracketed.replace('?', "*");
-    SAMPLES
+    SECRET_SAMPLES
         .iter()
         .copied()
         .filter(|sample| wildcard(&loose, sample))

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use super::protected_names::PROTECTED_NAMES;
+use super::names::{NOT_SECRET, PROTECTED_NAMES, SECRET_DIRECTORIES, SECRET_NAMES, SECRET_PAIRS};
 
 /// Why a path may not be written without a person saying so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,109 +19,6 @@ pub(super) struct Protected {
     /// The runtime's own record: not even a rule opens it.
     pub is_record: bool,
 }
-
-/// Globs over file names whose content is a secret, and names that look like one and are not.
-const SECRET_NAMES: &[(&str, &str)] = &[
-    (".env", "environment secrets"),
-    (".env.*", "environment secrets"),
-    ("*.env", "environment secrets"),
-    (".envrc", "environment secrets"),
-    ("id_rsa*", "a private key"),
-    ("id_dsa*", "a private key"),
-    ("id_ecdsa*", "a private key"),
-    ("id_ed25519*", "a private key"),
-    ("*.pem", "a private key"),
-    ("*.key", "a private key"),
-    ("*.p12", "a private key"),
-    ("*.pfx", "a private key"),
-    ("*.ppk", "a private key"),
-    ("*.jks", "a key store"),
-    ("*.keystore", "a key store"),
-    ("*.kdbx", "a password store"),
-    ("*.keychain*", "a key ring"),
-    ("*.keyring", "a key ring"),
-    (".netrc", "credentials"),
-    ("_netrc", "credentials"),
-    (".pgpass", "credentials"),
-    (".my.cnf", "credentials"),
-    (".npmrc", "credentials"),
-    (".pypirc", "credentials"),
-    (".git-credentials", "credentials"),
-    (".htpasswd", "credentials"),
-    (".vault-token", "credentials"),
-    (".dockercfg", "credentials"),
-    ("credentials", "credentials"),
-    ("credentials.json", "credentials"),
-    ("credentials.toml", "credentials"),
-    ("application_default_credentials.json", "cloud credentials"),
-    ("service-account*.json", "cloud credentials"),
-    ("kubeconfig", "cloud credentials"),
-    ("*.tfstate", "cloud credentials"),
-    ("*.tfvars", "cloud credentials"),
-    ("shadow", "password hashes"),
-    ("shadow-", "password hashes"),
-    ("gshadow", "password hashes"),
-    ("ssh_host_*_key", "a private key"),
-    (".bash_history", "a shell's history"),
-    (".zsh_history", "a shell's history"),
-    (".psql_history", "a shell's history"),
-    (".mysql_history", "a shell's history"),
-    (".python_history", "a shell's history"),
-    (".node_repl_history", "a shell's history"),
-    (".secret", "secrets"),
-    (".secrets", "secrets"),
-    ("secret.yml", "secrets"),
-    ("secret.yaml", "secrets"),
-    ("secret.json", "secrets"),
-    ("secret.toml", "secrets"),
-    ("client_secret*.json", "cloud credentials"),
-    (".vault_pass*", "credentials"),
-    (".boto", "cloud credentials"),
-    (".s3cfg", "cloud credentials"),
-    ("rclone.conf", "cloud credentials"),
-    ("*.ovpn", "a private key"),
-    ("logins.json", "a password store"),
-    ("key4.db", "a password store"),
-    ("login data", "a password store"),
-    ("cookies.sqlite", "credentials"),
-    ("secrets.yml", "secrets"),
-    ("secrets.yaml", "secrets"),
-    ("secrets.json", "secrets"),
-    ("secrets.toml", "secrets"),
-    ("master.key", "a private key"),
-];
-
-const NOT_SECRET: &[&str] = &[
-    ".env.example",
-    ".env.sample",
-    ".env.template",
-    ".env.dist",
-    ".env.defaults",
-    "*.pub",
-];
-
-/// Directories all of whose files are secret.
-const SECRET_DIRECTORIES: &[(&str, &str)] = &[
-    (".ssh", "ssh keys"),
-    (".gnupg", "a key ring"),
-    (".aws", "cloud credentials"),
-    (".azure", "cloud credentials"),
-    (".kube", "cloud credentials"),
-    (".docker", "credentials"),
-    ("gcloud", "cloud credentials"),
-    ("keyrings", "a key ring"),
-    (".password-store", "a password store"),
-    (".1password", "a password store"),
-    ("private-keys-v1.d", "a key ring"),
-];
-
-/// The same for two components in a row.
-const SECRET_PAIRS: &[(&str, &str, &str)] = &[
-    (".config", "gh", "credentials"),
-    (".config", "hub", "credentials"),
-    ("run", "secrets", "secrets"),
-    (".terraform.d", "credentials.tfrc.json", "cloud credentials"),
-];
 
 fn folded(path: &Path) -> Vec<String> {
     path.components()

@@ -4,50 +4,49 @@ use std::fmt;
 use std::path::{Component, Path};
 
 use agent_protocol::payload::permission::{Access, Effect, Layer, MatchedRule, RuleOrigin};
+use agent_text::nearest;
 use globset::{GlobBuilder, GlobMatcher};
 
+use super::protected::wildcard;
 use super::words::WordPattern;
+use crate::{Reveals, Subject, ToolDefinition, Tools};
 
-/// The tools a rule can name, and what their pattern is about.
-const TOOLS: &[(&str, Subject)] = &[
-    ("read", Subject::Read),
-    ("grep", Subject::Read),
-    ("glob", Subject::Read),
-    ("write", Subject::Write),
-    ("edit", Subject::Write),
-    ("apply_patch", Subject::Write),
-    ("bash", Subject::Command),
-    ("read_artifact", Subject::Nothing),
-    ("process_output", Subject::Nothing),
-    ("process_kill", Subject::Nothing),
-    ("network", Subject::Nothing),
-];
+/// The word for the network in rules; no tool has this name.
+pub const NETWORK: &str = "network";
 
-const ALIASES: &[(&str, &str)] = &[
-    ("read_file", "read"),
-    ("write_file", "write"),
-    ("edit_file", "edit"),
-];
+/// Names that servers give their tools begin like this: such a tool is known only when its server runs.
+pub(super) const OF_SERVERS: &str = "mcp__";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Subject {
-    Read,
-    Write,
-    Command,
-    Nothing,
-}
+/// The name in a rule: that of one tool, or with stars in it of several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolName(String);
 
-/// The name a tool has in rules.
-pub fn canonical_tool(name: &str) -> &str {
-    ALIASES
-        .iter()
-        .find(|(alias, _)| *alias == name)
-        .map_or(name, |(_, tool)| tool)
-}
+impl ToolName {
+    fn parse(name: &str) -> Result<Self, RuleProblem> {
+        let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"_-*".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_sign) {
+            return Err(RuleProblem {
+                message: format!("`{name}` is not a tool's name"),
+                suggestion: None,
+            });
+        }
+        Ok(Self(name.to_owned()))
+    }
 
-/// The names a rule may begin with.
-pub fn tool_names() -> impl Iterator<Item = &'static str> {
-    TOOLS.iter().map(|(name, _)| *name)
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn has_star(&self) -> bool {
+        self.0.contains('*')
+    }
+
+    fn matches(&self, tool: &ToolDefinition) -> bool {
+        match self.has_star() {
+            true => wildcard(&self.0, &tool.name),
+            false => tool.answers_to(&self.0),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -56,17 +55,31 @@ pub enum Pattern {
     Any,
     Words(WordPattern),
     Path(PathPattern),
+    /// Which it is depends on the tool.
+    Either(WordPattern, PathPattern),
+}
+
+/// What the known tools do that a rule names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Reach {
+    reads: bool,
+    /// Also the whole content of files.
+    shows_content: bool,
+    writes: bool,
+    /// None of them is known.
+    is_unknown: bool,
 }
 
 /// A rule as it was written, ready to be asked.
 #[derive(Debug, Clone)]
 pub struct Rule {
     pub effect: Effect,
-    pub tool: String,
+    pub tool: ToolName,
     pub pattern: Pattern,
     pub origin: RuleOrigin,
     /// `tool` or `tool(pattern)`, as it stands in the file.
     pub text: String,
+    reach: Reach,
 }
 
 impl fmt::Display for Rule {
@@ -94,18 +107,21 @@ pub struct Bases {
 }
 
 impl Rule {
-    /// Reads `tool` or `tool(pattern)`.
+    /// Reads `tool` or `tool(pattern)`. A server's tool may come later. Any other that is not among `tools` is an error
+    /// where the rule holds something back: misspelt, it would hold back nothing. An allow rule about it allows
+    /// nothing; [`super::unknown_tools`] finds such rules.
     pub fn parse(
         effect: Effect,
         text: &str,
         origin: RuleOrigin,
         bases: &Bases,
+        tools: &Tools,
     ) -> Result<Self, RuleProblem> {
         let text = text.trim();
-        let (tool, pattern) = match text.split_once('(') {
+        let (name, pattern) = match text.split_once('(') {
             None => (text, None),
-            Some((tool, rest)) => match rest.strip_suffix(')') {
-                Some(pattern) => (tool.trim(), Some(pattern.trim())),
+            Some((name, rest)) => match rest.strip_suffix(')') {
+                Some(pattern) => (name.trim(), Some(pattern.trim())),
                 None => {
                     return Err(RuleProblem {
                         message: format!("the rule `{text}` is missing a closing parenthesis"),
@@ -114,54 +130,151 @@ impl Rule {
                 }
             },
         };
-        Self::of(effect, tool, pattern, origin, bases)
+        let name = tools.find(name).map_or(name, |tool| tool.name.as_str());
+        let name = ToolName::parse(name)?;
+        let named: Vec<_> = tools.iter().filter(|tool| name.matches(tool)).collect();
+        let word = name.as_str();
+        let is_unknown = named.is_empty() && word != NETWORK && !word.starts_with(OF_SERVERS);
+        if is_unknown && effect != Effect::Allow {
+            return Err(RuleProblem {
+                message: format!("the rule `{text}` names no tool there is"),
+                suggestion: nearest(word, tools.names().chain([NETWORK]))
+                    .map(|name| text.replacen(word, name, 1)),
+            });
+        }
+        Self::about(effect, name, &named, pattern, origin, bases)
     }
 
-    /// A rule from its parts.
-    pub fn of(
+    /// The rule about one tool.
+    pub(super) fn of(
         effect: Effect,
-        tool: &str,
+        tool: &ToolDefinition,
         pattern: Option<&str>,
         origin: RuleOrigin,
         bases: &Bases,
     ) -> Result<Self, RuleProblem> {
-        let tool = canonical_tool(tool);
-        let Some((_, subject)) = TOOLS.iter().find(|(name, _)| *name == tool) else {
-            return Err(RuleProblem {
-                message: format!("`{tool}` is not a tool"),
-                suggestion: agent_text::nearest(tool, tool_names()).map(str::to_owned),
-            });
-        };
+        let name = ToolName::parse(&tool.name)?;
+        Self::about(effect, name, &[tool], pattern, origin, bases)
+    }
+
+    fn about(
+        effect: Effect,
+        tool: ToolName,
+        named: &[&ToolDefinition],
+        pattern: Option<&str>,
+        origin: RuleOrigin,
+        bases: &Bases,
+    ) -> Result<Self, RuleProblem> {
+        let name = tool.as_str();
         let text = match pattern {
-            Some(pattern) => format!("{tool}({pattern})"),
-            None => tool.to_owned(),
+            Some(pattern) => format!("{name}({pattern})"),
+            None => name.to_owned(),
         };
-        let pattern = match (subject, pattern) {
-            (_, None) => Pattern::Any,
-            (_, Some("")) => {
+        let is_about = |subject| {
+            let mut named = named.iter();
+            named.any(|tool| tool.subject == subject && tool.takes_pattern())
+        };
+        let reach = Reach {
+            reads: is_about(Subject::Read),
+            writes: is_about(Subject::Write),
+            shows_content: named
+                .iter()
+                .any(|tool| tool.subject == Subject::Read && tool.reveals == Reveals::Content),
+            is_unknown: named.is_empty() && name != NETWORK,
+        };
+        let of_commands = is_about(Subject::Command);
+        let of_paths = reach.reads || reach.writes;
+        let pattern = match pattern {
+            None => Pattern::Any,
+            Some("") => {
                 return Err(RuleProblem {
-                    message: format!("the pattern of `{tool}` is empty"),
-                    suggestion: Some(tool.to_owned()),
+                    message: format!("the pattern of `{name}` is empty"),
+                    suggestion: Some(name.to_owned()),
                 });
             }
-            (Subject::Nothing, Some(_)) => {
-                return Err(RuleProblem {
-                    message: format!("`{tool}` takes no pattern"),
-                    suggestion: Some(tool.to_owned()),
-                });
+            Some(pattern) if of_commands && !of_paths => {
+                Pattern::Words(WordPattern::parse(pattern)?)
             }
-            (Subject::Command, Some(pattern)) => Pattern::Words(WordPattern::parse(pattern)?),
-            (Subject::Read | Subject::Write, Some(pattern)) => {
+            Some(pattern) if of_paths && !of_commands => {
                 Pattern::Path(PathPattern::parse(pattern, bases)?)
+            }
+            Some(_) if !of_paths && !reach.is_unknown => {
+                return Err(RuleProblem {
+                    message: format!("`{name}` takes no pattern"),
+                    suggestion: Some(name.to_owned()),
+                });
+            }
+            Some(pattern) => {
+                let path = PathPattern::parse(pattern, bases)?;
+                match WordPattern::parse(pattern) {
+                    Ok(words) => Pattern::Either(words, path),
+                    // No command could be meant by it.
+                    Err(problem) if of_commands => return Err(problem),
+                    Err(_) => Pattern::Path(path),
+                }
             }
         };
         Ok(Self {
             effect,
-            tool: tool.to_owned(),
+            tool,
             pattern,
             origin,
             text,
+            reach,
         })
+    }
+
+    /// True if the rule is about this tool.
+    pub fn names(&self, tool: &ToolDefinition) -> bool {
+        self.tool.matches(tool)
+    }
+
+    /// True if it is about the network, whatever tool asks for it.
+    pub(super) fn is_about_network(&self) -> bool {
+        self.tool.as_str() == NETWORK
+    }
+
+    /// True if it is about every call of the tools it names.
+    pub(super) fn is_about_every_call(&self) -> bool {
+        matches!(self.pattern, Pattern::Any)
+    }
+
+    /// True if it speaks about every call of `tool`. A pattern that the tool has nothing to match with holds a call
+    /// back and lets none through.
+    pub(super) fn is_about_every_call_of(&self, tool: &ToolDefinition) -> bool {
+        let matches_nothing = !tool.takes_pattern() && self.effect != Effect::Allow;
+        self.names(tool) && (self.is_about_every_call() || matches_nothing)
+    }
+
+    /// True if it has no pattern and is about this tool.
+    pub fn is_about_all_of(&self, tool: &ToolDefinition) -> bool {
+        self.is_about_every_call() && self.names(tool)
+    }
+
+    /// True if it is about reading files.
+    pub(super) fn reads(&self) -> bool {
+        self.reach.reads
+    }
+
+    /// True if it is about changing files.
+    pub(super) fn writes(&self) -> bool {
+        self.reach.writes
+    }
+
+    /// The pattern for the words of commands.
+    pub fn words(&self) -> Option<&WordPattern> {
+        match &self.pattern {
+            Pattern::Words(words) | Pattern::Either(words, _) => Some(words),
+            Pattern::Any | Pattern::Path(_) => None,
+        }
+    }
+
+    /// The pattern for paths.
+    pub fn path(&self) -> Option<&PathPattern> {
+        match &self.pattern {
+            Pattern::Path(path) | Pattern::Either(_, path) => Some(path),
+            Pattern::Any | Pattern::Words(_) => None,
+        }
     }
 
     pub fn is_managed(&self) -> bool {
@@ -178,55 +291,58 @@ impl Rule {
         }
     }
 
-    /// Whether the rule speaks about this access to this path. A deny or ask on reading binds every tool
+    /// True if the rule speaks about this access to this path. A deny or ask on reading binds every tool
     /// that touches the path, one on writing every tool that changes it. An allow opens what its tool does:
-    /// `read` lets other readers read the same file.
-    pub(super) fn binds_path(&self, tool: &str, access: Access, paths: &[&Path]) -> bool {
-        let subject = TOOLS
-            .iter()
-            .find(|(name, _)| *name == self.tool)
-            .map(|(_, subject)| *subject);
-        let tool = canonical_tool(tool);
-        let applies = match (subject, self.effect) {
-            (Some(Subject::Read), Effect::Deny | Effect::Ask) => match self.pattern {
-                // `deny grep` without a pattern is about the tool, not about all files.
-                Pattern::Any => tool == self.tool,
-                _ => true,
-            },
-            (Some(Subject::Write), Effect::Deny | Effect::Ask) => {
-                access == Access::Write
-                    && (tool == self.tool || !matches!(self.pattern, Pattern::Any))
-            }
-            (Some(Subject::Read), Effect::Allow) => {
-                access == Access::Read && (tool == self.tool || self.tool == "read")
-            }
-            (Some(Subject::Write), Effect::Allow) => {
-                access == Access::Write
-                    && (tool == self.tool
-                        || (tool == "bash" && !matches!(self.pattern, Pattern::Any)))
-            }
-            _ => false,
+    /// one of a tool that shows content lets other readers read the same file.
+    pub(super) fn binds_path(
+        &self,
+        tool: &ToolDefinition,
+        access: Access,
+        paths: &[&Path],
+    ) -> bool {
+        let is_command = tool.subject == Subject::Command;
+        // What a command touches is its own matter, not that of a rule about commands.
+        let own = self.names(tool) && !is_command;
+        // `deny` of a searching tool without a pattern is about the tool, not about all files.
+        let has_pattern = !self.is_about_every_call();
+        let reach = self.reach;
+        // A tool that was not there when the rule was read.
+        let is_later = own && (reach.is_unknown || self.tool.has_star());
+        let binds = own || has_pattern;
+        let applies = match (self.effect, access) {
+            (Effect::Deny | Effect::Ask, Access::Write) => binds && (reach.reads || reach.writes),
+            (Effect::Deny | Effect::Ask, _) => binds && reach.reads,
+            (Effect::Allow, Access::Read) => reach.reads && (own || reach.shows_content),
+            (Effect::Allow, Access::Write) => reach.writes && (own || is_command && has_pattern),
+            (Effect::Allow, _) => false,
         };
-        applies
-            && match &self.pattern {
-                Pattern::Any => true,
-                Pattern::Path(pattern) => paths
-                    .iter()
-                    .any(|path| pattern.matches(path, self.effect != Effect::Allow)),
-                Pattern::Words(_) => false,
-            }
+        (is_later || applies) && self.fits_one_of(paths)
     }
 
-    /// Whether the pattern spells out one of `names`, so that a protected path is meant, not just included.
-    pub(super) fn names_one_of(&self, names: &[String]) -> bool {
+    /// True if it opens this file, free of links, to all that read.
+    pub(super) fn opens(&self, path: &Path) -> bool {
+        self.effect == Effect::Allow && self.reach.shows_content && self.fits_one_of(&[path])
+    }
+
+    /// True if the pattern is one for paths and one of them fits, or if there is no pattern.
+    pub(super) fn fits_one_of(&self, paths: &[&Path]) -> bool {
+        let also_outside = self.effect != Effect::Allow;
         match &self.pattern {
-            Pattern::Path(pattern) => pattern
-                .source
-                .to_lowercase()
-                .split('/')
-                .any(|component| names.iter().any(|name| name == component)),
-            _ => false,
+            Pattern::Any => true,
+            Pattern::Words(_) => false,
+            Pattern::Path(pattern) | Pattern::Either(_, pattern) => {
+                paths.iter().any(|path| pattern.matches(path, also_outside))
+            }
         }
+    }
+
+    /// True if the pattern spells out one of `names`, so that a protected path is meant, not just included.
+    pub(super) fn names_one_of(&self, names: &[String]) -> bool {
+        self.path().is_some_and(|pattern| {
+            let source = pattern.source.to_lowercase();
+            let mut components = source.split('/');
+            components.any(|component| names.iter().any(|name| name == component))
+        })
     }
 }
 
@@ -306,7 +422,10 @@ fn matchers(pattern: &str, source: &str) -> Result<Vec<GlobMatcher>, RuleProblem
 
 #[cfg(test)]
 mod tests {
+    use super::super::unknown_tools;
     use super::*;
+    use crate::tool::sample;
+    use agent_protocol::payload::tool::RuntimeOwner;
 
     fn bases() -> Bases {
         Bases {
@@ -317,9 +436,14 @@ mod tests {
 
     fn check(rule: &str, path: &str, deny: bool, allow: bool) {
         for (effect, expected) in [(Effect::Deny, deny), (Effect::Allow, allow)] {
-            let rule = Rule::parse(effect, rule, RuleOrigin::default(), &bases()).unwrap();
+            let rule =
+                Rule::parse(effect, rule, RuleOrigin::default(), &bases(), &sample()).unwrap();
             assert_eq!(
-                rule.binds_path("read", Access::Read, &[Path::new(path)]),
+                rule.binds_path(
+                    sample().find("read").unwrap(),
+                    Access::Read,
+                    &[Path::new(path)]
+                ),
                 expected,
                 "{rule} on {path}"
             );
@@ -346,12 +470,91 @@ mod tests {
     #[test]
     fn mistakes_are_explained() {
         let problem = |text: &str| {
-            Rule::parse(Effect::Allow, text, RuleOrigin::default(), &bases())
-                .unwrap_err()
-                .suggestion
+            Rule::parse(
+                Effect::Allow,
+                text,
+                RuleOrigin::default(),
+                &bases(),
+                &sample(),
+            )
+            .unwrap_err()
+            .suggestion
         };
-        assert_eq!(problem("bahs(ls)").as_deref(), Some("bash"));
         assert_eq!(problem("bash(ls").as_deref(), Some("bash(ls)"));
         assert_eq!(problem("process_kill(x)").as_deref(), Some("process_kill"));
+    }
+
+    /// A tool that a server has, as it is when the server runs.
+    fn of_server(name: &str, subject: Subject) -> ToolDefinition {
+        ToolDefinition::new(name, RuntimeOwner::McpServer, subject)
+    }
+
+    #[test]
+    fn a_rule_names_tools_that_are_known_later_or_by_a_star() {
+        let rule = |text: &str| {
+            let origin = RuleOrigin::default();
+            Rule::parse(Effect::Deny, text, origin, &bases(), &sample()).unwrap()
+        };
+        let issue = of_server("mcp__tracker__create_issue", Subject::Delegate);
+        for (text, expected) in [
+            ("mcp__tracker__*", true),
+            ("mcp__*__create_issue", true),
+            ("*", true),
+            ("mcp__tracker__create_issue", true),
+            ("mcp__other__*", false),
+            ("mcp__tracker", false),
+        ] {
+            assert_eq!(rule(text).names(&issue), expected, "{text}");
+        }
+        // What a pattern stands for shows when the tool is there.
+        let writer = of_server("mcp__files__put", Subject::Write).with_path("path", None);
+        let binds =
+            |rule: &Rule, path: &str| rule.binds_path(&writer, Access::Write, &[Path::new(path)]);
+        let secrets = rule("mcp__files__put(secrets/**)");
+        assert!(binds(&secrets, "/w/secrets/a") && !binds(&secrets, "/w/src/a"));
+        // One that it has nothing to match with holds back.
+        assert!(rule("mcp__tracker__create_issue(x)").is_about_every_call_of(&issue));
+        let allow = Rule::parse(
+            Effect::Allow,
+            "mcp__tracker__create_issue(x)",
+            RuleOrigin::default(),
+            &bases(),
+            &sample(),
+        );
+        assert!(!allow.unwrap().is_about_every_call_of(&issue));
+    }
+
+    #[test]
+    fn a_tool_that_is_not_there_is_told_with_what_was_probably_meant() {
+        let told = |text: &str| {
+            let origin = RuleOrigin {
+                file: Some("config.toml".to_owned()),
+                line: Some(3),
+                ..RuleOrigin::default()
+            };
+            let parse = |effect| Rule::parse(effect, text, origin.clone(), &bases(), &sample());
+            let unknown = unknown_tools(&[parse(Effect::Allow).unwrap()], &sample());
+            // A rule that holds something back is not taken then.
+            assert_eq!(parse(Effect::Deny).is_err(), !unknown.is_empty(), "{text}");
+            assert_eq!(parse(Effect::Ask).is_err(), !unknown.is_empty(), "{text}");
+            unknown.first().map(ToString::to_string)
+        };
+        assert_eq!(
+            told("bahs(rm *)").as_deref(),
+            Some(
+                "config.toml:3: a rule names `bahs`, and there is no such tool; did you mean `bash`?"
+            )
+        );
+        for known in [
+            "bash(ls)",
+            "read_file(x)",
+            "e*(x)",
+            "network",
+            "mcp__x__*",
+            "mcp__x__y",
+        ] {
+            assert_eq!(told(known), None, "{known}");
+        }
+        assert!(told("zzzz*").is_some());
     }
 }

@@ -5,12 +5,13 @@
 use std::fmt;
 use std::ops::Range;
 
-use agent_protocol::payload::permission::{Access, Effect, Layer, RuleOrigin};
+use agent_protocol::payload::permission::{Effect, Layer, RuleOrigin};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::rule::{Bases, Pattern, Rule};
-use super::words::Match;
+use super::words::{Match, WordPattern};
+use crate::Tools;
 use crate::shell::prove::can_be_covered;
 use crate::shell::{Place, Start, analyse};
 
@@ -62,11 +63,13 @@ pub fn read_rules(
     text: &str,
     source: &RuleSource,
     bases: &Bases,
+    tools: &Tools,
 ) -> Result<Vec<Rule>, RuleFileError> {
     let mut reader = Reader {
         text,
         source,
         bases,
+        tools,
         rules: Vec::new(),
         problems: Vec::new(),
     };
@@ -92,6 +95,7 @@ struct Reader<'a> {
     text: &'a str,
     source: &'a RuleSource,
     bases: &'a Bases,
+    tools: &'a Tools,
     rules: Vec<Rule>,
     problems: Vec<RuleFileProblem>,
 }
@@ -370,7 +374,7 @@ impl Reader<'_> {
             file: Some(self.source.file.clone()),
             line: Some(self.place(span.start).0),
         };
-        match Rule::parse(effect, text, origin, self.bases) {
+        match Rule::parse(effect, text, origin, self.bases, self.tools) {
             Ok(rule) => {
                 let examples = matching
                     .iter()
@@ -397,41 +401,41 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a rule matches an example: a command for bash, a path for the others.
-pub fn example_matches(rule: &Rule, example: &str, bases: &Bases) -> bool {
+/// True if a rule matches an example: a command for a tool that runs scripts, a path for the others.
+fn example_matches(rule: &Rule, example: &str, bases: &Bases) -> bool {
+    let fits_path = || {
+        let path = crate::shell::normalise(&bases.project.join(example));
+        rule.fits_one_of(&[&path])
+    };
     match &rule.pattern {
         Pattern::Any => true,
-        Pattern::Path(_) => {
-            let path = bases.project.join(example);
-            let access = match rule.tool.as_str() {
-                "write" | "edit" | "apply_patch" => Access::Write,
-                _ => Access::Read,
-            };
-            rule.binds_path(&rule.tool, access, &[&crate::shell::normalise(&path)])
-        }
-        Pattern::Words(pattern) => {
-            let analysis = analyse(
-                example,
-                &Start {
-                    directory: bases.project.clone(),
-                    home: bases.home.clone(),
-                    is_directory: &|_| None,
-                },
-            );
-            if rule.effect == Effect::Allow {
-                analysis.small.is_ok_and(|commands| {
-                    commands
-                        .iter()
-                        .filter(|command| command.place == Place::Plain)
-                        .all(|command| can_be_covered(command) && pattern.covers(&command.words))
-                })
-            } else {
-                analysis
-                    .commands
-                    .iter()
-                    .any(|command| pattern.finds(&command.words) == Match::Yes)
-            }
-        }
+        Pattern::Path(_) => fits_path(),
+        Pattern::Words(pattern) => fits_words(rule, pattern, example, bases),
+        Pattern::Either(pattern, _) => fits_path() || fits_words(rule, pattern, example, bases),
+    }
+}
+
+fn fits_words(rule: &Rule, pattern: &WordPattern, example: &str, bases: &Bases) -> bool {
+    let analysis = analyse(
+        example,
+        &Start {
+            directory: bases.project.clone(),
+            home: bases.home.clone(),
+            is_directory: &|_| None,
+        },
+    );
+    if rule.effect == Effect::Allow {
+        analysis.small.is_ok_and(|commands| {
+            commands
+                .iter()
+                .filter(|command| command.place == Place::Plain)
+                .all(|command| can_be_covered(command) && pattern.covers(&command.words))
+        })
+    } else {
+        analysis
+            .commands
+            .iter()
+            .any(|command| pattern.finds(&command.words) == Match::Yes)
     }
 }
 
@@ -454,6 +458,7 @@ mod tests {
                 project: "/w".into(),
                 home: "/home/u".into(),
             },
+            &crate::tool::sample(),
         )
     }
 
@@ -484,10 +489,10 @@ mod tests {
                 Some("allow"),
             ),
             (
-                "[permissions]\nallow = [\"bash(ls)\",\n \"bahs(ls)\"]\n",
+                "[permissions]\nallow = [\"bash(ls)\",\n \"b sh(ls)\"]\n",
                 3,
-                "not a tool",
-                Some("bash"),
+                "not a tool's name",
+                None,
             ),
             ("[permissions]\nallow = \"x\"\n", 2, "must be a list", None),
             (

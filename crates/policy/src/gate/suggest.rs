@@ -12,11 +12,17 @@ use crate::shell::Analysis;
 use crate::shell::prove::prove;
 use crate::shell::word::{Dynamic, Value};
 
-/// A rule to offer, and what else it would allow.
+/// A rule to offer about the tool that asks, and what else it would allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suggestion {
     pub rule: String,
     pub also_matches: Vec<String>,
+}
+
+/// The same without the tool's name.
+struct Offer {
+    pattern: String,
+    also_matches: Vec<String>,
 }
 
 /// Programs that run whatever they are told: no rule about them is narrow.
@@ -183,7 +189,7 @@ pub fn suggest(
     if evaluated.decision != Effect::Ask || evaluated.decision_source != DecisionSource::Default {
         return None;
     }
-    let suggestion = match &request.semantics.command {
+    let offer = match &request.semantics.command {
         Some(_) => for_command(gate, analysis?)?,
         None => for_path(request, setting)?,
     };
@@ -196,7 +202,12 @@ pub fn suggest(
         layer: Layer::Session,
         ..RuleOrigin::default()
     };
-    let rule = Rule::parse(Effect::Allow, &suggestion.rule, origin, &bases).ok()?;
+    let pattern = Some(offer.pattern.as_str());
+    let rule = Rule::of(Effect::Allow, request.tool, pattern, origin, &bases).ok()?;
+    let suggestion = Suggestion {
+        rule: rule.text.clone(),
+        also_matches: offer.also_matches,
+    };
     let mut with_rule = gate.clone();
     with_rule.rules.push(rule);
     let decision = with_rule
@@ -206,7 +217,7 @@ pub fn suggest(
     (decision == Effect::Allow).then_some(suggestion)
 }
 
-fn for_command(gate: &Gate, analysis: &Analysis) -> Option<Suggestion> {
+fn for_command(gate: &Gate, analysis: &Analysis) -> Option<Offer> {
     // A rule is not offered for what runs to make a word of another command.
     let has_output = analysis.small.iter().flatten().any(|command| {
         command.words.iter().any(|word| {
@@ -225,11 +236,11 @@ fn for_command(gate: &Gate, analysis: &Analysis) -> Option<Suggestion> {
     // One command that is not covered yet; two would need two rules.
     let mut uncovered: Vec<Vec<String>> = Vec::new();
     prove(analysis, &mut |command| {
-        let covered = gate.rules.iter().any(|rule| match &rule.pattern {
-            super::Pattern::Words(pattern) => {
-                rule.effect == Effect::Allow && pattern.covers(&command.words)
-            }
-            _ => false,
+        let covered = gate.rules.iter().any(|rule| {
+            rule.effect == Effect::Allow
+                && rule
+                    .words()
+                    .is_some_and(|pattern| pattern.covers(&command.words))
         });
         let is_reader = crate::shell::prove::touched_paths(command).1;
         if covered || is_reader {
@@ -267,8 +278,8 @@ fn for_command(gate: &Gate, analysis: &Analysis) -> Option<Suggestion> {
     });
     if let Some(prefix) = prefix {
         let shown = words.get(..prefix.len())?.join(" ");
-        return Some(Suggestion {
-            rule: format!("bash({shown} *)"),
+        return Some(Offer {
+            pattern: format!("{shown} *"),
             also_matches: vec![format!("`{shown}` with any other arguments")],
         });
     }
@@ -289,13 +300,13 @@ fn for_command(gate: &Gate, analysis: &Analysis) -> Option<Suggestion> {
     {
         return None;
     }
-    Some(Suggestion {
-        rule: format!("bash({})", words.join(" ")),
+    Some(Offer {
+        pattern: words.join(" "),
         also_matches: Vec::new(),
     })
 }
 
-fn for_path(request: &GateRequest<'_>, setting: &Setting<'_>) -> Option<Suggestion> {
+fn for_path(request: &GateRequest<'_>, setting: &Setting<'_>) -> Option<Offer> {
     let [resource] = request.semantics.resources.as_slice() else {
         return None;
     };
@@ -320,8 +331,8 @@ fn for_path(request: &GateRequest<'_>, setting: &Setting<'_>) -> Option<Suggesti
     } else {
         path.to_str()?.to_owned()
     };
-    Some(Suggestion {
-        rule: format!("{}({anchored})", request.tool),
+    Some(Offer {
+        pattern: anchored,
         also_matches: Vec::new(),
     })
 }

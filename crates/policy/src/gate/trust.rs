@@ -42,7 +42,7 @@ mod tests {
                 layer,
                 ..RuleOrigin::default()
             };
-            Rule::parse(effect, "bash(x *)", origin, &bases).unwrap()
+            Rule::parse(effect, "bash(x *)", origin, &bases, &crate::tool::sample()).unwrap()
         };
         let all = || {
             vec![

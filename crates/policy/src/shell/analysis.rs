@@ -110,9 +110,33 @@ pub struct Analysis {
     /// The commands of a script in the small language, of which something may be proven, or why it is none. A
     /// clause that can follow "because".
     pub small: Result<Vec<Command>, String>,
+    /// The directories in which a command behind the script would run.
+    pub ends_in: Directories,
+    /// True if the last thing the script does is a pipeline of more than one command, whose statuses bash can be
+    /// asked for without the script noticing.
+    pub ends_in_pipeline: bool,
+    /// The place it was read from, and what was answered about directories meanwhile.
+    pub(super) rests_on: RestsOn,
+}
+
+/// The circumstances of a reading.
+#[derive(Debug, Clone)]
+pub(super) struct RestsOn {
+    pub(super) directory: PathBuf,
+    pub(super) home: PathBuf,
+    pub(super) directories: Vec<(PathBuf, Option<bool>)>,
 }
 
 impl Analysis {
+    /// True if the script would be read the same from `start`.
+    #[must_use]
+    pub fn holds(&self, start: &Start<'_>) -> bool {
+        self.rests_on.directory == start.directory
+            && self.rests_on.home == start.home
+            && (self.rests_on.directories.iter())
+                .all(|(path, answer)| (start.is_directory)(path) == *answer)
+    }
+
     /// Commands of the script's own lists and pipelines.
     pub fn plain_commands(&self) -> impl Iterator<Item = &Command> {
         self.commands

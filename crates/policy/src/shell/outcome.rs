@@ -9,9 +9,10 @@ use brush_parser::ast;
 
 use super::analysis::normalise;
 use super::parse::parse;
+use super::walk::analyse_parsed;
 use super::word::{Surroundings, Word, scan};
 use super::wrappers::{self, Inner};
-use super::{Directories, Place, Start, analyse, segments};
+use super::{Directories, Place, Start, segments};
 
 /// Known outcome of a command in a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ pub fn judge(script: &str, end: &ScriptEnd<'_>) -> Vec<Judged> {
     };
     let status = Known::Is(end.exit_code);
     judge.list(&items(&program), status, end.pipe_status);
-    judge.add_the_rest(script, end.directory);
+    judge.add_the_rest(script, &program, end.directory);
     judge.found
 }
 
@@ -98,17 +99,13 @@ pub fn commands_behind_exit(script: &str) -> Vec<Vec<String>> {
     decided.map(|judged| judged.words).collect()
 }
 
-/// True if the last thing `script` does is a pipeline of more than one command, whose statuses bash can
+/// True if the last thing a script does is a pipeline of more than one command, whose statuses bash can
 /// be asked for without the script noticing.
-#[must_use]
-pub fn ends_in_pipeline(script: &str) -> bool {
+pub(super) fn ends_in_plain_pipeline(script: &str, program: &ast::Program) -> bool {
     if script.contains("trap") || script.contains("BASH_ENV") {
         return false;
     }
-    let Ok(program) = parse(script) else {
-        return false;
-    };
-    let items = items(&program);
+    let items = items(program);
     let Some(ast::CompoundListItem(last, separator)) = items.last() else {
         return false;
     };
@@ -362,13 +359,13 @@ impl Judge {
     }
 
     /// Commands inside loops, conditions, functions and substitutions: they may have run.
-    fn add_the_rest(&mut self, script: &str, directory: &Path) {
+    fn add_the_rest(&mut self, script: &str, program: &ast::Program, directory: &Path) {
         let start = Start {
             directory: directory.to_owned(),
             home: PathBuf::from("/"),
             is_directory: &|_| None,
         };
-        let commands = analyse(script, &start).commands;
+        let commands = analyse_parsed(script, Ok(program), &start).commands;
         for command in &commands {
             // `command -v pytest` starts nothing.
             if let Place::Wrapped(by) = command.place
@@ -420,6 +417,7 @@ fn only_fails(pipeline: &ast::Pipeline) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::analyse;
     use super::*;
 
     fn behind(script: &str, expected: &[&str]) {
@@ -541,7 +539,13 @@ mod tests {
             ("a", false),
             ("trap 'echo bye' EXIT; a | b", false),
         ] {
-            assert_eq!(ends_in_pipeline(script), expected, "{script}");
+            let start = Start {
+                directory: PathBuf::from("/p"),
+                home: PathBuf::from("/"),
+                is_directory: &|_| None,
+            };
+            let analysis = analyse(script, &start);
+            assert_eq!(analysis.ends_in_pipeline, expected, "{script}");
         }
     }
 }

@@ -27,7 +27,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use agent_policy::Workspace;
-use agent_policy::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting, semantics_of};
+use agent_policy::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting};
 use agent_policy::shell::prove::{program_names, prove};
 use agent_policy::shell::{Start, analyse};
 use agent_protocol::payload::permission::Effect;
@@ -210,11 +210,12 @@ fn proven(subject: &str, project: &Path, home: &Path) -> bool {
         extra_roots: Vec::new(),
     };
     let input = json!({"command": subject});
-    let semantics = semantics_of("bash", &input, &workspace).unwrap();
+    let bash = gate_support::tool("bash");
+    let semantics = bash.semantics(&input, &workspace).unwrap();
     let evaluated = Gate::default()
         .evaluate(
             &GateRequest {
-                tool: "bash",
+                tool: &bash,
                 input: &input,
                 semantics: &semantics,
             },

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use agent_policy::Workspace;
-use agent_policy::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting, semantics_of};
+use agent_policy::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting};
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
 use serde_json::json;
@@ -15,9 +15,10 @@ fn decide(root: &Path, command: &str) -> Effect {
         extra_roots: Vec::new(),
     };
     let input = json!({"command": command});
-    let semantics = semantics_of("bash", &input, &workspace).unwrap();
+    let bash = crate::gate_support::tool("bash");
+    let semantics = bash.semantics(&input, &workspace).unwrap();
     let request = GateRequest {
-        tool: "bash",
+        tool: &bash,
         input: &input,
         semantics: &semantics,
     };

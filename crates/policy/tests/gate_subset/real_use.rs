@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use agent_policy::Workspace;
-use agent_policy::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting, semantics_of};
+use agent_policy::gate::{DiskFacts, Gate, GateRequest, SandboxLevel, Setting};
 use agent_protocol::payload::permission::Effect;
 use agent_protocol::status::Mode;
 use serde::Deserialize;
@@ -44,9 +44,10 @@ fn real_reading_is_allowed_and_nothing_else() {
         if let Some(cwd) = &row.cwd {
             input["cwd"] = json!(cwd);
         }
-        let semantics = semantics_of("bash", &input, &workspace).unwrap();
+        let bash = crate::gate_support::tool("bash");
+        let semantics = bash.semantics(&input, &workspace).unwrap();
         let request = GateRequest {
-            tool: "bash",
+            tool: &bash,
             input: &input,
             semantics: &semantics,
         };

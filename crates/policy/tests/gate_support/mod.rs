@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use agent_policy::Workspace;
 use agent_policy::gate::{
     Bases, Below, Facts, Gate, GateRequest, HookVerdict, Judgement, Rule, SandboxLevel, Setting,
-    is_plain_name, is_secret, semantics_of,
+    is_plain_name, is_secret,
 };
+use agent_policy::{ToolDefinition, Tools, Workspace};
 use agent_protocol::payload::permission::{Effect, Layer, RuleOrigin};
 use serde::Deserialize;
 use serde_json::json;
@@ -120,6 +120,16 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
+/// The tools of the program.
+pub(crate) fn tools() -> Tools {
+    agent_local_tools::definitions().iter().cloned().collect()
+}
+
+/// The tool with this name.
+pub(crate) fn tool(name: &str) -> ToolDefinition {
+    tools().find(name).unwrap().clone()
+}
+
 pub(crate) fn bases() -> Bases {
     Bases {
         project: PROJECT.into(),
@@ -139,7 +149,7 @@ pub(crate) fn rule(text: &str) -> Rule {
         file: Some("config.toml".into()),
         line: Some(1),
     };
-    Rule::parse(effect.parse().unwrap(), rest, origin, &bases())
+    Rule::parse(effect.parse().unwrap(), rest, origin, &bases(), &tools())
         .unwrap_or_else(|problem| panic!("{problem:?}"))
 }
 
@@ -168,10 +178,11 @@ impl Case {
             effect: Effect::Allow,
             reason: "test".into(),
         }];
-        let semantics = semantics_of(&self.tool, &input, &workspace).unwrap();
+        let tool = tool(&self.tool);
+        let semantics = tool.semantics(&input, &workspace).unwrap();
         gate.evaluate(
             &GateRequest {
-                tool: &self.tool,
+                tool: &tool,
                 input: &input,
                 semantics: &semantics,
             },

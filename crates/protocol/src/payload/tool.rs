@@ -114,6 +114,8 @@ record! {
         needs_sandbox: bool,
         output?: String,
         metadata_ref?: ArtifactId,
+        /// Reason why it cannot be used, as the end of a sentence; `policy` is `unavailable` then.
+        unavailable_because?: String,
     }
 }
 
@@ -123,6 +125,16 @@ record! {
         added*: String,
         removed*: String,
         changed*: String,
+        /// The added and changed ones that cannot be used.
+        unavailable*: UnavailableTool,
+    }
+}
+
+record! {
+    /// A tool that cannot be used, and why.
+    UnavailableTool {
+        tool_name: String,
+        reason: String,
     }
 }
 

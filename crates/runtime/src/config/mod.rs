@@ -129,7 +129,7 @@ pub fn load(host: &Host, project: &Project, overrides: &Overrides) -> Result<Con
         home: host.home.clone(),
     };
     let mut config = Config::resolve(&layers, files);
-    let read = rules::read(&config.files, &bases)?;
+    let read = rules::read(&config.files, &bases, &host.known_tools())?;
     config.rules = read.rules;
     config.ignored_rules = read.ignored;
     Ok(config)

@@ -2,6 +2,7 @@
 
 use agent_policy::gate::{Bases, EffectiveRules, RuleSource, effective_rules, read_rules};
 use agent_protocol::payload::permission;
+use agent_tool_runtime::Tools;
 
 use super::origin::Layer;
 use super::trust::Trust;
@@ -9,14 +10,18 @@ use super::{ConfigSource, FileState};
 use crate::error::RuntimeError;
 
 /// The rules of all files. A file with one bad rule gives none and stops the start.
-pub(super) fn read(files: &[ConfigSource], bases: &Bases) -> Result<EffectiveRules, RuntimeError> {
+pub(super) fn read(
+    files: &[ConfigSource],
+    bases: &Bases,
+    tools: &Tools,
+) -> Result<EffectiveRules, RuntimeError> {
     let mut all = EffectiveRules::default();
     for file in files {
         let source = RuleSource {
             layer: layer(file.layer),
             file: file.path.display().to_string(),
         };
-        let rules = read_rules(&file.text, &source, bases)
+        let rules = read_rules(&file.text, &source, bases, tools)
             .map_err(|error| RuntimeError::usage(error.to_string()))?;
         let trusted = !matches!(
             file.state,

@@ -13,10 +13,12 @@ use agent_protocol::payload::conversation::{
     RuntimeWarning, TurnCompleted, TurnFailed, TurnOutcome, TurnSource, TurnStarted, TurnSubmitted,
     Verification,
 };
-use agent_protocol::reply::CallReport;
+use agent_protocol::reply::{CallReport, ControlError, Reply};
 use agent_protocol::status::{Status, VerificationStatus};
 use agent_protocol::{Payload, Phase, Refs, Scope, Timestamp};
 use agent_text::visible_excerpt;
+
+use super::unavailable;
 use agent_tool_runtime::{
     Authority as _, IntentOrigin, Journal, JournalError, Outcome, Pipeline, ToolIntent,
 };
@@ -211,4 +213,14 @@ impl CallTurn {
             .append(&self.scope, payload.into(), Refs::default())
             .map(|_| ())
     }
+}
+
+/// The reply to a call.
+pub(super) fn called_reply(report: CallReport) -> Reply {
+    Reply::Called(Box::new(report))
+}
+
+/// The error of a call outside a turn of calls.
+pub(super) fn no_calls() -> ControlError {
+    unavailable("no turn of calls is open; `begin_calls` begins one")
 }

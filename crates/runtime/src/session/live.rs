@@ -20,17 +20,16 @@ use agent_protocol::payload::permission::{
 use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::payload::tool::CatalogPolicy;
 use agent_protocol::reply::{
-    Acknowledgement, AnswerCode, CallReport, ControlAnswer, ControlError, ControlErrorCode,
-    ControlNotice, Reply,
+    Acknowledgement, AnswerCode, ControlAnswer, ControlError, ControlErrorCode, ControlNotice,
+    Reply,
 };
 use agent_protocol::status::Mode;
 use agent_protocol::{Payload, Refs, Scope};
 use agent_tool_runtime::{
     Authority as _, IntentOrigin, Journal, JournalError, Pipeline, ToolIntent,
 };
-use serde_json::json;
 
-use super::calls::CallTurn;
+use super::calls::{CallTurn, called_reply, no_calls};
 use super::open::{ShutdownGuard, open_parts};
 use super::options::{OpenOptions, SessionModels};
 use super::reading::Reading;
@@ -398,7 +397,12 @@ impl LiveSession {
         if !self.has_engine {
             return Err(no_engine());
         }
-        let input = json!({ "command": command, "description": "typed by the user" });
+        let registry = self.pipeline.registry();
+        let Some(shell) = registry.shell() else {
+            return Err(unavailable("no tool of this session runs commands"));
+        };
+        let mut input = shell.input_about(&command);
+        input["description"] = "typed by the user".into();
         let turn_id: TurnId = self.journal.ids().mint();
         self.send(Work::Own(Box::new(OwnCall {
             turn_id: turn_id.clone(),
@@ -406,7 +410,7 @@ impl LiveSession {
             source: peer.source(),
             intent: ToolIntent {
                 origin: IntentOrigin::User,
-                ..ToolIntent::new("bash", &input)
+                ..ToolIntent::new(&shell.name, &input)
             },
         })));
         Ok(Reply::Answer(ControlAnswer::accepted().of_turn(turn_id)))
@@ -478,7 +482,10 @@ impl LiveSession {
     fn evaluate(&self, query: &PermissionQuery) -> Result<Reply, ControlError> {
         let mode = query.mode.unwrap_or(self.authority.mode());
         let workspace = self.pipeline.workspace();
-        let evaluated = (self.authority).evaluate(&query.tool, &query.input, mode, workspace);
+        let registry = self.pipeline.registry();
+        let tool = registry.resolve(&query.tool).map(|tool| tool.definition());
+        let evaluate = |tool| self.authority.evaluate(tool, &query.input, mode, workspace);
+        let evaluated = tool.and_then(evaluate);
         let no_call = "this is not a call: no such tool, or its input names nothing";
         evaluated
             .map(|evaluated| Reply::Permission(Box::new(evaluated)))
@@ -577,14 +584,6 @@ impl LiveSession {
             SandboxLevel::Unavailable => SandboxStatus::Unavailable,
         }
     }
-}
-
-fn called_reply(report: CallReport) -> Reply {
-    Reply::Called(Box::new(report))
-}
-
-fn no_calls() -> ControlError {
-    unavailable("no turn of calls is open; `begin_calls` begins one")
 }
 
 /// The result of something that had to be recorded.

@@ -17,7 +17,7 @@ use agent_local_tools::{CommandSettings, Processes, Roots, SPELLINGS, local_tool
 use agent_log::{
     Appended, Listener, OwnEvents, SessionDirectory, SessionEnv, SessionStore, SessionWriter,
 };
-use agent_policy::gate::SandboxLevel;
+use agent_policy::gate::{SandboxLevel, unknown_tools};
 use agent_protocol::id::{ArtifactId, ProcessId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::{
     Budget, QueueOperation, RuntimeWarning, SessionChanges, SessionCreated, SessionUpdated,
@@ -71,6 +71,7 @@ pub(crate) fn open_parts(
 ) -> Result<SessionParts, RuntimeError> {
     let root = runtime.project.root();
     let rules = rules(runtime, config, wanted.rules.as_deref())?;
+    let unknown = unknown_tools(&rules, &runtime.host.known_tools());
     let rules_text = rules
         .iter()
         .map(ToString::to_string)
@@ -110,6 +111,7 @@ pub(crate) fn open_parts(
     let place = AuthorityPlace {
         home: runtime.home(),
         sandbox,
+        tools: runtime.host.known_tools(),
         project: runtime.project.root().to_path_buf(),
         tree_is_dirty: Box::new(move || work_tree.is_dirty()),
         ask_timeout: Some(config.permissions.ask_timeout.value.duration()),
@@ -159,6 +161,10 @@ pub(crate) fn open_parts(
         authority.set_mode(mode, || mode_changed(&journal, &thread_id, mode))?;
     }
     warn_ignored(&journal, &thread_id, config)?;
+    for unknown in unknown {
+        let message = unknown.to_string();
+        warn(&journal, &thread_id, "unknown_tool_in_rule", message)?;
+    }
     if foreign > 0 {
         warn_foreign(&journal, &thread_id, foreign)?;
     }
@@ -572,7 +578,7 @@ pub(crate) fn registry(
     let local = local_tools(roots, settings);
     let mut registry = Registry::default();
     registry.understand(SPELLINGS);
-    for tool in local.tools {
+    for tool in local.tools.into_iter().chain(runtime.host.tools.clone()) {
         registry.register(tool).or_fail()?;
     }
     Ok((registry, local.processes))

@@ -1,16 +1,7 @@
-//! The protected names as commands of the agent get them: the gate's own list, taken as a file, because
-//! the sandbox uses none of our crates.
+//! The protected names as commands of the agent get them: the list that the gate reads.
 
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "a file of another crate, for part of what it says"
-)]
-#[path = "../../../policy/src/gate/protected_names.rs"]
-mod protected_names;
-
+use agent_policy::gate::{PROTECTED_NAMES, Where};
 use agent_sandbox::protected::{Names, Scope};
-use protected_names::{PROTECTED_NAMES, Where};
 
 pub(crate) fn names() -> Names {
     let all = PROTECTED_NAMES.iter();

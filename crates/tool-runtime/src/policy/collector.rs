@@ -10,7 +10,7 @@ use agent_protocol::Scope;
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
 
-use super::keeper::{CollectLimits, Keeper};
+use super::excerpt::{CollectLimits, Excerpt};
 use super::piece::{hidden_in, masked_piece};
 use crate::context::ExecutionContext;
 use crate::journal::{ArtifactWriter, Journal, JournalError};
@@ -59,7 +59,7 @@ pub struct Collector {
     producer: String,
     output: Box<dyn ArtifactWriter>,
     index: Option<Box<dyn ArtifactWriter>>,
-    keeper: Keeper,
+    excerpt: Excerpt,
     limits: CollectLimits,
     stderr: StderrRanges,
     stderr_bytes: u64,
@@ -85,7 +85,7 @@ impl Collector {
             scope: context.scope().clone(),
             producer: context.invocation_id().to_string(),
             index: None,
-            keeper: Keeper::new(limits),
+            excerpt: Excerpt::new(limits),
             limits,
             stderr: StderrRanges::default(),
             stderr_bytes: 0,
@@ -104,7 +104,7 @@ impl Collector {
         }
         let failed = |error| JournalError::new("write the output of a command", error);
         self.output.write_all(bytes).map_err(failed)?;
-        let start = self.keeper.total();
+        let start = self.excerpt.total();
         if stream == Stream::Stderr {
             let length = bytes.len() as u64;
             self.stderr_bytes += length;
@@ -114,7 +114,7 @@ impl Collector {
             let tail_start = start.saturating_sub(self.limits.tail as u64);
             self.stderr.forget(self.limits.head as u64, tail_start);
         }
-        self.keeper.push(bytes);
+        self.excerpt.push(bytes);
         self.lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
         self.note_tail(bytes);
         Ok(())
@@ -145,7 +145,7 @@ impl Collector {
 
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
-        self.keeper.total()
+        self.excerpt.total()
     }
 
     #[must_use]
@@ -194,8 +194,8 @@ impl Collector {
         }
         let artifact = self.output.finish()?;
         let index = self.index.map(ArtifactWriter::finish).transpose()?;
-        let total_bytes = self.keeper.total();
-        let mut segments = self.keeper.finish();
+        let total_bytes = self.excerpt.total();
+        let mut segments = self.excerpt.finish();
         for segment in &mut segments {
             segment.stderr = self.stderr.within(segment.offset, segment.end());
         }

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use agent_protocol::id::ArtifactId;
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::model::Trust;
@@ -13,7 +14,7 @@ use agent_protocol::{Refs, Scope};
 use serde_json::json;
 
 use super::collector::Segment;
-use super::keeper::{CollectLimits, Keeper};
+use super::excerpt::{CollectLimits, Excerpt};
 use super::noise::is_noise;
 use super::piece::{Hidden, hidden_in, masked_piece, read_range};
 use crate::journal::{Journal, JournalError};
@@ -33,6 +34,8 @@ pub(crate) struct Projection {
     pub(crate) output_bytes: u64,
     pub(crate) omitted_bytes: u64,
     pub(crate) read_more: Option<ReadMore>,
+    /// The tool that shows more of an artifact, where there is one.
+    reader: Option<String>,
 }
 
 /// Projects `bodies` into at most `budget` characters. Keeps the whole of what it cuts as an
@@ -40,11 +43,15 @@ pub(crate) struct Projection {
 pub(crate) fn project(
     bodies: &[Body],
     budget: usize,
+    reader: Option<&str>,
     journal: &dyn Journal,
     scope: &Scope,
     producer: &str,
 ) -> Result<Projection, JournalError> {
-    let mut projection = Projection::default();
+    let mut projection = Projection {
+        reader: reader.map(str::to_owned),
+        ..Projection::default()
+    };
     for (number, body) in bodies.iter().enumerate() {
         let left = budget.saturating_sub(projection.text.chars().count());
         let share = left / (bodies.len() - number);
@@ -138,6 +145,14 @@ struct Output<'a> {
 }
 
 impl Projection {
+    fn offer_more(&mut self, id: &ArtifactId, offset: u64) {
+        let Some(reader) = &self.reader else { return };
+        self.read_more.get_or_insert(ReadMore {
+            tool: reader.clone(),
+            input_hint: json!({ "artifact_id": id, "offset": offset }),
+        });
+    }
+
     fn add(
         &mut self,
         mut output: Output<'_>,
@@ -190,10 +205,7 @@ impl Projection {
                 .first()
                 .filter(|segment| segment.offset == 0)
                 .map_or(0, Segment::end);
-            self.read_more.get_or_insert(ReadMore {
-                tool: "read_artifact".to_owned(),
-                input_hint: json!({ "artifact_id": id, "offset": first_gap }),
-            });
+            self.offer_more(id, first_gap);
             let strategy = match segments.len() {
                 0 | 1 => TruncationStrategy::Head,
                 2 => TruncationStrategy::HeadTail,
@@ -259,10 +271,7 @@ impl Projection {
         self.output_bytes += artifact.bytes;
         self.omitted_bytes += artifact.bytes;
         self.artifacts.push(artifact.clone());
-        self.read_more.get_or_insert(ReadMore {
-            tool: "read_artifact".to_owned(),
-            input_hint: json!({ "artifact_id": id, "offset": 0 }),
-        });
+        self.offer_more(id, 0);
         self.blocks.push(ContentBlock {
             trust: Trust::ToolOutputUntrusted,
             format: ContentFormat::Text,
@@ -382,9 +391,9 @@ const MARK_CHARS: usize = 700;
 
 /// Chooses from the whole, which is in memory.
 fn choose(bytes: &[u8], marked: &[Segment], budget: usize) -> Vec<Segment> {
-    let mut keeper = Keeper::new(CollectLimits::for_chars(budget));
-    keeper.push(bytes);
-    let mut segments = keeper.finish();
+    let mut excerpt = Excerpt::new(CollectLimits::for_chars(budget));
+    excerpt.push(bytes);
+    let mut segments = excerpt.finish();
     for segment in &mut segments {
         let (start, end) = (segment.offset, segment.end());
         let ranges = marked.iter().flat_map(|segment| &segment.stderr);

@@ -55,7 +55,8 @@ fn a_long_output_is_cut_and_says_so() {
     let shown = text.matches("a line of text\n").count() * 15;
     assert_eq!(shown as u64 + fact.omitted_bytes, whole.len() as u64);
     let more = fact.read_more.as_ref().unwrap();
-    assert_eq!(more.tool, "read_artifact");
+    // The tool that shows artifacts.
+    assert_eq!(more.tool, "look");
     assert_eq!(more.input_hint["artifact_id"], json!(id));
     let recorded = stage
         .events()

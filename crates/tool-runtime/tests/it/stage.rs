@@ -25,7 +25,7 @@ use agent_tool_runtime::{
     Answer, Authority, Body, Cancel, Confinement, Decision, ExecutionContext, ExecutionFailure,
     Journal, NormalizeContext, Normalized, Observation, Outcome, PermissionRequest,
     PermissionSemantics, Pipeline, PipelineParts, Plan, Prepared, Preview, Question, RawResult,
-    Registry, ResourceAccess, RuntimeContext, Settings, Tool, ToolDefinition, ToolIntent,
+    Registry, ResourceAccess, RuntimeContext, Settings, Subject, Tool, ToolDefinition, ToolIntent,
     ToolInvocation, ValidationFailure, Visibility, VisibilityContext, Workspace,
 };
 use serde_json::{Value, json};
@@ -313,9 +313,7 @@ pub(crate) fn definition(
     concurrency: Concurrency,
 ) -> ToolDefinition {
     ToolDefinition {
-        name: name.into(),
         aliases: vec![format!("{name}_alias")],
-        version: "1".into(),
         description: format!("The test tool {name}."),
         input_schema: json!({
             "type": "object",
@@ -334,7 +332,10 @@ pub(crate) fn definition(
             "additionalProperties": false,
         }),
         output: "Whatever the input asked for.".into(),
-        capabilities: vec![Capability::Custom],
+        capabilities: match name {
+            "look" => vec![Capability::Custom, Capability::Artifact],
+            _ => vec![Capability::Custom],
+        },
         risk: vec![Risk::Read],
         is_read_only,
         is_destructive: false,
@@ -342,10 +343,10 @@ pub(crate) fn definition(
         interrupt_behavior: InterruptBehavior::Cancel,
         max_result_chars: 30_000,
         needs_sandbox: false,
-        owner: RuntimeOwner::Local,
         default_timeout: None,
         cancellable: true,
         streams_progress: false,
+        ..ToolDefinition::new(name, RuntimeOwner::Local, Subject::Session)
     }
 }
 

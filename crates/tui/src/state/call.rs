@@ -93,6 +93,7 @@ impl State {
             Payload::ToolStarted(started) => {
                 self.change_call(&call_id, |tool| {
                     tool.started_at = Some(event.timestamp);
+                    tool.takes_a_while = started.plan.streams_progress;
                     tool.chain.push(describe(event).line());
                 });
                 let tool_name = started.tool_name.clone();

@@ -137,6 +137,8 @@ pub struct ToolCell {
     pub state: CallState,
     pub stage: CallStage,
     pub started_at: Option<Timestamp>,
+    /// It says while it runs how far it is.
+    pub takes_a_while: bool,
     pub duration_ms: Option<u64>,
     pub outcome: Option<Outcome>,
     pub permission: Option<Permission>,

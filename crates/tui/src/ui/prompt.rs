@@ -73,21 +73,21 @@ pub fn respond(
     })
 }
 
-/// What else a rule would allow, in words.
+/// The calls that a rule would allow, in words.
 #[must_use]
-pub fn explain_rule(rule: &str) -> String {
+pub fn explain_rule(rule: &str, is_about_commands: bool) -> String {
     let rule = rule.trim();
     let Some((tool, pattern)) = rule.strip_suffix(')').and_then(|rule| rule.split_once('(')) else {
         return format!("every call of {rule}, whatever its input");
     };
-    match (tool, pattern.strip_suffix(" *")) {
-        ("bash", Some(words)) => {
+    match (is_about_commands, pattern.strip_suffix(" *")) {
+        (true, Some(words)) => {
             format!("any command that begins with the words `{words}`, whatever follows")
         }
-        ("bash", None) if pattern.contains('*') => {
+        (true, None) if pattern.contains('*') => {
             format!("any command whose words fit `{pattern}`")
         }
-        ("bash", None) => format!("exactly the command `{pattern}`"),
+        (true, None) => format!("exactly the command `{pattern}`"),
         _ if pattern.ends_with("/**") => format!(
             "{tool} of any file under {}/",
             pattern.trim_end_matches("/**")
@@ -104,7 +104,8 @@ mod tests {
     #[test]
     fn rules_are_explained() {
         let check = |rule: &str, part: &str| {
-            assert!(explain_rule(rule).contains(part), "{}", explain_rule(rule));
+            let told = explain_rule(rule, rule.starts_with("bash"));
+            assert!(told.contains(part), "{told}");
         };
         check("bash(cargo test *)", "begins with the words `cargo test`");
         check("bash(ls)", "exactly the command `ls`");

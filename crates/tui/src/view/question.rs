@@ -117,7 +117,10 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
         match &pending.suggested_rule {
             Some(rule) => say(
                 "[r]",
-                &format!("save the rule {rule}; it allows {}", explain_rule(rule)),
+                &format!(
+                    "save the rule {rule}; it allows {}",
+                    explain_rule(rule, matches!(pending.subject(), Subject::Command(_)))
+                ),
             ),
             None if pending.every_time => say("•", "asks every time; no rule changes that"),
             None => say("•", "can't be saved as a rule (too broad)"),

@@ -141,14 +141,20 @@ pub(crate) fn run(arguments: &TestArgs, app: &App) -> Result<Exit, Failure> {
     };
     let mode = config.permissions.mode.value;
     let judge = OfflineGate::with_sandbox(app, &config, rules, sandbox);
-    let report = backtest(&past.calls, &judge.gate, &judge.setting(mode), &NamesOnly);
+    let report = backtest(
+        &past.calls,
+        &judge.tools,
+        &judge.gate,
+        &judge.setting(mode),
+        &NamesOnly,
+    );
 
     let by_id: HashMap<&str, &RecordedCall> = past
         .calls
         .iter()
         .map(|call| (call.tool_call_id.as_str(), call))
         .collect();
-    let judged = OfflineGatement::of(&report.judged);
+    let judged = OfflineJudgement::of(&report.judged);
     let refused: HashSet<&str> = past
         .calls
         .iter()
@@ -206,11 +212,11 @@ pub(crate) fn run(arguments: &TestArgs, app: &App) -> Result<Exit, Failure> {
 }
 
 /// The calls as they would be decided, each once.
-struct OfflineGatement<'a> {
+struct OfflineJudgement<'a> {
     calls: Vec<&'a Judged>,
 }
 
-impl<'a> OfflineGatement<'a> {
+impl<'a> OfflineJudgement<'a> {
     /// A call that names several files is what the strictest of its decisions is.
     fn of(judged: &'a [Judged]) -> Self {
         let weight = |decision: Effect| match decision {

@@ -10,6 +10,7 @@ use agent_protocol::payload::permission::{
     PermissionEvaluated,
 };
 use agent_protocol::status::Mode;
+use agent_tool_runtime::Subject;
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
@@ -116,22 +117,28 @@ pub(crate) fn run(arguments: &ExplainArgs, app: &App) -> Result<Exit, Failure> {
         explainer.lines()?;
         return Ok(Exit::Done);
     }
+    let shell = explainer.judge.tools.shell().cloned();
+    let about = |script: &str| match &shell {
+        Some(shell) => (shell.name.clone(), shell.input_about(script)),
+        None => (String::new(), json!({})),
+    };
     let (tool, input) = match &*arguments.command {
-        [script] => ("bash", json!({"command": script.to_string_lossy()})),
-        [_, ..] => ("bash", json!({"command": as_script(&arguments.command)})),
+        [script] => about(&script.to_string_lossy()),
+        [_, ..] => about(&as_script(&arguments.command)),
         [] => {
             let text = arguments.input.as_deref().unwrap_or_default();
             let input = serde_json::from_str(text)
                 .context("--input is not JSON")
                 .or_usage()?;
-            (arguments.tool.as_deref().unwrap_or_default(), input)
+            (arguments.tool.clone().unwrap_or_default(), input)
         }
     };
-    let explained = explainer.explain(tool, &input, None)?;
+    let explained = explainer.explain(&tool, &input, None)?;
     if let [first, file, ..] = &*arguments.command
-        && ["edit", "write"].iter().any(|tool| first == tool)
+        && let Some(tool) = explainer.judge.tools.find(&first.to_string_lossy())
+        && tool.subject == Subject::Write
     {
-        let input = json!({"path": file.to_string_lossy()}).to_string();
+        let input = tool.input_about(&file.to_string_lossy()).to_string();
         let options = [
             "--tool".into(),
             first.clone(),
@@ -166,6 +173,7 @@ impl<'a> Explainer<'a> {
         let config = config::load(&app.host, &app.project, &in_mode(arguments.mode))?;
         app.note_ignored_settings(&config);
         let rules = agent_runtime::rules(app, &config, arguments.rules.as_deref())?;
+        app.note_unknown_tools(&rules);
         Ok(Self {
             app,
             judge: OfflineGate::new(app, &config, rules)?,

@@ -50,11 +50,9 @@ struct ListedRule {
 
 pub(crate) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
     let config = config::load(&app.host, &app.project, &SettingArgs::default())?;
-    let mut rules: Vec<ListedRule> =
-        agent_runtime::rules(app, &config, arguments.rules.as_deref())?
-            .into_iter()
-            .map(ListedRule::of)
-            .collect();
+    let rules = agent_runtime::rules(app, &config, arguments.rules.as_deref())?;
+    app.note_unknown_tools(&rules);
+    let mut rules: Vec<ListedRule> = rules.into_iter().map(ListedRule::of).collect();
     rules.sort_by_key(|rule| match rule.effect {
         Effect::Deny => 0,
         Effect::Ask => 1,

@@ -3,16 +3,19 @@
 mod record;
 mod words;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 
 use brush_parser::ast;
 
 use super::analysis::{
-    Analysis, Command, Directories, Place, Redirect, RedirectKind, Start, empty_command,
+    Analysis, Command, Directories, Place, Redirect, RedirectKind, RestsOn, Start, empty_command,
 };
 use super::inline_code::read_from_input;
 use super::lookalike::look_alike;
+use super::outcome::ends_in_plain_pipeline;
 use super::parse::parse;
 use super::prescan::prescan;
 use super::subset;
@@ -24,6 +27,26 @@ pub(super) const MAX_DEPTH: usize = 8;
 
 /// Finds every simple command of `script`. Never fails: what could not be read is said in the result.
 pub fn analyse(script: &str, start: &Start<'_>) -> Analysis {
+    analyse_parsed(script, parse(script).as_deref(), start)
+}
+
+/// The same for a script that was parsed.
+pub(super) fn analyse_parsed(
+    script: &str,
+    parsed: Result<&ast::Program, &String>,
+    start: &Start<'_>,
+) -> Analysis {
+    let asked = RefCell::new(Vec::new());
+    let is_directory = |path: &Path| {
+        let answer = (start.is_directory)(path);
+        asked.borrow_mut().push((path.to_owned(), answer));
+        answer
+    };
+    let start = &Start {
+        directory: start.directory.clone(),
+        home: start.home.clone(),
+        is_directory: &is_directory,
+    };
     let mut walker = Walker {
         start,
         surroundings: Surroundings {
@@ -39,8 +62,10 @@ pub fn analyse(script: &str, start: &Start<'_>) -> Analysis {
     };
     let mut state = Directories::Known(vec![start.directory.clone()]);
     let refusal = prescan(script).err();
-    let parse_error = match parse(script) {
+    let mut ends_in_pipeline = false;
+    let parse_error = match parsed {
         Ok(program) => {
+            ends_in_pipeline = ends_in_plain_pipeline(script, program);
             for list in &program.complete_commands {
                 walker.list(list, &mut state);
             }
@@ -48,7 +73,7 @@ pub fn analyse(script: &str, start: &Start<'_>) -> Analysis {
         }
         Err(why) => {
             walker.segments_of_text(script);
-            Some(why)
+            Some(why.clone())
         }
     };
     let small = match &parse_error {
@@ -61,6 +86,13 @@ pub fn analyse(script: &str, start: &Start<'_>) -> Analysis {
         refusal,
         commands: walker.commands,
         small,
+        ends_in: state,
+        ends_in_pipeline,
+        rests_on: RestsOn {
+            directory: start.directory.clone(),
+            home: start.home.clone(),
+            directories: asked.take(),
+        },
     }
 }
 

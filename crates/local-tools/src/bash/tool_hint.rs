@@ -1,10 +1,10 @@
-//! Commands that do what a narrower tool does. They run all the same; that there was a clearer way
-//! is a fact for whoever looks at the record.
+//! Hint at a narrower tool: commands that do what one does. They run all the same; that there was a clearer way is a
+//! fact of the record.
 
 use agent_policy::shell::{Analysis, RedirectKind};
 
 /// The tool that would have done, for a script that is one such command and nothing else.
-pub(super) fn narrower_tool(analysis: &Analysis) -> Option<&'static str> {
+pub(super) fn tool_hint(analysis: &Analysis) -> Option<&'static str> {
     let [command] = &*analysis.commands else {
         return None;
     };
@@ -41,7 +41,7 @@ mod tests {
 
     use agent_policy::shell::{Start, analyse};
 
-    use super::narrower_tool;
+    use super::tool_hint;
 
     fn check(script: &str, expected: Option<&str>) {
         let start = Start {
@@ -49,11 +49,7 @@ mod tests {
             home: PathBuf::from("/home"),
             is_directory: &|_| None,
         };
-        assert_eq!(
-            narrower_tool(&analyse(script, &start)),
-            expected,
-            "{script}"
-        );
+        assert_eq!(tool_hint(&analyse(script, &start)), expected, "{script}");
     }
 
     #[test]

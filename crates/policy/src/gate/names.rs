@@ -1,5 +1,6 @@
-//! The names whose change makes something else run later: one list, read by the gate for every tool and
-//! handed to the sandbox for every command. Data alone, so that tests elsewhere can take it as it is.
+//! Names of files that are protected, because their change makes something else run later, and of files whose content
+//! is a secret. Data alone, and the only such lists: the gate reads them for every call, file tools and searches for
+//! what they come across, and commands get them as mounts.
 
 /// Where below the project a name counts for commands. To the gate it counts everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,4 +146,126 @@ pub const PROTECTED_NAMES: &[(&str, &str, Where)] = &[
     (".tcshrc", SHELL, Root),
     ("config.fish", SHELL, Root),
     (".config/fish", SHELL, Root),
+];
+
+/// Globs over names of files whose content is a secret, and what it is.
+pub(super) const SECRET_NAMES: &[(&str, &str)] = &[
+    (".env", "environment secrets"),
+    (".env.*", "environment secrets"),
+    ("*.env", "environment secrets"),
+    (".envrc", "environment secrets"),
+    ("id_rsa*", "a private key"),
+    ("id_dsa*", "a private key"),
+    ("id_ecdsa*", "a private key"),
+    ("id_ed25519*", "a private key"),
+    ("*.pem", "a private key"),
+    ("*.key", "a private key"),
+    ("*.p12", "a private key"),
+    ("*.pfx", "a private key"),
+    ("*.ppk", "a private key"),
+    ("*.jks", "a key store"),
+    ("*.keystore", "a key store"),
+    ("*.kdbx", "a password store"),
+    ("*.keychain*", "a key ring"),
+    ("*.keyring", "a key ring"),
+    (".netrc", "credentials"),
+    ("_netrc", "credentials"),
+    (".pgpass", "credentials"),
+    (".my.cnf", "credentials"),
+    (".npmrc", "credentials"),
+    (".pypirc", "credentials"),
+    (".git-credentials", "credentials"),
+    (".htpasswd", "credentials"),
+    (".vault-token", "credentials"),
+    (".dockercfg", "credentials"),
+    ("credentials", "credentials"),
+    ("credentials.json", "credentials"),
+    ("credentials.toml", "credentials"),
+    ("application_default_credentials.json", "cloud credentials"),
+    ("service-account*.json", "cloud credentials"),
+    ("kubeconfig", "cloud credentials"),
+    ("*.tfstate", "cloud credentials"),
+    ("*.tfvars", "cloud credentials"),
+    ("shadow", "password hashes"),
+    ("shadow-", "password hashes"),
+    ("gshadow", "password hashes"),
+    ("ssh_host_*_key", "a private key"),
+    (".bash_history", "a shell's history"),
+    (".zsh_history", "a shell's history"),
+    (".psql_history", "a shell's history"),
+    (".mysql_history", "a shell's history"),
+    (".python_history", "a shell's history"),
+    (".node_repl_history", "a shell's history"),
+    (".secret", "secrets"),
+    (".secrets", "secrets"),
+    ("secret.yml", "secrets"),
+    ("secret.yaml", "secrets"),
+    ("secret.json", "secrets"),
+    ("secret.toml", "secrets"),
+    ("client_secret*.json", "cloud credentials"),
+    (".vault_pass*", "credentials"),
+    (".boto", "cloud credentials"),
+    (".s3cfg", "cloud credentials"),
+    ("rclone.conf", "cloud credentials"),
+    ("*.ovpn", "a private key"),
+    ("logins.json", "a password store"),
+    ("key4.db", "a password store"),
+    ("login data", "a password store"),
+    ("cookies.sqlite", "credentials"),
+    ("secrets.yml", "secrets"),
+    ("secrets.yaml", "secrets"),
+    ("secrets.json", "secrets"),
+    ("secrets.toml", "secrets"),
+    ("master.key", "a private key"),
+];
+
+/// Names that one of the globs matches and that hold no secret.
+pub(super) const NOT_SECRET: &[&str] = &[
+    ".env.example",
+    ".env.sample",
+    ".env.template",
+    ".env.dist",
+    ".env.defaults",
+    "*.pub",
+];
+
+/// Directories all of whose files are secret.
+pub(super) const SECRET_DIRECTORIES: &[(&str, &str)] = &[
+    (".ssh", "ssh keys"),
+    (".gnupg", "a key ring"),
+    (".aws", "cloud credentials"),
+    (".azure", "cloud credentials"),
+    (".kube", "cloud credentials"),
+    (".docker", "credentials"),
+    ("gcloud", "cloud credentials"),
+    ("keyrings", "a key ring"),
+    (".password-store", "a password store"),
+    (".1password", "a password store"),
+    ("private-keys-v1.d", "a key ring"),
+];
+
+/// The same for two components in a row.
+pub(super) const SECRET_PAIRS: &[(&str, &str, &str)] = &[
+    (".config", "gh", "credentials"),
+    (".config", "hub", "credentials"),
+    ("run", "secrets", "secrets"),
+    (".terraform.d", "credentials.tfrc.json", "cloud credentials"),
+];
+
+/// Names that the globs above stand for, for patterns of the shell that are not looked up in a directory.
+pub(super) const SECRET_SAMPLES: &[&str] = &[
+    ".env",
+    ".env.local",
+    "prod.env",
+    "id_rsa",
+    "id_ed25519",
+    "server.pem",
+    "server.key",
+    ".netrc",
+    ".npmrc",
+    "credentials",
+    "credentials.json",
+    "x.tfstate",
+    "x.tfvars",
+    "secrets.yml",
 ];

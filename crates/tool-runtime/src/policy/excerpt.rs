@@ -1,5 +1,5 @@
-//! Which parts of a long output are worth keeping: the beginning, the end, and the surroundings of
-//! lines that look like errors. Bounded memory, whatever the length.
+//! Excerpt of a long output: the beginning, the end, and the surroundings of lines that look like errors. Bounded
+//! memory, whatever the length.
 
 use std::collections::VecDeque;
 
@@ -67,7 +67,7 @@ const MAX_PENDING: usize = 4096;
 const LINES_BEFORE: usize = 2;
 const BYTES_BEFORE: usize = 300;
 
-pub(crate) struct Keeper {
+pub(crate) struct Excerpt {
     limits: CollectLimits,
     /// Finds the first error word in one pass; nothing only if the words could not be compiled,
     /// and then no windows are kept.
@@ -84,7 +84,7 @@ pub(crate) struct Keeper {
     seen: Vec<u8>,
 }
 
-impl Keeper {
+impl Excerpt {
     pub(crate) fn new(limits: CollectLimits) -> Self {
         Self {
             limits,
@@ -292,11 +292,11 @@ mod tests {
     }
 
     fn keep(limits: CollectLimits, pieces: &[&[u8]]) -> Vec<(u64, String)> {
-        let mut keeper = Keeper::new(limits);
+        let mut excerpt = Excerpt::new(limits);
         for piece in pieces {
-            keeper.push(piece);
+            excerpt.push(piece);
         }
-        keeper
+        excerpt
             .finish()
             .into_iter()
             .map(|segment| (segment.offset, String::from_utf8(segment.bytes).unwrap()))
@@ -335,15 +335,15 @@ mod tests {
         fn cuts_change_nothing(lines in proptest::collection::vec("[a-z]{0,12}( error)?", 0..60), cuts in proptest::collection::vec(1usize..50, 1..40)) {
             let text = lines.join("\n");
             let whole = keep(small(), &[text.as_bytes()]);
-            let mut keeper = Keeper::new(small());
+            let mut excerpt = Excerpt::new(small());
             let mut rest = text.as_bytes();
             for cut in cuts.iter().cycle() {
                 if rest.is_empty() { break; }
                 let (piece, left) = rest.split_at((*cut).min(rest.len()));
-                keeper.push(piece);
+                excerpt.push(piece);
                 rest = left;
             }
-            let pieces = keeper.finish();
+            let pieces = excerpt.finish();
             let mut end = 0;
             for (piece, (offset, part)) in pieces.iter().zip(&whole) {
                 proptest::prop_assert_eq!(&piece.bytes, part.as_bytes());
