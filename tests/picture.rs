@@ -67,8 +67,14 @@ pub(crate) fn masked(line: &str) -> String {
         let number = word.trim_end_matches(['m', 's']);
         number.len() < word.len() && number.parse::<f64>().is_ok()
     };
-    line.split_whitespace()
-        .filter(|word| !is_time(word))
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let is_unit = |word: &&str| matches!(word.trim_end_matches([';', ',']), "ms" | "s");
+    let is_number = |word: &str| word.parse::<f64>().is_ok();
+    let is_span = |at: usize| is_number(words[at]) && words.get(at + 1).is_some_and(is_unit);
+    (0..words.len())
+        .filter(|at| !is_time(words[*at]))
+        .filter(|at| !is_span(*at) && !(*at > 0 && is_span(at - 1)))
+        .map(|at| words[at])
         .collect()
 }
 
