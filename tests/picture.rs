@@ -73,7 +73,7 @@ pub(crate) fn masked(line: &str) -> String {
     let is_span = |at: usize| is_number(words[at]) && words.get(at + 1).is_some_and(is_unit);
     (0..words.len())
         .filter(|at| !is_time(words[*at]))
-        .filter(|at| !is_span(*at) && !(*at > 0 && is_span(at - 1)))
+        .filter(|at| !(is_span(*at) || *at > 0 && is_span(at - 1)))
         .map(|at| words[at])
         .collect()
 }
