@@ -171,6 +171,8 @@ fn idle(project: &TestProject) -> Session {
                     dialect = \"openai-chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\n";
     project.write_home("config.toml", settings);
     let options = OpenOptions {
+        // Without a sandbox, a command of the user's own needs a yes too.
+        on_ask: OnAsk::Allow,
         models: SessionModels::FromSettings,
         ..OpenOptions::default()
     };
@@ -260,6 +262,11 @@ fn what_is_changed_is_recorded() {
     let command = "touch made".to_owned();
     ask(ControlCommand::Shell(Shell { command })).unwrap();
     session.wait().unwrap();
-    assert!(project.root().join("made").exists());
+    let made = project.root().join("made");
+    assert!(
+        made.exists(),
+        "{:#?}",
+        whole(&session).events.last_chunk::<6>()
+    );
     session.close().unwrap();
 }
