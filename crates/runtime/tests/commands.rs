@@ -16,7 +16,9 @@ use agent_protocol::reply::{
 };
 use agent_protocol::status::Mode;
 use agent_protocol::{Clock, Timestamp};
-use agent_runtime::{Directories, Environment, Host, OpenOptions, Runtime, Session, SessionModels};
+use agent_runtime::{
+    Directories, Environment, Host, OnAsk, OpenOptions, Runtime, Session, SessionModels,
+};
 use agent_test_support::project::TestProject;
 use serde_json::json;
 
