@@ -1,5 +1,5 @@
 //! One session on the screen: the screen is drawn first, then the session is opened behind it; the
-//! [sender](super::sender) carries what the screen sends to it.
+//! [`super::sender`] carries what the screen sends to it.
 
 use std::sync::Arc;
 

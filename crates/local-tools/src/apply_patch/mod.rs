@@ -1,7 +1,7 @@
 //! `apply_patch`: changes to any number of files in the notation that some models were trained on,
 //! all of them or none.
 //!
-//! [`parse`] reads the notation, [`place`] finds each hunk, `stage` puts both to the files as they
+//! `parse` reads the notation, `place` finds each hunk, `stage` puts both to the files as they
 //! are, and `carry_out` makes the changes and puts them back when one fails.
 
 mod carry_out;

@@ -6,7 +6,7 @@
 //! things bend that order. A managed bound (a limit, the mode) is a ceiling, so a tighter value
 //! from elsewhere stands. And project files may only tighten until the user
 //! [trusts](trust::TrustStore) their exact content; what they may never set is marked
-//! [`Guard::Never`](section::Guard::Never) beside the key in [`sections`].
+//! `Guard::Never` beside the key in [`sections`].
 
 mod file;
 mod origin;

@@ -1,7 +1,7 @@
 //! Playing the recorded answers of a model again, in a copy of the start state, against the build,
 //! the rules and the sandbox of today.
 //!
-//! [`record`] reads what the model said and what came of each call; [`copy`] makes the throw-away
+//! `record` reads what the model said and what came of each call; `copy` makes the throw-away
 //! project; [`compare()`] says where then and now differ. The original project is only read.
 
 mod compare;

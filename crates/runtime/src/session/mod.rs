@@ -2,8 +2,8 @@
 //! whatever peer, and gives a typed reply. What a command did is in the log before the reply is given;
 //! [`Session::subscribe`] tells it event by event.
 //!
-//! A [`LiveSession`](live::LiveSession) has tools, an authority and, where models were given, an engine
-//! that works through a queue on a [thread of its own](work). A [`SessionAtRest`](at_rest::SessionAtRest)
+//! A `LiveSession` has tools, an authority and, where models were given, an engine
+//! that works through a queue on a thread of its own. A `SessionAtRest`
 //! has the log alone: enough to answer a question and to put files back.
 
 mod at_rest;
