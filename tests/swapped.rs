@@ -167,7 +167,7 @@ fn programs_find_what_they_need() {
         "gcc --version; make --version; cmake --version; clang --version",
         "npm --version; pip --version; gem --version; dotnet --list-sdks",
         "id; whoami; groups; ls -l inside; stat inside; which awk sed git",
-        "date; locale; uname -a; nproc; lscpu; getconf PAGESIZE",
+        "date +%Y; locale; uname -a; nproc; lscpu; getconf PAGESIZE",
         "file inside/file.txt; openssl version; sqlite3 --version; curl --version",
         "awk 'BEGIN { print 1 }'; printf x | sort | uniq -c; seq 3 | column; iconv -l",
         "dpkg -l bash; dpkg-query -W bash",
