@@ -124,15 +124,6 @@ impl PendingApprovals {
         }
     }
 
-    /// True while `action` takes an answer.
-    #[must_use]
-    pub fn is_open(&self, action: &ActionId) -> bool {
-        let questions = self.questions();
-        questions
-            .get(action)
-            .is_some_and(|approval| approval.settled.is_none())
-    }
-
     /// Waits for an answer to `question`, without waking up in between.
     pub fn ask(&self, question: &Question, now: Timestamp, cancel: &Cancel) -> Answer {
         match self.on_ask {
@@ -178,28 +169,43 @@ impl PendingApprovals {
                 if let Some(approval) = self.questions().get_mut(id) {
                     approval.settle(Answer::Expired, by);
                 }
-                // An answer that came between the end of the wait and here counts.
-                waiting.try_recv().unwrap_or(Answer::Expired)
+                // An answer that is on its way counts.
+                waiting.recv().unwrap_or(Answer::Expired)
             }
         }
     }
 
     /// Answers an open question. One that is settled stays as it is, and the reason says by what.
-    pub fn respond(&self, response: RespondAction) -> ControlAnswer {
-        let action = response.action_id;
-        let mut questions = self.questions();
-        let Some(approval) = questions.get_mut(&action) else {
-            let reason = format!("there is no open question {action}");
-            return ControlAnswer::no_op(AnswerCode::NoSuchQuestion, reason);
-        };
-        if let Some(by) = &approval.settled {
-            return ControlAnswer {
-                acknowledgement: Acknowledgement::Refused,
-                code: Some(AnswerCode::QuestionClosed),
-                reason: Some(format!("the question {action} is closed: {by}")),
-                ..ControlAnswer::default()
+    ///
+    /// `prepare` does what belongs to the answer, such as saving its rule, and may narrow it. It runs only for
+    /// the answer that counts: from before it until the answer is delivered nothing else settles the question.
+    pub fn respond(
+        &self,
+        mut response: RespondAction,
+        prepare: impl FnOnce(&mut RespondAction),
+    ) -> ControlAnswer {
+        let action = response.action_id.clone();
+        let sender = {
+            let mut questions = self.questions();
+            let Some(approval) = questions.get_mut(&action) else {
+                let reason = format!("there is no open question {action}");
+                return ControlAnswer::no_op(AnswerCode::NoSuchQuestion, reason);
             };
-        }
+            let Some(sender) = approval.answer.take() else {
+                let by = approval.settled.as_deref().unwrap_or_default();
+                return ControlAnswer {
+                    acknowledgement: Acknowledgement::Refused,
+                    code: Some(AnswerCode::QuestionClosed),
+                    reason: Some(format!("the question {action} is closed: {by}")),
+                    ..ControlAnswer::default()
+                };
+            };
+            approval.call = None;
+            approval.settled = Some(format!("it was answered: {}", response.decision));
+            sender
+        };
+        // Without the lock: it may write files.
+        prepare(&mut response);
         let extra = response.answer.unwrap_or_default();
         let answer = Answer::Decided {
             decision: response.decision,
@@ -209,7 +215,11 @@ impl PendingApprovals {
             edited_input: extra.edited_input,
             saved_rule: extra.saved_rule,
         };
-        approval.settle(answer, || format!("it was answered: {}", response.decision));
+        if let Some(approval) = self.questions().get_mut(&action) {
+            approval.settled = Some(format!("it was answered: {}", response.decision));
+        }
+        // The call may not wait any more; what became of the question is in the log then.
+        let _ = sender.send(answer);
         ControlAnswer::accepted()
     }
 
@@ -249,4 +259,38 @@ impl PendingApprovals {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(action: &ActionId, decision: ActionDecision) -> RespondAction {
+        RespondAction {
+            action_id: action.clone(),
+            decision,
+            ..RespondAction::default()
+        }
+    }
+
+    /// What belongs to an answer is done for the answer that counts alone, whatever comes meanwhile.
+    #[test]
+    fn an_answer_is_prepared_only_if_it_counts() {
+        let approvals = PendingApprovals::new(OnAsk::Interactive);
+        let action = ActionId::default();
+        approvals.register(&action, None);
+        let allow = answer(&action, ActionDecision::AllowOnce);
+        let first = approvals.respond(allow.clone(), |_| {
+            approvals.withdraw(&action, "its turn was interrupted");
+            let second = approvals.respond(answer(&action, ActionDecision::Deny), |_| {
+                panic!("another answer came first");
+            });
+            assert_eq!(second.acknowledgement, Acknowledgement::Refused);
+        });
+        assert_eq!(first.acknowledgement, Acknowledgement::Accepted);
+        let late = approvals.respond(allow, |_| panic!("the question is closed"));
+        assert_eq!(late.acknowledgement, Acknowledgement::Refused);
+        let reason = late.reason.unwrap_or_default();
+        assert!(reason.contains("it was answered: allow_once"), "{reason}");
+    }
 }

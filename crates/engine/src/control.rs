@@ -183,9 +183,13 @@ impl Control {
         }
     }
 
-    /// Answers an open question.
-    pub fn respond(&self, response: RespondAction) -> ControlAnswer {
-        self.approvals.respond(response)
+    /// Answers an open question, after `prepare`; see [`PendingApprovals::respond`].
+    pub fn respond(
+        &self,
+        response: RespondAction,
+        prepare: impl FnOnce(&mut RespondAction),
+    ) -> ControlAnswer {
+        self.approvals.respond(response, prepare)
     }
 
     /// Takes an input out of the queue.

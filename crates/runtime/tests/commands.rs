@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // a failure is the report
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use agent_protocol::command::{
     BeginCalls, CallTool, ControlCommand, EndSession, ExportRequest, InterruptTurn, Peer, PeerKind,
@@ -11,14 +11,16 @@ use agent_protocol::command::{
     SubmitTurn, TerminateProcess, ThreadQuery, Undo, Window,
 };
 use agent_protocol::id::{IdMint, ProcessId};
+use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, GrantScope};
 use agent_protocol::reply::{
     Acknowledgement, AnswerCode, CallReport, ControlErrorCode, Reply, SessionReply,
 };
 use agent_protocol::status::Mode;
-use agent_protocol::{Clock, Timestamp};
+use agent_protocol::{Clock, Payload, Timestamp};
 use agent_runtime::{
     Directories, Environment, Host, OnAsk, OpenOptions, Runtime, Session, SessionModels,
 };
+use agent_test_support::model_server::{ModelServer, Script, Turn};
 use agent_test_support::project::TestProject;
 use serde_json::json;
 
@@ -270,5 +272,69 @@ fn what_is_changed_is_recorded() {
         "{:#?}",
         whole(&session).events.last_chunk::<6>()
     );
+    session.close().unwrap();
+}
+
+/// A rule that is saved allows, so an answer that says no saves none, and the question stays open.
+#[test]
+fn an_answer_that_says_no_saves_no_rule() {
+    let project = TestProject::new();
+    let input = json!({"path": "a.txt", "content": "hello\n"});
+    let server = ModelServer::start(
+        Script::new()
+            .turn(Turn::call("write", input))
+            .turn(Turn::text("Done.")),
+    );
+    let settings = format!(
+        "model = \"local/m\"\n[sandbox]\nmode = \"off\"\n[providers.local]\n\
+         dialect = \"openai-chat\"\nbase_url = \"{}\"\n",
+        server.openai_url()
+    );
+    project.write_home("config.toml", &settings);
+    let options = OpenOptions {
+        on_ask: OnAsk::Interactive,
+        models: SessionModels::FromSettings,
+        ..OpenOptions::default()
+    };
+    let session = runtime(&project).open(options).unwrap();
+    let (ask, asked) = mpsc::channel();
+    session.subscribe(move |appended| match &appended.event.payload {
+        Payload::ActionRequired(_) => ask.send(appended.event.scope.action_id.clone()).is_ok(),
+        _ => true,
+    });
+    let text = "Write it.".to_owned();
+    let submit = SubmitTurn {
+        text,
+        ..SubmitTurn::default()
+    };
+    let send = |command| session.handle(command, &peer());
+    send(ControlCommand::SubmitTurn(submit)).unwrap();
+    let action_id = asked.recv().unwrap().unwrap();
+    let respond = |decision, rule: Option<&str>| {
+        send(ControlCommand::RespondAction(RespondAction {
+            action_id: action_id.clone(),
+            decision,
+            scope: GrantScope::User,
+            answer: Some(ActionAnswer {
+                saved_rule: rule.map(str::to_owned),
+                ..ActionAnswer::default()
+            }),
+        }))
+    };
+    for decision in [ActionDecision::Deny, ActionDecision::Abort] {
+        for rule in ["write(**)", "no rule ("] {
+            let refused = respond(decision, Some(rule)).unwrap_err();
+            assert_eq!(
+                refused.code,
+                ControlErrorCode::NotStarted,
+                "{decision} {rule}"
+            );
+        }
+    }
+    let kept = std::fs::read_to_string(project.home().join("config.toml")).unwrap();
+    assert_eq!(kept, settings);
+    respond(ActionDecision::Deny, None).unwrap();
+    session.wait().unwrap();
+    assert!(!project.root().join("a.txt").exists());
     session.close().unwrap();
 }

@@ -50,7 +50,7 @@ async fn an_answer_that_comes_with_the_question_is_not_lost() {
     session.subscribe(move |event| {
         if let (Payload::ActionRequired(_), Some(action)) = (&event.payload, &event.scope.action_id)
         {
-            let answered = control.respond(answer(action, ActionDecision::AllowOnce));
+            let answered = control.respond(answer(action, ActionDecision::AllowOnce), |_| {});
             noted.lock().unwrap().push(answered.acknowledgement);
         }
     });
@@ -76,7 +76,7 @@ async fn an_answer_to_a_question_of_an_earlier_run_is_not_lost() {
     let action = session.events().iter().find_map(asked).unwrap();
     let heard = session
         .control
-        .respond(answer(&action, ActionDecision::AllowOnce));
+        .respond(answer(&action, ActionDecision::AllowOnce), |_| {});
     assert_eq!(heard.acknowledgement, Acknowledgement::Accepted);
     let interrupt = Interrupt::new();
     let went_on = session
@@ -227,7 +227,7 @@ fn act(handles: &Handles, action: &ActionId, acts: &[Act]) -> Vec<ControlAnswer>
                 handles.set_mode(mode);
             }
             Act::Answer(decision) => {
-                answers.push(handles.control.respond(answer(action, decision)))
+                answers.push(handles.control.respond(answer(action, decision), |_| {}))
             }
             Act::Yield => std::thread::yield_now(),
         }
@@ -273,7 +273,7 @@ fn people(handles: &Handles, asked: impl Iterator<Item = Asked>, answered: &Send
             // Nobody did anything that settles it; whether it was settled early is not known here.
             handles
                 .control
-                .respond(answer(&action, ActionDecision::Deny));
+                .respond(answer(&action, ActionDecision::Deny), |_| {});
         }
         if answered.send(all).is_err() {
             return;

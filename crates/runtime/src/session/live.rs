@@ -274,33 +274,35 @@ impl LiveSession {
         Ok(Reply::Answer(ControlAnswer::accepted().of_turn(turn_id)))
     }
 
-    /// Saves the rule that comes with an answer, if one does, then passes the answer on. An answer
-    /// whose rule cannot be saved holds this once, with a notice.
-    fn respond(&self, mut response: RespondAction) -> Result<ControlAnswer, ControlError> {
-        let asked = response
-            .answer
-            .as_ref()
-            .and_then(|answer| answer.saved_rule.clone());
+    /// Passes an answer on, and saves the rule that comes with it. An answer whose rule cannot be saved holds
+    /// this once, with a notice.
+    fn respond(&self, response: RespondAction) -> Result<ControlAnswer, ControlError> {
+        let rule = response.answer.as_ref();
+        let rule = rule.and_then(|answer| answer.saved_rule.clone());
+        if rule.is_some() && !allows(response.decision) {
+            // What is saved allows: it cannot be what somebody wants who says no.
+            let reason = "only an answer that allows can save a rule; the question is still open";
+            return Err(ControlError::new(ControlErrorCode::NotStarted, reason));
+        }
         let mut added = None;
         let mut notices = Vec::new();
-        // An answer that comes too late saves nothing.
-        let asked = asked.filter(|_| self.control.approvals().is_open(&response.action_id));
-        match asked.map(|rule| self.save_rule(&rule, response.scope)) {
-            Some(Ok(rules)) => added = Some(rules),
-            Some(Err(error)) => {
-                notices.push(ControlNotice {
-                    code: AnswerCode::RuleNotSaved,
-                    message: error.message,
-                });
-                response.decision = ActionDecision::AllowOnce;
-                response.scope = GrantScope::Once;
-                if let Some(answer) = &mut response.answer {
-                    answer.saved_rule = None;
+        let answer = self.control.respond(response, |response| {
+            match rule.map(|rule| self.save_rule(&rule, response.scope)) {
+                Some(Ok(rules)) => added = Some(rules),
+                Some(Err(error)) => {
+                    notices.push(ControlNotice {
+                        code: AnswerCode::RuleNotSaved,
+                        message: error.message,
+                    });
+                    response.decision = ActionDecision::AllowOnce;
+                    response.scope = GrantScope::Once;
+                    if let Some(answer) = &mut response.answer {
+                        answer.saved_rule = None;
+                    }
                 }
+                None => {}
             }
-            None => {}
-        }
-        let answer = self.control.respond(response);
+        });
         // Other open questions are judged by it too; this one has its answer.
         if let Some(rules) = added {
             self.authority.add_rules(rules);
@@ -583,6 +585,14 @@ impl LiveSession {
             SandboxLevel::Off => SandboxStatus::Off,
             SandboxLevel::Unavailable => SandboxStatus::Unavailable,
         }
+    }
+}
+
+/// True for an answer that lets its call run.
+fn allows(decision: ActionDecision) -> bool {
+    match decision {
+        ActionDecision::AllowOnce | ActionDecision::AllowSession => true,
+        ActionDecision::Deny | ActionDecision::Abort | ActionDecision::Answer => false,
     }
 }
 
