@@ -1,6 +1,6 @@
 //! A session, and the one way to change it: [`Session::handle`] takes every control command, from
-//! whatever peer, and gives a typed reply. What a command did is in the log before the reply is given;
-//! [`Session::subscribe`] tells it event by event.
+//! whatever peer, and gives a typed reply. What a command did is in the log before the reply is given,
+//! and what it started has its id in the reply; [`Session::subscribe`] tells both event by event.
 //!
 //! A `LiveSession` has tools, an authority and, where models were given, an engine
 //! that works through a queue on a thread of its own. A `SessionAtRest`
