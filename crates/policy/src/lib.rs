@@ -15,4 +15,4 @@ mod tool;
 pub use request::{
     CommandRequest, Confinement, PROOF_TIMEOUT, PermissionSemantics, ResourceAccess, Workspace,
 };
-pub use tool::{PathField, Reveals, Subject, ToolDefinition, Tools};
+pub use tool::{PatchField, PathField, Reveals, Subject, ToolDefinition, Tools};

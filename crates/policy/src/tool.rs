@@ -1,5 +1,6 @@
 //! Tools as data: what rules, gate, scheduler, prompt and log know of a tool before any call of it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,6 +72,26 @@ pub struct PathField {
     pub default: Option<String>,
 }
 
+/// A field of the input with a patch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatchField {
+    pub name: String,
+    /// Beginnings of the lines in it that name a file.
+    pub headers: Vec<String>,
+}
+
+impl PatchField {
+    /// The files that a patch names, in its order.
+    fn files<'a>(&'a self, patch: &'a str) -> impl Iterator<Item = &'a str> {
+        let named = |line: &'a str| {
+            let line = line.trim();
+            let mut headers = self.headers.iter();
+            headers.find_map(|header| line.strip_prefix(header.as_str()))
+        };
+        patch.lines().filter_map(named).map(str::trim)
+    }
+}
+
 /// The governable metadata of a tool. Registration fails where it is incomplete.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
@@ -94,7 +115,9 @@ pub struct ToolDefinition {
     pub path_fields: Vec<PathField>,
     /// The field with the script.
     pub command_field: Option<String>,
-    /// The field with the directory the script runs in.
+    /// The field with a patch, which names any number of files.
+    pub patch_field: Option<PatchField>,
+    /// The field with the directory that the script runs in, or that the paths of the patch start from.
     pub cwd_field: Option<String>,
     /// The field that asks for the network.
     pub network_field: Option<String>,
@@ -135,6 +158,7 @@ impl ToolDefinition {
             action_class: ActionClass::Execute,
             path_fields: Vec::new(),
             command_field: None,
+            patch_field: None,
             cwd_field: None,
             network_field: None,
             title_field: None,
@@ -173,8 +197,10 @@ impl ToolDefinition {
     #[must_use]
     pub fn takes_pattern(&self) -> bool {
         match self.subject {
-            // The files of a call may also stand in a text, as in a patch.
-            Subject::Read | Subject::Write | Subject::Command => true,
+            Subject::Read | Subject::Write => {
+                !self.path_fields.is_empty() || self.patch_field.is_some()
+            }
+            Subject::Command => true,
             Subject::Network | Subject::Delegate | Subject::Session => false,
         }
     }
@@ -195,7 +221,8 @@ impl ToolDefinition {
     pub fn main_field(&self) -> Option<&str> {
         let path = self.path_fields.iter().find(|path| path.default.is_none());
         let path = path.map(|path| path.name.as_str());
-        self.command_field.as_deref().or(path)
+        let patch = self.patch_field.as_ref().map(|patch| patch.name.as_str());
+        self.command_field.as_deref().or(path).or(patch)
     }
 
     /// An input that is about `text` and nothing else.
@@ -213,8 +240,7 @@ impl ToolDefinition {
     }
 
     /// The meaning of a call by its input alone, for those who run nothing: `agent permissions explain` and back-tests.
-    /// Tools that run say it themselves after validation. `None` without the main field, and
-    /// of a tool whose files stand in a text.
+    /// Tools that run say it themselves after validation. `None` without the main field.
     #[must_use]
     pub fn semantics(&self, input: &Value, workspace: &Workspace) -> Option<PermissionSemantics> {
         let text = |name: &str| input.get(name).and_then(Value::as_str);
@@ -234,23 +260,35 @@ impl ToolDefinition {
             Subject::Write => Access::Write,
             _ => Access::Read,
         };
-        let is_about_files = matches!(self.subject, Subject::Read | Subject::Write);
-        if is_about_files && self.path_fields.is_empty() {
-            return None;
-        }
-        let resource = |field: &PathField| {
-            let given = text(&field.name).or(field.default.as_deref())?;
-            Some(ResourceAccess {
-                access,
-                given: given.to_owned(),
-                // Where `~` leads the gate knows.
-                resolved: (!given.starts_with('~')).then(|| workspace.root.join(given)),
-            })
+        let resource = |given: &str| ResourceAccess {
+            access,
+            given: given.to_owned(),
+            // Where `~` leads the gate knows.
+            resolved: (!given.starts_with('~')).then(|| workspace.root.join(given)),
         };
-        let resources: Option<Vec<_>> = self.path_fields.iter().map(resource).collect();
+        let given = |field: &PathField| {
+            let given = text(&field.name).or(field.default.as_deref())?;
+            Some(resource(given))
+        };
+        let resources: Option<Vec<_>> = self.path_fields.iter().map(given).collect();
+        let mut resources = resources?;
+        if let Some(patch) = &self.patch_field {
+            let cwd = self.cwd_field.as_deref().and_then(text);
+            let cwd = cwd.filter(|cwd| !cwd.is_empty());
+            for file in patch.files(text(&patch.name)?) {
+                let from_cwd = cwd.filter(|_| !file.starts_with(['/', '~']));
+                let given = from_cwd.map(|cwd| Path::new(cwd).join(file));
+                let given = given.map(|path| path.to_string_lossy().into_owned());
+                resources.push(resource(given.as_deref().unwrap_or(file)));
+            }
+            // What names no file is no patch.
+            if resources.is_empty() {
+                return None;
+            }
+        }
         Some(PermissionSemantics {
             action_class: self.action_class,
-            resources: resources?,
+            resources,
             command,
             network,
             ..PermissionSemantics::default()
@@ -265,6 +303,8 @@ impl ToolDefinition {
             .iter()
             .map(|path| json!([path.name, path.default]))
             .collect();
+        let patch = self.patch_field.as_ref();
+        let patch = patch.map(|patch| json!([patch.name, patch.headers]));
         json!({
             "name": self.name,
             "aliases": self.aliases,
@@ -277,6 +317,7 @@ impl ToolDefinition {
             "action_class": self.action_class.as_str(),
             "path_fields": paths,
             "command_field": self.command_field,
+            "patch_field": patch,
             "cwd_field": self.cwd_field,
             "network_field": self.network_field,
             "title_field": self.title_field,

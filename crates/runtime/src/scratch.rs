@@ -23,23 +23,27 @@ impl Scratch {
     /// what killed agents left beside it.
     pub fn new(state: &Path, name: &str) -> io::Result<Self> {
         let all = state.join("tmp");
-        let mut number = 0;
-        let scratch = loop {
-            let path = match number {
-                0 => all.join(name),
-                number => all.join(format!("{name}-{number}")),
-            };
-            if let Some(held) = hold(&path)? {
-                break Self { path, _held: held };
-            }
-            number += 1;
-        };
+        let scratch = Self::make(&all, name)?;
         let own = scratch.path.clone();
         // Nobody waits for it: what is not removed now is removed by the next one.
         let _ = std::thread::Builder::new()
             .name("sweeper".to_owned())
             .spawn(move || sweep(&all, &own));
         Ok(scratch)
+    }
+
+    fn make(all: &Path, name: &str) -> io::Result<Self> {
+        let mut number = 0;
+        loop {
+            let path = match number {
+                0 => all.join(name),
+                number => all.join(format!("{name}-{number}")),
+            };
+            if let Some(held) = hold(&path)? {
+                return Ok(Self { path, _held: held });
+            }
+            number += 1;
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -98,9 +102,10 @@ mod tests {
     #[test]
     fn what_nobody_holds_is_removed_and_the_rest_stays() {
         let state = tempfile::tempdir().unwrap();
-        let scratch = |name: &str| Scratch::new(state.path(), name).unwrap();
-        let (one, two) = (scratch("one"), scratch("two"));
         let all = state.path().join("tmp");
+        // Without the sweepers of `new`, which would take part while we look.
+        let scratch = |name: &str| Scratch::make(&all, name).unwrap();
+        let (one, two) = (scratch("one"), scratch("two"));
         let left = all.join("left");
         std::fs::create_dir_all(left.join("command-1")).unwrap();
         sweep(&all, one.path());

@@ -289,3 +289,35 @@ fn a_script_is_parsed_once_per_call() {
         assert_eq!(parsed, 1, "mode {mode}");
     }
 }
+
+/// A patch is one call about several files, and rules about each of them hold.
+#[test]
+fn a_patch_is_judged_by_the_files_it_names() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let settings =
+        "[permissions]\nallow = [\"apply_patch(src/**)\"]\ndeny = [\"edit(secret/**)\"]\n";
+    let runtime = runtime(directory.path(), settings);
+    let config = runtime.config(&Overrides::default()).unwrap();
+    let rules = rules(&runtime, &config, None).unwrap();
+    let gate = OfflineGate::new(&runtime, &config, rules).unwrap();
+    let judged = |body: &str, cwd: Option<&str>| {
+        let mut input = json!({"input": format!("*** Begin Patch\n{body}\n*** End Patch")});
+        if let Some(cwd) = cwd {
+            input["cwd"] = cwd.into();
+        }
+        let evaluated = gate.evaluate("apply_patch", &input, Mode::Ask);
+        evaluated.map(|evaluated| evaluated.decision)
+    };
+    // What it adds to a file names none.
+    let inside = "*** Update File: src/a\n@@\n-x\n+*** Add File: secret/b";
+    assert_eq!(judged(inside, None).unwrap(), Effect::Allow);
+    assert_eq!(
+        judged("*** Add File: a\n+x", Some("src")).unwrap(),
+        Effect::Allow
+    );
+    assert_eq!(judged("*** Add File: a\n+x", None).unwrap(), Effect::Ask);
+    let moved = "*** Update File: src/a\n*** Move to: secret/b\n@@\n-x\n+y";
+    assert_eq!(judged(moved, None).unwrap(), Effect::Deny);
+    assert!(judged("", None).is_err());
+}

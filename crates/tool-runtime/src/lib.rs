@@ -37,8 +37,8 @@ pub mod tool;
 pub mod wrapper;
 
 pub use agent_policy::{
-    CommandRequest, Confinement, PathField, PermissionSemantics, ResourceAccess, Reveals, Subject,
-    ToolDefinition, Tools, Workspace,
+    CommandRequest, Confinement, PatchField, PathField, PermissionSemantics, ResourceAccess,
+    Reveals, Subject, ToolDefinition, Tools, Workspace,
 };
 pub use authority::{Answer, Authority, Decision, PendingCall, PermissionRequest, Question};
 pub use baseline::Baselines;

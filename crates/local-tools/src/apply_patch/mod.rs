@@ -18,14 +18,15 @@ use agent_protocol::payload::tool::{Concurrency, ToolData};
 use agent_protocol::{ActionHappened, Code};
 use agent_text::counted;
 use agent_tool_runtime::{
-    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, PermissionSemantics,
-    Plan, Prepared, Preview, RawResult, RuntimeContext, Tool, ToolDefinition, ToolInvocation,
-    ValidationFailure, Visibility, VisibilityContext,
+    Body, ExecutionContext, ExecutionFailure, NormalizeContext, Normalized, PatchField,
+    PermissionSemantics, Plan, Prepared, Preview, RawResult, RuntimeContext, Tool, ToolDefinition,
+    ToolInvocation, ValidationFailure, Visibility, VisibilityContext,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use parse::HEADERS;
 pub use parse::{Action, Hunk, HunkLine, LineKind, ParseProblem, Patch, Section, parse};
 pub use place::{HunkProblem, HunkProblemKind, Placed, Ranges, place};
 
@@ -89,8 +90,13 @@ pub(crate) const TOOL: LocalTool = LocalTool {
 fn definition() -> ToolDefinition {
     ToolDefinition {
         is_destructive: true,
-        // It may be about any number of files, which stand in the patch.
+        // It may be about any number of files.
         concurrency: Concurrency::Exclusive,
+        patch_field: Some(PatchField {
+            name: "input".to_owned(),
+            headers: HEADERS.iter().map(|header| (*header).to_owned()).collect(),
+        }),
+        cwd_field: Some("cwd".to_owned()),
         ..writing_definition::<ApplyPatchInput>(
             "apply_patch",
             "Changes files by a patch: `*** Begin Patch`, sections `*** Add File: PATH` (lines with +), `*** Delete \

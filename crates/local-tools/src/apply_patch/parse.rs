@@ -76,6 +76,8 @@ const ADD: &str = "*** Add File:";
 const DELETE: &str = "*** Delete File:";
 const UPDATE: &str = "*** Update File:";
 const MOVE: &str = "*** Move to:";
+/// Beginnings of the lines that name a file.
+pub(super) const HEADERS: [&str; 4] = [ADD, DELETE, UPDATE, MOVE];
 const END_OF_FILE: &str = "*** End of File";
 
 /// Reads a patch.

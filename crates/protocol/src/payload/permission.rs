@@ -155,7 +155,7 @@ record! {
 
 /// The rules that an answer for all edits of a session adds: files of the project, protected ones not. The
 /// first one names the answer.
-pub const SESSION_EDITS: [&str; 2] = ["edit(**)", "write(**)"];
+pub const SESSION_EDITS: [&str; 3] = ["edit(**)", "write(**)", "apply_patch(**)"];
 
 words! {
     /// Lifetime of an answer.
