@@ -290,7 +290,8 @@ fn a_yes_to_edits_holds_for_the_session() {
         .iter()
         .any(|event| match &event.payload {
             Payload::PolicyChanged(policy) => {
-                policy.changed.rules_added == ["allow edit(**)", "allow write(**)", "allow apply_patch(**)"]
+                policy.changed.rules_added
+                    == ["allow edit(**)", "allow write(**)", "allow apply_patch(**)"]
             }
             _ => false,
         });

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
-use std::time::Instant;
 
 use rustix::fs::FileType;
 
-use super::Kernel;
 use super::process::Process;
+use super::{CloseLook, Kernel};
 
 /// Kernel memory per open file.
 const FILE: u64 = 1 << 10;
@@ -61,10 +60,10 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    pub(super) fn of(processes: &[Process], kernel: &Kernel, end: Instant) -> Self {
+    pub(super) fn of(processes: &[Process], kernel: &Kernel, look: &CloseLook) -> Self {
         let mut found = Self::default();
         for process in processes {
-            if found.add(process, end).is_none() {
+            if found.add(process, look).is_none() {
                 found.unknown += process.descriptors;
                 found.waited_for += (process.descriptors / 2 + 1).pow(2).min(kernel.waited_for);
             }
@@ -73,7 +72,7 @@ impl Descriptors {
     }
 
     /// Nothing where the process could not be inspected, or not in time.
-    fn add(&mut self, process: &Process, end: Instant) -> Option<()> {
+    fn add(&mut self, process: &Process, look: &CloseLook) -> Option<()> {
         let entries = match std::fs::read_dir(format!("/proc/{}/fd", process.pid)) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return None,
@@ -82,7 +81,7 @@ impl Descriptors {
         };
         let mut sets = 0;
         for entry in entries.flatten() {
-            if Instant::now() > end {
+            if look.is_over() {
                 return None;
             }
             let path = entry.path();

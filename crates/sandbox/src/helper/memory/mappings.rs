@@ -1,10 +1,9 @@
 //! Memory of mappings: the kernel's records of them, and shared pages that are mapped and were given up.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
-use super::Kernel;
 use super::process::Process;
+use super::{CloseLook, Kernel};
 
 /// Kernel memory per mapping.
 const RECORD: u64 = 256;
@@ -19,12 +18,12 @@ fn worst(process: &Process, kernel: &Kernel) -> u64 {
     process.other + most * RECORD
 }
 
-pub(super) fn held(processes: &[Process], kernel: &Kernel, end: Instant) -> u64 {
+pub(super) fn held(processes: &[Process], kernel: &Kernel, look: &CloseLook) -> u64 {
     let mut shared = BTreeMap::new();
     let (mut records, mut resident, mut unknown) = (0, 0, 0);
     for process in processes {
         let maps = match std::fs::read(format!("/proc/{}/maps", process.pid)) {
-            _ if Instant::now() > end => None,
+            _ if look.is_over() => None,
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
             // It has ended.
             Err(_) => Some(Vec::new()),

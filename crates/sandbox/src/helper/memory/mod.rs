@@ -13,6 +13,8 @@ mod sockets;
 use std::cell::OnceCell;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use descriptors::Descriptors;
 use process::Process;
 use shared::Shared;
@@ -20,8 +22,35 @@ use sockets::Sockets;
 
 use crate::plan::{Containment, Plan};
 
-/// Time limit for measuring one kind.
-const CLOSE_LOOK: Duration = Duration::from_millis(500);
+/// Processor time for measuring one kind, and all the time that it may take: a busy machine gives it less of each
+/// second, and the command must not outgrow the figure meanwhile.
+const LOOK: Duration = Duration::from_millis(500);
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
+
+/// The measuring of one kind, with an end.
+struct CloseLook {
+    processor: Duration,
+    end: Instant,
+}
+
+impl CloseLook {
+    fn begin() -> Self {
+        Self {
+            processor: processor_time() + LOOK,
+            end: Instant::now() + LONGEST_LOOK,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        processor_time() > self.processor || Instant::now() > self.end
+    }
+}
+
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
 
 /// State that a count needs besides the list of processes. It is made before the seccomp filter, which would refuse
 /// the socket that lists sockets.
@@ -64,11 +93,10 @@ impl MemoryMeter {
         if total > self.limit || total.saturating_add(bound) <= self.limit {
             return total;
         }
-        let end = || Instant::now() + CLOSE_LOOK;
-        total += mappings::held(&processes, kernel, end());
-        let open = Descriptors::of(&processes, kernel, end());
+        total += mappings::held(&processes, kernel, &CloseLook::begin());
+        let open = Descriptors::of(&processes, kernel, &CloseLook::begin());
         total += open.held(kernel);
-        total + self.sockets.held(&open, kernel, end())
+        total + self.sockets.held(&open, kernel, &CloseLook::begin())
     }
 }
 

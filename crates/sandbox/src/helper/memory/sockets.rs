@@ -2,15 +2,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
 
 use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 
-use super::Kernel;
 use super::descriptors::Descriptors;
 use super::process::Process;
+use super::{CloseLook, Kernel};
 
 /// Kernel memory per socket without content.
 const SOCKET: u64 = 4 << 10;
@@ -63,14 +62,14 @@ impl Sockets {
         number.unwrap_or_else(all).saturating_mul(most(kernel))
     }
 
-    pub(super) fn held(&self, open: &Descriptors, kernel: &Kernel, end: Instant) -> u64 {
+    pub(super) fn held(&self, open: &Descriptors, kernel: &Kernel, look: &CloseLook) -> u64 {
         let descriptors = open.sockets.len() as u64 + open.unknown;
         let number = if self.own { number() } else { None };
         let number = number.unwrap_or(descriptors);
         let mut found = Tally::new(kernel);
         let all_seen = (QUERIES.iter()).all(|query| {
             let is_ours = |inode| self.own || open.sockets.contains(&inode);
-            self.query(query, &is_ours, end, &mut found).is_ok()
+            self.query(query, &is_ours, look, &mut found).is_ok()
         });
         let unseen = if all_seen {
             // Descriptors that cannot be inspected may be sockets of the machine's network.
@@ -86,14 +85,14 @@ impl Sockets {
         &self,
         query: &Query,
         is_ours: &dyn Fn(u64) -> bool,
-        end: Instant,
+        look: &CloseLook,
         found: &mut Tally,
     ) -> io::Result<()> {
         let diag = self.diag.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         send(diag, &query.message(), SendFlags::empty())?;
         let mut buffer = vec![0_u8; 64 << 10];
         loop {
-            if Instant::now() > end {
+            if look.is_over() {
                 // The rest of this answer must not be taken for the next one.
                 while recv(diag, &mut *buffer, RecvFlags::empty()).is_ok() {}
                 return Err(io::ErrorKind::TimedOut.into());
@@ -314,12 +313,15 @@ mod tests {
     use std::io::Write as _;
     use std::os::fd::AsFd as _;
     use std::os::unix::net::UnixStream;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(20)
+    fn patient() -> CloseLook {
+        CloseLook {
+            processor: Duration::MAX,
+            end: Instant::now() + Duration::from_secs(20),
+        }
     }
 
     fn open(socket: &UnixStream) -> Descriptors {
@@ -345,7 +347,7 @@ mod tests {
     fn sent_data_counts_for_the_sender_or_the_remaining_receiver() {
         let (sockets, kernel) = (Sockets::new(false), Kernel::read());
         let (sender, receiver, sent) = filled();
-        let held = |socket: &UnixStream| sockets.held(&open(socket), &kernel, soon());
+        let held = |socket: &UnixStream| sockets.held(&open(socket), &kernel, &patient());
         assert!(held(&sender) >= sent, "{} of {sent}", held(&sender));
         assert!(held(&receiver) < sent, "{}", held(&receiver));
         drop(sender);
@@ -361,14 +363,22 @@ mod tests {
         };
         let (_sender, receiver, _) = filled();
         let expected = most(&kernel) + SOCKET;
-        assert_eq!(silent.held(&open(&receiver), &kernel, soon()), expected);
+        assert_eq!(silent.held(&open(&receiver), &kernel, &patient()), expected);
         // So are those for which there was no time, and descriptors that cannot be inspected.
         let sockets = Sockets::new(false);
-        let now = Instant::now();
-        assert_eq!(sockets.held(&open(&receiver), &kernel, now), expected);
+        let late = CloseLook {
+            end: Instant::now(),
+            ..patient()
+        };
+        assert_eq!(sockets.held(&open(&receiver), &kernel, &late), expected);
+        let dear = CloseLook {
+            processor: Duration::ZERO,
+            ..patient()
+        };
+        assert_eq!(sockets.held(&open(&receiver), &kernel, &dear), expected);
         let mut open = Descriptors::default();
         open.unknown = 3;
-        assert!(sockets.held(&open, &kernel, soon()) >= 3 * most(&kernel));
+        assert!(sockets.held(&open, &kernel, &patient()) >= 3 * most(&kernel));
     }
 
     #[test]
