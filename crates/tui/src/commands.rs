@@ -113,7 +113,12 @@ pub const COMMANDS: &[Command] = &[
         "write the session to a file: jsonl, portable, html, review, evidence",
         Does::Export,
     ),
-    command("theme", "[dark|light|none]", "colours", Does::Theme),
+    command(
+        "theme",
+        "[auto|dark|light|none]",
+        "choose the colours",
+        Does::Theme,
+    ),
     command(
         "transcript",
         "",

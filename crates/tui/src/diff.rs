@@ -277,10 +277,11 @@ fn code_spans(
     let unusual =
         |piece: &Piece| piece.mark && piece.text != "\\t" && !piece.text.ends_with(" spaces⟩");
     if !pieces.iter().any(unusual) {
-        return colored
-            .into_iter()
-            .map(|span| Span::styled(span.content, style.patch(span.style)))
-            .collect();
+        // Where the letters' colour tells that a line is new or gone, code has none of its own.
+        let code = |own| style.fg.map_or(style.patch(own), |_| style);
+        let spans = colored.into_iter();
+        let spans = spans.map(|span| Span::styled(span.content, code(span.style)));
+        return spans.collect();
     }
     pieces
         .into_iter()

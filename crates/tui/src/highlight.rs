@@ -10,11 +10,11 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::OnceLock;
 
-use ratatui::style::{Modifier, Style};
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 use syntect::highlighting::{
-    FontStyle, HighlightIterator, HighlightState, Highlighter as CodeColors, Theme as CodeTheme,
-    ThemeSet,
+    Color as CodeColor, FontStyle, HighlightIterator, HighlightState, Highlighter as CodeColors,
+    StyleModifier, Theme as CodeTheme, ThemeItem, ThemeSet, ThemeSettings,
 };
 use syntect::parsing::{ParseState, ScopeStack, SyntaxReference, SyntaxSet};
 
@@ -24,6 +24,7 @@ struct Grammars {
     syntaxes: SyntaxSet,
     dark: CodeTheme,
     light: CodeTheme,
+    palette: CodeTheme,
 }
 
 static GRAMMARS: OnceLock<Option<Grammars>> = OnceLock::new();
@@ -50,8 +51,70 @@ pub fn load() {
             syntaxes: SyntaxSet::load_defaults_newlines(),
             dark: themes.remove("base16-ocean.dark")?,
             light: themes.remove("InspiredGitHub")?,
+            palette: palette(),
         })
     });
+}
+
+/// Scopes by the terminal's own colours. Green, magenta and cyan can be read on every palette's
+/// background; blue and yellow cannot, and names keep the foreground.
+const PALETTE: &[(&str, u8)] = &[
+    ("comment", DIMMED),
+    ("string, constant.character", 2),
+    ("keyword, storage, keyword.operator.word", 5),
+    ("keyword.operator", DEFAULT),
+    ("constant.numeric, constant.language, support.type, storage.type.primitive", 6),
+    ("entity.name.type, entity.name.class, entity.name.struct, entity.name.enum, entity.name.trait", 6),
+    ("entity.name.tag, markup.deleted, invalid", 1),
+    ("markup.inserted", 2),
+];
+/// Not numbers of the palette: the foreground, and the same dimmed.
+const DEFAULT: u8 = 16;
+const DIMMED: u8 = 17;
+
+/// Colours that name a place in the palette, by its number where others have their red. They are
+/// transparent, which no real colour of a theme is.
+fn palette() -> CodeTheme {
+    let color = |number| CodeColor {
+        r: number,
+        g: 0,
+        b: 0,
+        a: 0,
+    };
+    let item = |(scopes, number): &(&str, u8)| {
+        Some(ThemeItem {
+            scope: scopes.parse().ok()?,
+            style: StyleModifier {
+                foreground: Some(color(*number)),
+                ..StyleModifier::default()
+            },
+        })
+    };
+    CodeTheme {
+        settings: ThemeSettings {
+            foreground: Some(color(DEFAULT)),
+            ..ThemeSettings::default()
+        },
+        scopes: PALETTE.iter().filter_map(item).collect(),
+        ..CodeTheme::default()
+    }
+}
+
+/// How a colour of a theme looks.
+fn shown(color: CodeColor, theme: Theme) -> Style {
+    let style = Style::new();
+    match (color.a, color.r) {
+        (0, DIMMED) => theme.dim(),
+        (0, 1) => style.fg(Color::Red),
+        (0, 2) => style.fg(Color::Green),
+        (0, 5) => style.fg(Color::Magenta),
+        (0, 6) => style.fg(Color::Cyan),
+        (0, _) => style,
+        _ => Style {
+            fg: theme.nearest(color.r, color.g, color.b),
+            ..style
+        },
+    }
 }
 
 /// Lines that are remembered; then all are forgotten.
@@ -140,9 +203,10 @@ impl Highlighter {
     ) -> Self {
         let code = match GRAMMARS.get() {
             Some(Some(grammars)) if theme.depth != ColorDepth::None && !theme.plain_code => {
-                let colors = match theme.background {
-                    Background::Dark => &grammars.dark,
-                    Background::Light => &grammars.light,
+                let colors = match (theme.depth, theme.background) {
+                    (ColorDepth::None | ColorDepth::Ansi16, _) => &grammars.palette,
+                    (_, Background::Dark) => &grammars.dark,
+                    (_, Background::Light) => &grammars.light,
                 };
                 find(&grammars.syntaxes).map(|syntax| Code {
                     syntaxes: &grammars.syntaxes,
@@ -156,6 +220,16 @@ impl Highlighter {
             _ => None,
         };
         Self { theme, code }
+    }
+
+    /// Takes in a line that is not shown.
+    pub fn pass(&mut self, line: &str) {
+        let Some(code) = self.code.as_mut().filter(|_| line.len() <= LONGEST_LINE) else {
+            return;
+        };
+        code.text = hash_of(&(code.text, line));
+        code.parser = None;
+        code.lines.push(format!("{line}\n"));
     }
 
     /// The next line in colours; `line` has no newline and is safe to show.
@@ -185,9 +259,7 @@ impl Highlighter {
             .map(|(style, text)| (style, text.trim_end_matches('\n')))
             .filter(|(_, text)| !text.is_empty())
             .map(|(style, text)| {
-                let color = style.foreground;
-                let mut shown = Style::new();
-                shown.fg = theme.nearest(color.r, color.g, color.b);
+                let mut shown = shown(style.foreground, theme);
                 if style.font_style.contains(FontStyle::BOLD) {
                     shown = shown.add_modifier(Modifier::BOLD);
                 }
@@ -237,10 +309,16 @@ fn hash_of(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Whether `text` is short enough to be coloured as a whole.
+/// True if `text` is short enough to be coloured.
 #[must_use]
 pub fn worth_coloring(text: &str) -> bool {
-    text.len() <= LONGEST_TEXT
+    is_worth_coloring(text.len())
+}
+
+/// The same of the first `bytes` of a text.
+#[must_use]
+pub fn is_worth_coloring(bytes: usize) -> bool {
+    bytes <= LONGEST_TEXT
 }
 
 #[cfg(test)]
@@ -288,5 +366,26 @@ mod tests {
         let shown = colored(&longer);
         forget();
         assert_eq!(shown, colored(&longer));
+    }
+
+    /// Every scope is understood, and what is coloured can be read on light and dark.
+    #[test]
+    fn the_terminals_own_colours_tell_code_apart() {
+        assert_eq!(palette().scopes.len(), PALETTE.len());
+        load();
+        let theme = Theme {
+            depth: ColorDepth::Ansi16,
+            ..Theme::default()
+        };
+        let mut highlighter = Highlighter::for_language("rust", theme);
+        let spans = highlighter.line("let x = 12; // say \"so\"");
+        let of = |word: &str| {
+            let span = spans.iter().find(|span| span.content.contains(word));
+            span.map(|span| (span.style.fg, span.style.add_modifier))
+        };
+        assert_eq!(of("let"), Some((Some(Color::Magenta), Modifier::empty())));
+        assert_eq!(of("12"), Some((Some(Color::Cyan), Modifier::empty())));
+        assert_eq!(of("say"), Some((None, Modifier::DIM)));
+        assert_eq!(of("x"), Some((None, Modifier::empty())));
     }
 }

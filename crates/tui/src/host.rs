@@ -11,8 +11,10 @@ use agent_protocol::id::{ArtifactId, SessionId};
 use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::status::Mode;
 
+use crate::keymap::{Action, KeyMap};
 use crate::state::{State, ToolLine};
-use crate::theme::{Background, ColorDepth};
+use crate::theme::{Background, ColorDepth, Theme, ThemeChoice};
+use crate::view::status::StatusItem;
 
 /// What the screen is told.
 #[derive(Clone, Debug)]
@@ -251,8 +253,10 @@ pub type ExternalEditor = Arc<dyn Fn(&str) -> Result<String, String> + Send + Sy
 /// All the screen has to know from outside.
 #[derive(Clone)]
 pub struct Settings {
+    /// What the terminal shows, and on what.
     pub colors: ColorDepth,
     pub background: Background,
+    pub theme: ThemeChoice,
     /// Lines of words for a screen reader: no spinner, no boxes, no redrawing.
     pub plain: bool,
     /// Take the whole screen instead of the bottom of it.
@@ -273,8 +277,29 @@ pub struct Settings {
     pub external_editor: Option<ExternalEditor>,
     /// Whether to ring when a question waits and the terminal is not in focus.
     pub notify: bool,
+    /// Whether to give the terminal's tab a title.
+    pub tab_title: bool,
+    /// Whether to tell the terminal what the program is doing.
+    pub program_status: bool,
+    /// The parts of the status line.
+    pub status: Vec<StatusItem>,
+    /// Which keys do what.
+    pub keys: KeyMap,
     /// Version shown on the first line.
     pub version: String,
+}
+
+impl Settings {
+    /// The chosen colours on this terminal.
+    #[must_use]
+    pub fn theme(&self) -> Theme {
+        let theme = Theme::of(self.theme, self.colors, self.background);
+        let more = self.keys.chords(Action::Transcript).first();
+        Theme {
+            more: more.copied().unwrap_or(theme.more),
+            ..theme
+        }
+    }
 }
 
 impl Default for Settings {
@@ -282,6 +307,7 @@ impl Default for Settings {
         Self {
             colors: ColorDepth::default(),
             background: Background::default(),
+            theme: ThemeChoice::default(),
             plain: false,
             full_screen: false,
             vim_keys: false,
@@ -295,6 +321,10 @@ impl Default for Settings {
             prefill: String::new(),
             external_editor: None,
             notify: true,
+            tab_title: true,
+            program_status: true,
+            status: StatusItem::USUAL.to_vec(),
+            keys: KeyMap::default(),
             version: String::new(),
         }
     }

@@ -19,10 +19,12 @@ pub mod compose;
 pub mod diff;
 pub mod highlight;
 pub mod host;
+pub mod keymap;
 pub mod keys;
 pub mod markdown;
 pub mod plain;
 pub mod replay;
+pub mod report;
 mod run;
 pub mod safe;
 pub mod state;
@@ -38,4 +40,6 @@ pub use host::{
     Input, LiveText, Output, SessionLine, Settings, Start, TrustQuestion,
 };
 pub use run::{RunError, run, run_on};
-pub use theme::{Background, ColorDepth};
+pub use keymap::KeyMap;
+pub use theme::{Background, ColorDepth, ThemeChoice};
+pub use view::status::StatusItem;

@@ -1,105 +1,72 @@
 //! Markdown of answers as lines. What is drawn for a finished block never changes when more text
 //! follows, so that finished blocks can go to the scrollback while the rest still streams in.
 
+mod finished;
 mod table;
+
+use std::ops::Range;
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use crate::highlight::{Highlighter, worth_coloring};
+use crate::highlight::{Highlighter, is_worth_coloring};
 use crate::safe;
 use crate::text::{Break, wrap};
 use crate::theme::{ColorDepth, Theme};
 use agent_text::width;
+pub use finished::{Marks, finished_prefix};
 use table::Table;
 
 /// `text`, foreign and unchecked, as lines of at most `columns`.
 #[must_use]
 pub fn render(text: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    render_from(text, 0, columns, theme).0
+}
+
+/// The same, with the places where its lines stay as they are. Code up to the place `from` has no
+/// colours: it is on the screen already.
+#[must_use]
+pub fn render_from(
+    text: &str,
+    from: usize,
+    columns: usize,
+    theme: Theme,
+) -> (Vec<Line<'static>>, Marks) {
     let cleaned = safe::content(text);
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut renderer = Renderer::new(columns.max(8), theme);
-    for event in Parser::new_ext(&cleaned, options) {
-        renderer.event(event);
+    let mut renderer = Renderer::new(columns.max(8), from, theme);
+    for (event, place) in Parser::new_ext(&cleaned, options).into_offset_iter() {
+        renderer.event(event, place);
     }
     renderer.finish()
 }
 
-/// How many bytes of `text`, from its start, are blocks that no further text can change. `text`
-/// begins at the start of a block.
-#[must_use]
-pub fn finished_prefix(text: &str) -> usize {
-    let mut fence: Option<(u8, usize)> = None;
-    let (mut finished, mut at) = (0, 0);
-    let mut previous_blank = false;
-    let mut in_list = false;
-    for line in text.split_inclusive('\n') {
-        let trimmed = line.trim();
-        if !line.ends_with('\n') {
-            // A line that has only begun ends the block before it when whatever comes cannot
-            // make it a part of that block.
-            let may_go_on = trimmed.is_empty()
-                || line.starts_with([' ', '\t'])
-                || (in_list
-                    && trimmed.starts_with(|c: char| "-*+".contains(c) || c.is_ascii_digit()));
-            if fence.is_none() && previous_blank && !may_go_on {
-                finished = at;
-            }
-            break;
-        }
-        let marker = trimmed.bytes().next().unwrap_or(0);
-        let run = trimmed.bytes().take_while(|byte| *byte == marker).count();
-        let is_fence = matches!(marker, b'`' | b'~') && run >= 3;
-        match fence {
-            Some((open, length)) => {
-                if is_fence && marker == open && run >= length && trimmed.len() == run {
-                    fence = None;
-                }
-            }
-            None => {
-                let item = is_list_item(trimmed);
-                let indented = line.starts_with([' ', '\t']);
-                // A blank line ends a block, unless a list goes on behind it.
-                let goes_on = trimmed.is_empty() || indented || (in_list && item);
-                if previous_blank && !goes_on {
-                    finished = at;
-                    in_list = false;
-                }
-                if item {
-                    in_list = true;
-                }
-                if is_fence {
-                    fence = Some((marker, run));
-                }
-            }
-        }
-        previous_blank = fence.is_none() && trimmed.is_empty();
-        at += line.len();
-    }
-    finished
-}
-
-fn is_list_item(trimmed: &str) -> bool {
-    let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
-    matches!(trimmed.as_bytes(), [b'-' | b'*' | b'+', b' ', ..])
-        || (digits > 0 && matches!(trimmed.as_bytes().get(digits), Some(b'.' | b')')))
-}
-
 struct Renderer {
     columns: usize,
+    /// What is before this place is not shown.
+    from: usize,
     theme: Theme,
     lines: Vec<Line<'static>>,
+    marks: Marks,
     spans: Vec<Span<'static>>,
     styles: Vec<Style>,
     /// What stands before each line of the open containers: quote bars and list indents.
     prefixes: Vec<Prefix>,
     lists: Vec<Option<u64>>,
-    code: Option<(String, String)>,
+    code: Option<Code>,
     table: Option<Table>,
     link: Option<String>,
     heading: bool,
+}
+
+/// Code that is being read.
+struct Code {
+    language: String,
+    text: String,
+    /// Where the text has come to, and the place in the source behind it.
+    places: Vec<(usize, usize)>,
 }
 
 struct Prefix {
@@ -108,11 +75,13 @@ struct Prefix {
 }
 
 impl Renderer {
-    fn new(columns: usize, theme: Theme) -> Self {
+    fn new(columns: usize, from: usize, theme: Theme) -> Self {
         Self {
             columns,
+            from,
             theme,
             lines: Vec::new(),
+            marks: Marks::default(),
             spans: Vec::new(),
             styles: vec![Style::new()],
             prefixes: Vec::new(),
@@ -124,12 +93,18 @@ impl Renderer {
         }
     }
 
-    fn finish(mut self) -> Vec<Line<'static>> {
+    fn finish(mut self) -> (Vec<Line<'static>>, Marks) {
         self.flush();
         while self.lines.last().is_some_and(|line| line.width() == 0) {
             self.lines.pop();
         }
-        self.lines
+        (self.lines, self.marks)
+    }
+
+    /// What is before `place` is closed.
+    fn mark(&mut self, place: usize) {
+        self.flush();
+        self.marks.push(place, self.lines.len());
     }
 
     fn style(&self) -> Style {
@@ -140,12 +115,20 @@ impl Renderer {
         self.styles.push(self.style().patch(style));
     }
 
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: Event<'_>, place: Range<usize>) {
         match event {
-            Event::Start(tag) => self.start(tag),
+            Event::Start(tag) => {
+                if begins_block(&tag) {
+                    self.mark(place.start);
+                }
+                self.start(tag);
+            }
             Event::End(tag) => self.end(tag),
             Event::Text(text) => match &mut self.code {
-                Some((_, code)) => code.push_str(&text),
+                Some(code) => {
+                    code.text.push_str(&text);
+                    code.places.push((code.text.len(), place.end));
+                }
                 // A character reference such as `&#27;` is a character only now.
                 None => self
                     .spans
@@ -163,6 +146,7 @@ impl Renderer {
             Event::SoftBreak => self.spans.push(Span::styled(" ", self.style())),
             Event::HardBreak => self.flush(),
             Event::Rule => {
+                self.mark(place.start);
                 self.gap();
                 let rule = "─".repeat(self.columns.min(40));
                 self.spans.push(Span::styled(rule, self.theme.dim()));
@@ -221,7 +205,11 @@ impl Renderer {
                     }
                     CodeBlockKind::Indented => String::new(),
                 };
-                self.code = Some((language, String::new()));
+                self.code = Some(Code {
+                    language,
+                    text: String::new(),
+                    places: Vec::new(),
+                });
             }
             Tag::List(first) => {
                 if self.lists.is_empty() {
@@ -256,6 +244,7 @@ impl Renderer {
                 self.link = Some(safe::one_line(&dest_url));
                 self.push_style(Style::new().add_modifier(Modifier::UNDERLINED));
             }
+            Tag::HtmlBlock => self.gap_unless_in_item(),
             Tag::Table(alignments) => {
                 self.gap();
                 self.table = Some(Table {
@@ -385,21 +374,53 @@ impl Renderer {
     }
 
     fn end_code(&mut self) {
-        let Some((language, code)) = self.code.take() else {
+        let Some(code) = self.code.take() else {
             return;
         };
-        let language = if worth_coloring(&code) {
-            language
-        } else {
-            String::new()
-        };
-        let mut highlighter = Highlighter::for_language(&language, self.theme);
-        for code_line in code.trim_end_matches('\n').split('\n') {
-            let mut spans = highlighter.line(code_line);
-            spans.insert(0, Span::raw("  "));
-            self.push_wrapped(&Line::from(spans), 2, Break::Anywhere);
+        let mut highlighter = Highlighter::for_language(&code.language, self.theme);
+        let mut places = code.places.iter().peekable();
+        let mut end = 0;
+        for code_line in code.text.trim_end_matches('\n').split('\n') {
+            end += code_line.len() + 1;
+            while places.next_if(|(at, _)| *at < end).is_some() {}
+            let place = places.peek().filter(|(at, _)| *at == end);
+            let place = place.map(|(_, place)| *place);
+            if place.is_some_and(|place| place <= self.from) {
+                highlighter.pass(code_line);
+                for prefix in &mut self.prefixes {
+                    prefix.first = None;
+                }
+                // It stands for the line, however many rows that took.
+                self.lines.push(Line::raw(" "));
+            } else {
+                // The rest of a very long text is shown without colours.
+                let mut spans = match is_worth_coloring(end) {
+                    true => highlighter.line(code_line),
+                    false => vec![Span::raw(code_line.to_owned())],
+                };
+                spans.insert(0, Span::raw("  "));
+                self.push_wrapped(&Line::from(spans), 2, Break::Anywhere);
+            }
+            if let Some(place) = place {
+                self.marks.push(place, self.lines.len());
+            }
         }
     }
+}
+
+/// True for what cannot be a part of the block before it.
+fn begins_block(tag: &Tag<'_>) -> bool {
+    matches!(
+        tag,
+        Tag::Paragraph
+            | Tag::Heading { .. }
+            | Tag::BlockQuote(_)
+            | Tag::CodeBlock(_)
+            | Tag::HtmlBlock
+            | Tag::List(_)
+            | Tag::Item
+            | Tag::Table(_)
+    )
 }
 
 #[cfg(test)]
@@ -475,22 +496,6 @@ mod tests {
     #[test]
     fn code_that_is_too_wide_goes_on_below_itself() {
         assert_eq!(drawn("```\n0123456789\n```", 8), ["  012345", "  6789"]);
-    }
-
-    /// What has come of the next block tells that the one before is over.
-    #[test]
-    fn a_block_is_finished_when_the_next_one_begins() {
-        for (text, finished) in [
-            ("one\n\ntwo and mo", 5),
-            ("one\n\n", 0),
-            ("one\n\n  tw", 0),
-            ("- one\n\n- tw", 0),
-            ("- one\n\n2", 0),
-            ("- one\n\nAfter", 7),
-            ("```\na\n\nb", 0),
-        ] {
-            assert_eq!(finished_prefix(text), finished, "{text:?}");
-        }
     }
 
     #[test]

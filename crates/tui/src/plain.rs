@@ -4,6 +4,7 @@
 mod print;
 
 use std::io::{BufRead as _, Write as _};
+use std::ops::Range;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Duration, Instant};
@@ -17,13 +18,14 @@ use crate::compose::editor::Editor;
 use crate::host::{Exit, Input, Output, Settings};
 use crate::run::{RunError, Signals};
 use crate::safe;
-use crate::state::cell::{CallStage, Cell, CellKind};
+use crate::state::State;
+use crate::state::cell::{CallStage, CellKind};
 use crate::terminal::usual_for_unknown;
-use crate::theme::{Background, ColorDepth, Theme};
+use crate::theme::{ColorDepth, Theme};
 use crate::ui::guard::{Guard, Press};
 use crate::ui::prompt::Stage;
 use crate::ui::{Effect, Ui};
-use crate::view::cells;
+use crate::view;
 
 /// Lines are no wider than this, or than the terminal is.
 const COLUMNS: usize = 100;
@@ -137,8 +139,7 @@ impl Plain {
         let mut ui = Ui::new(settings);
         ui.theme = Theme {
             depth: ColorDepth::None,
-            background: Background::Dark,
-            plain_code: false,
+            ..ui.theme
         };
         let mut plain = Self {
             ui,
@@ -330,10 +331,9 @@ impl Plain {
     }
 
     fn after(&mut self) {
-        while self.ui.printed.cells < self.ui.state.first_open() {
-            let cell = self.ui.state.cells[self.ui.printed.cells].clone();
-            self.out.extend(words(&cell));
-            self.ui.printed.cells += 1;
+        while let Some(range) = view::next_finished(&self.ui) {
+            self.out.extend(words(&self.ui.state, &range));
+            self.ui.printed.cells = range.end;
         }
         self.say_running();
         if let Some((hint, _)) = self.ui.hint.take() {
@@ -361,19 +361,22 @@ fn spoken(line: &Line<'static>) -> String {
     line.to_string().trim_end().to_owned()
 }
 
-/// A cell in words.
-fn words(cell: &Cell) -> Vec<String> {
-    match &cell.kind {
-        CellKind::User(user) => vec![format!("You: {}", safe::content(user.text.trim_end()))],
-        CellKind::Assistant(said) => vec![format!("Agent: {}", safe::content(said.text.trim()))],
-        CellKind::Reasoning(_) => Vec::new(),
+/// A finished piece of the transcript in words.
+fn words(state: &State, range: &Range<usize>) -> Vec<String> {
+    match state.cells.get(range.start).map(|cell| &cell.kind) {
+        Some(CellKind::User(user)) => {
+            vec![format!("You: {}", safe::content(user.text.trim_end()))]
+        }
+        Some(CellKind::Assistant(said)) => {
+            vec![format!("Agent: {}", safe::content(said.text.trim()))]
+        }
+        Some(CellKind::Reasoning(_)) => Vec::new(),
         _ => {
             let theme = Theme {
                 depth: ColorDepth::None,
-                background: Background::Dark,
-                plain_code: false,
+                ..Theme::default()
             };
-            cells::draw(cell, cells::Fold::Folded, 1000, theme)
+            view::finished(state, range, 1000, theme)
                 .iter()
                 .map(|line| in_words(&spoken(line)))
                 .collect()

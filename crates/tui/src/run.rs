@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::host::{Exit, Input, Output, Settings};
+use crate::report::{self, Report, Status};
 use crate::surface::Surface;
 use crate::terminal::{Console, RealConsole, as_screen};
 use crate::ui::{Effect, Ui};
@@ -151,7 +152,9 @@ struct Screen {
     dirty: bool,
     /// A key has not been answered yet.
     is_awaited: bool,
+    /// The title and the status the terminal was told last.
     title: String,
+    status: Option<Status>,
     bytes: Vec<u8>,
 }
 
@@ -171,6 +174,7 @@ impl Screen {
             dirty: true,
             is_awaited: false,
             title: String::new(),
+            status: None,
             bytes: Vec::new(),
         })
     }
@@ -235,7 +239,7 @@ impl Screen {
         self.dirty = print.len() >= PRINT;
         self.bytes.clear();
         self.surface.draw(&mut self.bytes, &print, &frame);
-        self.set_title();
+        self.report();
         if !self.bytes.is_empty() {
             console
                 .write(&self.bytes)
@@ -251,24 +255,22 @@ impl Screen {
         Ok(())
     }
 
-    fn set_title(&mut self) {
-        let facts = &self.ui.state.facts;
-        let project = self.ui.settings.cwd.rsplit('/').next().unwrap_or_default();
-        let state = if self.ui.current().is_some() {
-            "? "
-        } else if facts.turn.is_some() {
-            "… "
-        } else {
-            ""
-        };
-        let title = format!("{state}agent {project}");
-        if title != self.title {
-            // What goes between the marks was cleaned: it can neither end the title nor begin
-            // something else.
-            let cleaned = agent_text::clip(&crate::safe::one_line(&title), 80);
-            self.bytes
-                .extend_from_slice(format!("\x1b]2;{cleaned}\x07").as_bytes());
-            self.title = title;
+    /// Tells the terminal what has changed since it was told last.
+    fn report(&mut self) {
+        if self.ui.settings.tab_title {
+            let title = report::tab_title(&self.ui);
+            if title != self.title {
+                let told = Report::Title(title.clone());
+                self.bytes.extend(told.bytes());
+                self.title = title;
+            }
+        }
+        if self.ui.settings.program_status {
+            let status = report::status(&self.ui);
+            if self.status.as_ref() != Some(&status) {
+                self.bytes.extend(Report::Status(status.clone()).bytes());
+                self.status = Some(status);
+            }
         }
     }
 
@@ -301,9 +303,8 @@ impl Screen {
                     continue;
                 }
                 Effect::Notify(text) => {
-                    let text = agent_text::clip(&text, 100);
                     console
-                        .write(format!("\x1b]9;{text}\x07\x07").as_bytes())
+                        .write(&Report::Ring(text).bytes())
                         .map_err(terminal)?;
                     continue;
                 }
@@ -348,6 +349,9 @@ impl Screen {
     fn release<C: Console>(&mut self, console: &mut C) -> io::Result<()> {
         self.bytes.clear();
         self.surface.finish(&mut self.bytes);
+        if self.status.take().is_some() {
+            self.bytes.extend(Report::ClearStatus.bytes());
+        }
         console.write(&self.bytes)?;
         console.leave()
     }
@@ -368,6 +372,7 @@ impl Screen {
         let terminal = |source| RunError::Terminal { source };
         // What is finished belongs into the scrollback, also when the end came quickly.
         let columns = usize::from(self.surface.size().0);
+        self.ui.closing = true;
         loop {
             let print = view::print_finished(&mut self.ui, columns, PRINT);
             if print.is_empty() {

@@ -10,6 +10,8 @@ use crossterm::event::{Event, EventStream};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use futures_util::StreamExt as _;
 
+use crate::report::Report;
+
 /// What the loop draws on. The second implementation is a test's.
 pub trait Console: Send {
     /// Begin to take keys one by one.
@@ -60,12 +62,12 @@ pub(crate) async fn as_screen<F: Future>(future: F) -> F::Output {
     .await
 }
 
-const ENTER: &str = "\x1b[22;2t\x1b[?2004h\x1b[?1004h";
-const LEAVE: &str = "\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[23;2t";
+const ENTER: &str = "\x1b[22;0t\x1b[?2004h\x1b[?1004h";
+const LEAVE: &str = "\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[23;0t";
 /// After a panic nobody knows what was on: everything that could be is switched off. Leaving the
 /// alternate screen is harmless where it was not entered.
 const RESCUE: &str =
-    "\x1b[?2026l\x1b[?1049l\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[23;2t\r\n\x1b[J";
+    "\x1b[?2026l\x1b[?1049l\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[23;0t\r\n\x1b[J";
 
 /// Standard input and output.
 #[derive(Default)]
@@ -162,6 +164,7 @@ fn rescue() {
     if ENTERED.swap(false, Ordering::SeqCst) {
         let mut out = io::stdout().lock();
         let _ = out.write_all(RESCUE.as_bytes());
+        let _ = out.write_all(&Report::ClearStatus.bytes());
         let _ = out.flush();
         let _ = disable_raw_mode();
     }

@@ -3,6 +3,8 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
+use crate::keymap::Chord;
+
 /// How many colours the terminal shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColorDepth {
@@ -56,16 +58,89 @@ pub fn detect(hints: TerminalHints<'_>) -> (ColorDepth, Background) {
     (depth, background)
 }
 
-/// Styles by role.
+/// Colours somebody chose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThemeChoice {
+    /// The terminal's own sixteen, which suit its background whatever that is.
+    #[default]
+    Auto,
+    /// Our own for a dark background, as exact as the terminal shows them.
+    Dark,
+    /// Our own for a light background.
+    Light,
+    None,
+}
+
+impl ThemeChoice {
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Dark, Self::Light, Self::None];
+
+    /// As one types it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Dark => "dark",
+            Self::Light => "light",
+            Self::None => "none",
+        }
+    }
+
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|choice| choice.name() == word)
+    }
+
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Auto => "the terminal's own 16 colours",
+            Self::Dark => "exact colours for a dark background",
+            Self::Light => "exact colours for a light background",
+            Self::None => "no colours",
+        }
+    }
+}
+
+/// Styles by role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Theme {
     pub depth: ColorDepth,
     pub background: Background,
     /// Code without colours, where it is drawn anew too often for them.
     pub plain_code: bool,
+    /// The key that shows more of what is shown in short.
+    pub more: Chord,
+}
+
+impl Default for Theme {
+    fn default() -> Self {
+        Self {
+            depth: ColorDepth::default(),
+            background: Background::default(),
+            plain_code: false,
+            more: Chord::control('t'),
+        }
+    }
 }
 
 impl Theme {
+    /// The theme of a choice on a terminal that shows this many colours on this background.
+    #[must_use]
+    pub fn of(choice: ThemeChoice, shows: ColorDepth, background: Background) -> Self {
+        let (depth, background) = match choice {
+            ThemeChoice::Auto => (shows.min(ColorDepth::Ansi16), background),
+            // Who asks for colours has them, whatever the environment says.
+            ThemeChoice::Dark => (shows.max(ColorDepth::Ansi16), Background::Dark),
+            ThemeChoice::Light => (shows.max(ColorDepth::Ansi16), Background::Light),
+            ThemeChoice::None => (ColorDepth::None, background),
+        };
+        Self {
+            depth,
+            background,
+            ..Self::default()
+        }
+    }
+
     fn colored(self, color: Color) -> Style {
         if self.depth == ColorDepth::None {
             Style::new()
@@ -106,9 +181,11 @@ impl Theme {
 
     #[must_use]
     pub fn code(self) -> Style {
-        self.colored(match self.background {
-            Background::Dark => Color::LightBlue,
-            Background::Light => Color::Blue,
+        self.colored(match (self.depth, self.background) {
+            // Blue is what palettes differ most in.
+            (ColorDepth::None | ColorDepth::Ansi16, _) => Color::Cyan,
+            (_, Background::Dark) => Color::LightBlue,
+            (_, Background::Light) => Color::Blue,
         })
     }
 
@@ -148,14 +225,14 @@ impl Theme {
         }
     }
 
-    /// The colour nearest to `red, green, blue` this terminal shows, or none.
+    /// The colour nearest to `red, green, blue` this terminal shows, or none where only its own
+    /// sixteen are used.
     #[must_use]
     pub fn nearest(self, red: u8, green: u8, blue: u8) -> Option<Color> {
         match self.depth {
-            ColorDepth::None => None,
+            ColorDepth::None | ColorDepth::Ansi16 => None,
             ColorDepth::True => Some(Color::Rgb(red, green, blue)),
             ColorDepth::Ansi256 => Some(Color::Indexed(cube(red, green, blue))),
-            ColorDepth::Ansi16 => hue(red, green, blue),
         }
     }
 }
@@ -170,23 +247,6 @@ fn cube(red: u8, green: u8, blue: u8) -> u8 {
     16 + 36 * step(red) + 6 * step(green) + step(blue)
 }
 
-/// One of the six basic hues; greys keep the terminal's own foreground.
-fn hue(red: u8, green: u8, blue: u8) -> Option<Color> {
-    let (high, low) = (red.max(green).max(blue), red.min(green).min(blue));
-    if high - low < 40 {
-        return None;
-    }
-    let middle = low + (high - low) / 2;
-    Some(match (red > middle, green > middle, blue > middle) {
-        (true, true, _) => Color::Yellow,
-        (true, false, true) => Color::Magenta,
-        (true, false, false) => Color::Red,
-        (false, true, true) => Color::Cyan,
-        (false, true, false) => Color::Green,
-        _ => Color::Blue,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,8 +255,7 @@ mod tests {
     fn without_colour_there_is_none() {
         let theme = Theme {
             depth: ColorDepth::None,
-            background: Background::Dark,
-            plain_code: false,
+            ..Theme::default()
         };
         for style in [
             theme.accent(),
@@ -264,19 +323,34 @@ mod tests {
 
     #[test]
     fn colours_come_down_to_what_is_there() {
-        let theme = |depth| Theme {
-            depth,
-            background: Background::Dark,
-            plain_code: false,
-        };
-        assert_eq!(
-            theme(ColorDepth::Ansi16).nearest(200, 20, 20),
-            Some(Color::Red)
-        );
-        assert_eq!(theme(ColorDepth::Ansi16).nearest(200, 200, 200), None);
+        let theme = |depth| Theme::of(ThemeChoice::Dark, depth, Background::Dark);
+        assert_eq!(theme(ColorDepth::Ansi16).nearest(200, 20, 20), None);
         assert_eq!(
             theme(ColorDepth::Ansi256).nearest(255, 0, 0),
             Some(Color::Indexed(196))
         );
+    }
+
+    #[test]
+    fn the_palette_is_the_terminals_unless_somebody_asks_for_more() {
+        let check = |choice, shows, expected| {
+            let theme = Theme::of(choice, shows, Background::Dark);
+            assert_eq!(theme.depth, expected, "{choice:?} {shows:?}");
+        };
+        check(ThemeChoice::Auto, ColorDepth::True, ColorDepth::Ansi16);
+        check(ThemeChoice::Auto, ColorDepth::None, ColorDepth::None);
+        check(ThemeChoice::Light, ColorDepth::True, ColorDepth::True);
+        check(ThemeChoice::Dark, ColorDepth::None, ColorDepth::Ansi16);
+        check(ThemeChoice::None, ColorDepth::True, ColorDepth::None);
+        let auto = Theme::of(ThemeChoice::Auto, ColorDepth::True, Background::Light);
+        for style in [auto.added(), auto.removed(), auto.code(), auto.warn()] {
+            assert!(
+                !matches!(style.fg, Some(Color::Rgb(..) | Color::Indexed(_))) && style.bg.is_none(),
+                "{style:?}"
+            );
+        }
+        for choice in ThemeChoice::ALL {
+            assert_eq!(ThemeChoice::named(choice.name()), Some(choice));
+        }
     }
 }

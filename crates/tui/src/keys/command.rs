@@ -6,14 +6,14 @@ use agent_protocol::status::Mode;
 use crate::commands::{self, Does};
 use crate::host::{Exit, ExportForm, HostRequest};
 use crate::state::cell::{CellKind, NoticeLevel};
-use crate::theme::{Background, ColorDepth};
+use crate::theme::ThemeChoice;
 use crate::ui::overlay::{Choices, Overlay, Picker, Transcript};
 use crate::ui::{Effect, Ui};
 use crate::view::documents;
 
 impl Ui {
     pub(super) fn show_help(&mut self) {
-        self.overlay = Some(documents::help());
+        self.overlay = Some(documents::help(&self.settings.keys));
     }
 
     pub(super) fn run_command(&mut self, line: &str) -> Vec<Effect> {
@@ -84,7 +84,7 @@ impl Ui {
                 }
             },
             Does::Theme => self.change_theme(arguments),
-            Does::Transcript => self.overlay = Some(Overlay::Transcript(Transcript::at_end())),
+            Does::Transcript => self.overlay = Some(Overlay::Transcript(Transcript::in_detail())),
             Does::Clear => return vec![Effect::Exit(Exit::NewSession)],
             Does::Quit => return vec![Effect::Exit(Exit::Quit)],
         }
@@ -120,21 +120,24 @@ impl Ui {
     }
 
     fn change_theme(&mut self, name: &str) {
-        let colored = self.settings.colors.max(ColorDepth::Ansi16);
-        (self.theme.depth, self.theme.background) = match name {
-            "dark" => (colored, Background::Dark),
-            "light" => (colored, Background::Light),
-            "none" => (ColorDepth::None, self.theme.background),
-            _ => match self.theme.background {
-                Background::Dark => (colored, Background::Light),
-                Background::Light => (colored, Background::Dark),
-            },
-        };
-        let words = match (self.theme.depth, self.theme.background) {
-            (ColorDepth::None, _) => "no colours",
-            (_, Background::Dark) => "colours for a dark background",
-            (_, Background::Light) => "colours for a light background",
-        };
-        self.hint(words);
+        match ThemeChoice::named(name) {
+            Some(choice) => self.choose_theme(choice),
+            None if name.is_empty() => {
+                let now = self.settings.theme.name();
+                let picker = Picker::new("colours", Choices::Themes).beginning_at(Some(now));
+                self.overlay = Some(Overlay::Picker(picker));
+            }
+            None => {
+                let names = ThemeChoice::ALL.map(ThemeChoice::name).join(", ");
+                let text = format!("/theme takes one of: {names}");
+                self.state.say(NoticeLevel::Error, text);
+            }
+        }
+    }
+
+    pub(super) fn choose_theme(&mut self, choice: ThemeChoice) {
+        self.settings.theme = choice;
+        self.theme = self.settings.theme();
+        self.hint(choice.in_words());
     }
 }

@@ -15,6 +15,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::compose::{MenuKind, attachments};
 use crate::host::{Exit, HostRequest};
+use crate::keymap::{Action, Chord, Place};
 use crate::state::cell::CellKind;
 use crate::ui::overlay::{Choices, Overlay, Picker, Transcript};
 use crate::ui::prompt::{Stage, respond};
@@ -33,6 +34,12 @@ impl Ui {
             self.disarm();
         }
         self.typed_at = Some(self.now);
+        self.is_news = false;
+        let Some(key) = self.settings.keys.usual(Place::Anywhere, key) else {
+            return self.settle();
+        };
+        let control =
+            |letter| key.modifiers == KeyModifiers::CONTROL && key.code == KeyCode::Char(letter);
         let mut effects = if control('c') {
             self.disturb();
             self.interrupt_or_quit()
@@ -145,6 +152,15 @@ impl Ui {
                 _ => {}
             }
         }
+        let is_help = self.settings.keys.is(Action::Help, key);
+        let key = match self.settings.keys.usual(Place::Writing, key) {
+            Some(key) => key,
+            // A character that no longer means anything is a character.
+            None if Chord::of(key).character().is_some() => key,
+            None => return Vec::new(),
+        };
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
         match key.code {
             KeyCode::Enter if !alt && !key.modifiers.contains(KeyModifiers::SHIFT) => {
                 if self.composer.editor.text()[..self.composer.editor.cursor()].ends_with('\\') {
@@ -163,7 +179,7 @@ impl Ui {
                 return Vec::new();
             }
             KeyCode::Char('t') if control => {
-                self.overlay = Some(Overlay::Transcript(Transcript::at_end()));
+                self.overlay = Some(Overlay::Transcript(Transcript::in_detail()));
                 return Vec::new();
             }
             KeyCode::Char('g') if control => return vec![Effect::ExternalEditor],
@@ -177,7 +193,7 @@ impl Ui {
             KeyCode::BackTab => {
                 return vec![Effect::set_mode(self.next_mode())];
             }
-            KeyCode::Char('?') if self.composer.editor.is_empty() => {
+            _ if is_help && self.composer.editor.is_empty() => {
                 self.show_help();
                 return Vec::new();
             }
@@ -217,7 +233,7 @@ impl Ui {
             transcript.scroll(&self.state, step, self.columns, self.theme);
             self.transcript = transcript;
         } else {
-            self.overlay = Some(Overlay::Transcript(Transcript::at_end()));
+            self.overlay = Some(Overlay::Transcript(Transcript::in_detail()));
         }
         Vec::new()
     }

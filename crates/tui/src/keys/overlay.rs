@@ -5,6 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::host::{Exit, ExportForm, HostRequest};
 use crate::state::cell::CellKind;
+use crate::theme::ThemeChoice;
 use crate::ui::overlay::{Choices, Overlay, Picker, Scroll, Transcript};
 use crate::ui::{Effect, Ui};
 use crate::view;
@@ -21,7 +22,11 @@ impl Ui {
         let (stays, effects) = match &mut overlay {
             Overlay::Transcript(transcript) => self.transcript_key(transcript, key),
             Overlay::Reader(reader) => (scroll_key(&mut reader.scroll, key), Vec::new()),
-            Overlay::Picker(picker) => picker_key(picker, key),
+            Overlay::Picker(picker) => {
+                let (stays, place) = picker_key(picker, key);
+                let chosen = place.map(|place| self.chosen(&picker.choices, place));
+                (stays, chosen.unwrap_or_default())
+            }
             Overlay::FirstRun(_, scroll) | Overlay::Trust(_, scroll) => {
                 if scrolls(key)
                     || (key.code == KeyCode::Char(' ') && self.start_guard.is_quiet(self.now))
@@ -229,10 +234,11 @@ fn scroll_key(scroll: &mut Scroll, key: KeyEvent) -> bool {
     true
 }
 
-fn picker_key(picker: &mut Picker, key: KeyEvent) -> (bool, Vec<Effect>) {
+/// Whether the list stays, and the place that was chosen in it.
+fn picker_key(picker: &mut Picker, key: KeyEvent) -> (bool, Option<usize>) {
     let rows = picker.rows();
     match key.code {
-        KeyCode::Esc => return (false, Vec::new()),
+        KeyCode::Esc => return (false, None),
         KeyCode::Up => picker.selected = picker.selected.saturating_sub(1),
         KeyCode::Down => picker.selected = (picker.selected + 1).min(rows.len().saturating_sub(1)),
         KeyCode::Backspace => {
@@ -241,9 +247,9 @@ fn picker_key(picker: &mut Picker, key: KeyEvent) -> (bool, Vec<Effect>) {
         }
         KeyCode::Enter => {
             let Some((place, _, _)) = rows.get(picker.selected) else {
-                return (true, Vec::new());
+                return (true, None);
             };
-            return (false, chosen(&picker.choices, *place));
+            return (false, Some(*place));
         }
         KeyCode::Char(character) if !key.modifiers.contains(KeyModifiers::CONTROL) => {
             picker.filter.push(character);
@@ -251,7 +257,16 @@ fn picker_key(picker: &mut Picker, key: KeyEvent) -> (bool, Vec<Effect>) {
         }
         _ => {}
     }
-    (true, Vec::new())
+    (true, None)
+}
+
+impl Ui {
+    fn chosen(&mut self, choices: &Choices, place: usize) -> Vec<Effect> {
+        if let (Choices::Themes, Some(choice)) = (choices, ThemeChoice::ALL.get(place)) {
+            self.choose_theme(*choice);
+        }
+        chosen(choices, place)
+    }
 }
 
 fn chosen(choices: &Choices, place: usize) -> Vec<Effect> {
@@ -263,6 +278,7 @@ fn chosen(choices: &Choices, place: usize) -> Vec<Effect> {
         Choices::Exports => ExportForm::ALL
             .get(place)
             .map(|form| Effect::Host(HostRequest::Export { form: *form })),
+        Choices::Themes => None,
         Choices::Sessions(sessions) => sessions
             .get(place)
             .map(|session| Effect::Exit(Exit::Resume(session.session_id.clone()))),

@@ -5,6 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::overlay::{SCROLL_FIRST, scrolls};
 use crate::compose::editor::Editor;
+use crate::keymap::{Action, Place};
 use crate::ui::guard::{CALM_MS, Press};
 use crate::ui::prompt::{Editing, Stage, respond};
 use crate::ui::{Effect, Ui};
@@ -77,10 +78,13 @@ impl Ui {
             return Vec::new();
         };
         let question = !pending.is_permission();
-        if key
-            .modifiers
-            .intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
-        {
+        let keys = &self.settings.keys;
+        let Some(key) = keys.usual(Place::Answering, key) else {
+            return Vec::new();
+        };
+        let is_mode = keys.is(Action::Mode, key);
+        let held = KeyModifiers::CONTROL | KeyModifiers::ALT;
+        if key.modifiers.intersects(held) && !is_mode {
             return Vec::new();
         }
         // A page leaves one line of the last one, so that nothing is passed unseen.
@@ -121,7 +125,10 @@ impl Ui {
                     Some(answer),
                 ))
             }
-            KeyCode::BackTab if self.may_allow() => {
+            _ if is_mode => {
+                if !self.may_allow() {
+                    return Vec::new();
+                }
                 vec![Effect::set_mode(self.next_mode())]
             }
             KeyCode::Char('r')

@@ -75,24 +75,34 @@ impl Plain {
             .map(|piece| piece.text.as_str())
             .collect();
         let body = question::body(&self.ui, pending, self.columns);
-        let mut answers = String::from(
-            "Answer with one letter and Enter. d: deny. n: deny with a note. q: abort the turn. a: allow once.",
-        );
-        if !pending.is_permission() {
-            answers = "Answer with one letter and Enter. d: no. n: no, with a note. q: abort the turn. a: yes. e: answer in words.".into();
-        } else {
+        let key = |usual: &str| self.ui.settings.keys.answer(usual);
+        let mut answers = "Answer with one letter and Enter.".to_owned();
+        let mut offer = |usual: &str, words: &str| {
+            answers.push_str(&format!(" {}: {words}.", key(usual)));
+        };
+        if pending.is_permission() {
+            offer("d", "deny");
+            offer("n", "deny with a note");
+            offer("q", "abort the turn");
+            offer("a", "allow once");
             if pending.misses_network() {
-                answers.push_str(" w: allow once, with network.");
+                offer("w", "allow once, with network");
             }
             match &pending.session_rule {
                 _ if pending.every_time => {}
-                Some(_) => answers.push_str(" s: allow all edits this session."),
-                None => answers.push_str(" s: allow this session."),
+                Some(_) => offer("s", "allow all edits this session"),
+                None => offer("s", "allow this session"),
             }
             if pending.suggested_rule.is_some() {
-                answers.push_str(" r: allow by a rule.");
+                offer("r", "allow by a rule");
             }
-            answers.push_str(" e: edit first.");
+            offer("e", "edit first");
+        } else {
+            offer("d", "no");
+            offer("n", "no, with a note");
+            offer("q", "abort the turn");
+            offer("a", "yes");
+            offer("e", "answer in words");
         }
         let head = match self.ui.waiting() {
             1 => format!("Question: {title}"),

@@ -10,7 +10,6 @@ use crate::host::{Exit, Settings};
 use crate::run::RunError;
 use crate::surface::Surface;
 use crate::terminal::{Console, RealConsole, as_screen};
-use crate::theme::Theme;
 
 /// Plays a session on the real terminal until the user leaves.
 ///
@@ -45,11 +44,7 @@ pub async fn replay_on<C: Console>(
     shutdown: CancellationToken,
 ) -> Result<Exit, RunError> {
     let terminal = |source| RunError::Terminal { source };
-    let theme = Theme {
-        depth: settings.colors,
-        background: settings.background,
-        plain_code: false,
-    };
+    let theme = settings.theme();
     let (columns, rows) = console.size().map_err(terminal)?;
     console.enter().map_err(terminal)?;
     let mut surface = Surface::new(columns, rows, settings.terminal_reflows);

@@ -18,6 +18,7 @@ use super::cell::{
     CallStage, Cell, CellKind, FileChange, KEPT_DIFF, KEPT_TEXT, LiveOutput, Outcome, Permission,
     ToolCell, clip, head_and_tail,
 };
+use super::look::Look;
 use super::pending::Pending;
 use super::{Evaluated, State};
 use crate::safe::{one_line, title};
@@ -47,6 +48,7 @@ impl State {
                     call_id: Some(call_id.clone()),
                     tool: one_line(&intent.tool_name),
                     target,
+                    look: intent.input().and_then(Look::of),
                     own: self.own_turn,
                     ..ToolCell::default()
                 };
@@ -64,7 +66,11 @@ impl State {
             }
             Payload::ActionResolved(resolved) => {
                 self.close_pending(event);
-                self.change_call(&call_id, |tool| action_resolved(tool, event, resolved));
+                let saved = std::mem::take(&mut self.saved_rules);
+                self.change_call(&call_id, |tool| {
+                    action_resolved(tool, event, resolved);
+                    tool.saved.extend(saved.iter().map(|said| one_line(said)));
+                });
             }
             Payload::PermissionEvaluated(evaluated) => {
                 self.permission_evaluated(&call_id, event, evaluated);
@@ -165,6 +171,7 @@ impl State {
         self.evaluated.insert(call_id.clone(), found);
         self.change_call(call_id, |tool| {
             tool.chain.push(in_one_line(&describe(event)));
+            tool.class = Some(evaluated.action_class);
             // What the user edited before allowing it is judged again; it stays the user's word.
             let edited = evaluated.decision_source == DecisionSource::Human
                 && matches!(tool.permission, Some(Permission::AllowedByYou(_)));
@@ -271,6 +278,7 @@ fn call_progressed(tool: &mut ToolCell, event: &Event) {
         Payload::ToolArgs(args) => {
             if let Some(input) = &args.safe_args {
                 tool.target = target_of(input);
+                tool.look = Look::of(input);
             }
         }
         Payload::ToolValidation(validation) if !validation.ok => {

@@ -2,10 +2,12 @@
 
 use agent_protocol::id::{ArtifactId, ToolCallId, TurnId};
 use agent_protocol::payload::SideEffectKind;
-use agent_protocol::payload::permission::Effect;
+use agent_protocol::payload::permission::{ActionClass, Effect};
 use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::status::VerificationStatus;
 use agent_protocol::{CallState, Code, Phase, Timestamp};
+
+use super::look::Look;
 
 /// The most bytes of an output a cell keeps; the rest is in the artifact.
 pub const KEPT_TEXT: usize = 4096;
@@ -60,6 +62,8 @@ pub struct AssistantCell {
 pub struct ReasoningCell {
     pub text: String,
     pub bytes: u64,
+    /// Characters of what is told of it.
+    pub characters: u64,
     /// The text is from the log; until then it is what was heard on its way there.
     pub recorded: bool,
 }
@@ -93,7 +97,7 @@ pub enum NoticeLevel {
 }
 
 /// Stage of a call as the screen shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallStage {
     /// Asked for, being checked.
     #[default]
@@ -132,6 +136,12 @@ pub struct ToolCell {
     pub tool: String,
     /// The command, path or pattern, in one line.
     pub target: String,
+    /// What it looks at, if it is a kind of call that may do nothing else.
+    pub look: Option<Look>,
+    /// What the gate took it for.
+    pub class: Option<ActionClass>,
+    /// Rules that were saved with the answer that let it through.
+    pub saved: Vec<String>,
     /// The user asked for it, and no model.
     pub own: bool,
     pub state: CallState,

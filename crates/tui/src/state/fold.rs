@@ -38,7 +38,10 @@ impl State {
                     self.facts.compacting = false;
                     self.facts.queue.clear();
                     self.facts.session_id = Some(event.session_id.clone());
+                    self.facts.background.clear();
                     self.notice_of(event);
+                    let text = "The conversation goes on from there; files stay as they are.";
+                    self.notice(NoticeLevel::Information, text.to_owned(), None);
                 }
             }
             Payload::SessionUpdated(updated) => {
@@ -53,6 +56,10 @@ impl State {
                     self.facts.title = Some(one_line(title));
                 }
                 self.facts.ended = changed.status == Some(Status::Ended);
+                if self.facts.ended {
+                    // No command outlives its session.
+                    self.facts.background.clear();
+                }
                 self.facts.compacting &= !self.facts.ended;
             }
             Payload::TurnSubmitted(submitted) => self.turn_submitted(event, submitted),
@@ -113,6 +120,7 @@ impl State {
                             reasoning.record();
                             reasoning.text = head_and_tail(text, KEPT_DIFF).0;
                             reasoning.bytes = text.len() as u64;
+                            reasoning.characters = text.chars().count() as u64;
                         }
                         cell.done = true;
                     });
@@ -149,7 +157,13 @@ impl State {
             }
             Payload::ContextCompactionCompleted(done) => {
                 self.facts.compacting = false;
-                self.facts.context.used = Some(done.tokens_after);
+                // The event counts the conversation alone; instructions and tools are in the window too.
+                let saved = done.tokens_before.saturating_sub(done.tokens_after);
+                let used = &mut self.facts.context.used;
+                *used = Some(match *used {
+                    Some(before) => before.saturating_sub(saved).max(done.tokens_after),
+                    None => done.tokens_after,
+                });
                 self.notice_of(event);
             }
             Payload::ContextCompactionFailed(_) => {
@@ -183,9 +197,33 @@ impl State {
                 if let Some(mode) = policy.changed.mode {
                     self.facts.mode = Some(mode);
                 }
-                for said in phrases::policy(policy) {
-                    self.notice(NoticeLevel::Information, said, None);
+                let said = phrases::policy(policy);
+                if !policy.changed.rules_added.is_empty() && !self.pending.is_empty() {
+                    // It came with an answer: the call that was asked about tells it.
+                    self.saved_rules.extend(said);
+                } else {
+                    for said in said {
+                        self.notice(NoticeLevel::Information, said, None);
+                    }
                 }
+            }
+            Payload::ProcessStarted(started) if started.background => {
+                self.facts.background.insert(started.process_id.clone());
+                self.apply_to_call(event);
+            }
+            Payload::ProcessCompleted(completed) => {
+                self.facts.background.remove(&completed.process_id);
+                self.apply_to_call(event);
+            }
+            Payload::ProcessTerminated(terminated) => {
+                self.facts.background.remove(&terminated.process_id);
+                self.apply_to_call(event);
+            }
+            Payload::ProcessFailed(failed) => {
+                if let Some(process_id) = &failed.process_id {
+                    self.facts.background.remove(process_id);
+                }
+                self.apply_to_call(event);
             }
             Payload::HistoryReconstructed(history) if history.status == HistoryStatus::Degraded => {
                 self.notice_of(event);
@@ -229,6 +267,7 @@ impl State {
                         let room = KEPT_DIFF.saturating_sub(reasoning.text.len());
                         reasoning.text.push_str(clip(text, room));
                         reasoning.bytes += text.len() as u64;
+                        reasoning.characters += text.chars().count() as u64;
                     }
                 });
                 self.activity("the model is thinking", None);
@@ -421,6 +460,9 @@ impl State {
             });
         }
         self.retry_cell = None;
+        for said in std::mem::take(&mut self.saved_rules) {
+            self.notice(NoticeLevel::Information, said, None);
+        }
         self.streams.clear();
         self.open_calls.clear();
         self.evaluated.clear();

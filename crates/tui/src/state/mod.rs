@@ -4,14 +4,15 @@
 mod call;
 pub mod cell;
 mod fold;
+pub mod look;
 pub mod pending;
 mod stream;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use agent_protocol::Timestamp;
-use agent_protocol::id::{ModelRequestId, SessionId, ToolCallId, TurnId};
+use agent_protocol::id::{ModelRequestId, ProcessId, SessionId, ToolCallId, TurnId};
 use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::payload::tool::CatalogEntry;
 use agent_protocol::status::Mode;
@@ -42,6 +43,8 @@ pub struct State {
     steering: HashSet<TurnId>,
     /// What the last failed model request of the running turn said.
     last_failure: Option<String>,
+    /// What is to be said about rules that were saved with an answer that is being recorded.
+    saved_rules: Vec<String>,
     /// The line that says that the model is asked again, while it is.
     retry_cell: Option<usize>,
     /// Where the taking back of files that is going on began.
@@ -95,6 +98,8 @@ pub struct Facts {
     /// The history is being summed up: what the model says meanwhile is no answer.
     pub compacting: bool,
     pub tools: Vec<ToolLine>,
+    /// Commands that run in the background.
+    pub background: BTreeSet<ProcessId>,
     pub last_sequence: u64,
     pub ended: bool,
 }

@@ -190,6 +190,7 @@ impl State {
                 if let Some(text) = &delta.text {
                     let room = KEPT_DIFF.saturating_sub(reasoning.text.len());
                     reasoning.text.push_str(clip(text, room));
+                    reasoning.characters += text.chars().count() as u64;
                 }
                 reasoning.bytes += delta.bytes;
             }

@@ -3,6 +3,7 @@
 
 pub mod guard;
 pub mod overlay;
+mod past;
 pub mod prompt;
 
 use std::cell::RefCell;
@@ -22,6 +23,7 @@ use crate::state::pending::{Pending, Subject};
 use crate::theme::Theme;
 use guard::Guard;
 use overlay::{Choices, Overlay, Picker, Reader, Scroll, Transcript};
+pub use past::{Begun, Printed};
 use prompt::Prompt;
 
 /// Something the loop has to do.
@@ -71,6 +73,10 @@ pub struct Ui {
     /// How much of the transcript is in the scrollback.
     pub printed: Printed,
     pub focused: bool,
+    /// A turn has ended, and nobody has pressed a key since.
+    pub is_news: bool,
+    /// The screen is being left: what waits for its end has it.
+    pub closing: bool,
     /// A hint that replaces the status line until the moment.
     pub hint: Option<(String, u64)>,
     /// Milliseconds of the screen's clock.
@@ -94,20 +100,6 @@ type KeptBody = (
     crate::view::prompt::BodyKey,
     Arc<Vec<ratatui::text::Line<'static>>>,
 );
-
-/// What has been printed above the live part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Printed {
-    pub cells: usize,
-    /// Bytes of the open answer's text.
-    pub streamed: usize,
-    /// Cells of a long past that were not printed, still to be said.
-    pub skipped: usize,
-    /// There is more past than is known yet, still to be said.
-    pub glimpse: bool,
-    /// Whether the scrollback has a line, so that the next cell needs a gap.
-    pub any: bool,
-}
 
 /// A key that has to be pressed twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,17 +133,11 @@ pub struct ShownPrompt {
 
 const ARMED_MS: u64 = 1500;
 const HINT_MS: u64 = 4000;
-/// Cells of a past session that are printed when it is opened.
-const HISTORY_CELLS: usize = 60;
 
 impl Ui {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        let theme = Theme {
-            depth: settings.colors,
-            background: settings.background,
-            plain_code: false,
-        };
+        let theme = settings.theme();
         let overlay = match &settings.start {
             Start::Composer => None,
             Start::FirstRun(found) => Some(Overlay::FirstRun(found.clone(), Scroll::default())),
@@ -179,6 +165,8 @@ impl Ui {
             artifacts: HashMap::new(),
             printed: Printed::default(),
             focused: true,
+            is_news: false,
+            closing: false,
             hint: None,
             now: 0,
             columns: 80,
@@ -229,61 +217,6 @@ impl Ui {
             Input::Host(message) => self.host(message),
         }
         self.settle()
-    }
-
-    /// Puts the whole past in the place of the glimpse that stood for it. What is printed stays
-    /// printed: it is the same end.
-    fn take_past(&mut self, past: State) {
-        let printed = self.printed.cells.checked_sub(1);
-        let last = printed
-            .and_then(|at| self.state.cells.get(at))
-            .map(|cell| cell.sequence);
-        let before = self.state.cells.len();
-        let model = self.state.facts.model.take();
-        self.state = past;
-        self.in_force();
-        for event in self.since_glimpse.take().unwrap_or_default() {
-            if event.sequence > self.state.facts.last_sequence {
-                self.state.apply(&event);
-            }
-        }
-        self.state.facts.model = self.state.facts.model.take().or(model);
-        match last {
-            Some(last) => {
-                let cells = &self.state.cells;
-                self.printed.cells = cells.partition_point(|cell| cell.sequence <= last);
-            }
-            None => self.skip_old_cells(),
-        }
-        let more = self.state.cells.len().saturating_sub(before);
-        let open = match &mut self.overlay {
-            Some(Overlay::Transcript(transcript)) => Some(transcript),
-            _ => None,
-        };
-        for transcript in open.into_iter().chain([&mut self.transcript]) {
-            transcript.top += more;
-            transcript.selected = transcript.selected.map(|at| at + more);
-            transcript.unfolded = transcript.unfolded.iter().map(|at| at + more).collect();
-        }
-    }
-
-    /// Mode and model are what holds now, whatever held when the session was left.
-    fn in_force(&mut self) {
-        self.state.unanswered = None;
-        self.state.facts.mode = Some(self.settings.mode);
-        if !self.settings.model.is_empty() {
-            self.state.facts.model = Some(self.settings.model.clone());
-        }
-    }
-
-    /// Of a long past only the end is printed; all of it is in the transcript.
-    fn skip_old_cells(&mut self) {
-        let open = self.state.first_open();
-        if open > self.printed.cells + HISTORY_CELLS {
-            self.printed.skipped += open - HISTORY_CELLS - self.printed.cells;
-            self.printed.cells = open - HISTORY_CELLS;
-            self.printed.streamed = 0;
-        }
     }
 
     /// Takes in a terminal event.
@@ -396,6 +329,7 @@ impl Ui {
             (true, None) => self.works_since = Some(self.now),
             (false, Some(_)) => {
                 self.works_since = None;
+                self.is_news = true;
                 if !self.focused && self.settings.notify {
                     effects.push(Effect::Notify("agent: turn finished".to_owned()));
                 }

@@ -2,8 +2,10 @@
 //! first-run and trust screens.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use crate::host::{Document, ExportForm, FirstRun, SessionLine, TrustQuestion};
+use crate::theme::ThemeChoice;
 
 #[derive(Clone, Debug)]
 pub enum Overlay {
@@ -46,6 +48,8 @@ pub struct Transcript {
     pub selected: Option<usize>,
     pub unfolded: HashSet<usize>,
     pub all_unfolded: bool,
+    /// Each call stands by itself, also where several in a row only look.
+    pub one_by_one: bool,
 }
 
 impl Transcript {
@@ -55,6 +59,25 @@ impl Transcript {
             follow: true,
             ..Self::default()
         }
+    }
+
+    /// The same with each call by itself: who opens it wants to see more.
+    #[must_use]
+    pub fn in_detail() -> Self {
+        Self {
+            one_by_one: true,
+            ..Self::at_end()
+        }
+    }
+
+    /// True if calls in these cells that only look are told in one line.
+    #[must_use]
+    pub fn folds(&self, row: Range<usize>) -> bool {
+        let is_opened = |cell: &usize| row.contains(cell);
+        !self.one_by_one
+            && !self.all_unfolded
+            && !self.selected.iter().any(is_opened)
+            && !self.unfolded.iter().any(is_opened)
     }
 
     #[must_use]
@@ -79,6 +102,7 @@ pub enum Choices {
     Models(Vec<String>),
     Modes,
     Exports,
+    Themes,
     Sessions(Vec<SessionLine>),
     /// Earlier messages: the event before which to branch, and the text.
     Messages(Vec<(u64, String)>),
@@ -127,6 +151,10 @@ impl Picker {
             Choices::Exports => ExportForm::ALL
                 .iter()
                 .map(|form| (form.name().to_owned(), form.in_words().to_owned()))
+                .collect(),
+            Choices::Themes => ThemeChoice::ALL
+                .iter()
+                .map(|choice| (choice.name().to_owned(), choice.in_words().to_owned()))
                 .collect(),
             Choices::Sessions(sessions) => sessions
                 .iter()

@@ -7,17 +7,17 @@ use crate::theme::Theme;
 use agent_text::width;
 
 /// A key, what it means, and whether it is taken now.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Answer {
-    key: &'static str,
+    key: String,
     meaning: &'static str,
     taken: bool,
 }
 
-/// An answer that is taken when `taken` holds.
-pub(super) fn answer(key: &'static str, meaning: &'static str, taken: bool) -> Answer {
+/// An answer that is taken when `taken` holds, by the key that is shown for it.
+pub(super) fn answer(key: impl Into<String>, meaning: &'static str, taken: bool) -> Answer {
     Answer {
-        key,
+        key: key.into(),
         meaning,
         taken,
     }
@@ -37,7 +37,7 @@ const GAP: &str = "  ";
 /// The answers in rows of at most `columns`: all in one row when they fit, otherwise each group
 /// begins a row. A key always stands with its meaning.
 pub(super) fn rows(groups: &[Vec<Answer>], columns: usize, theme: Theme) -> Vec<Line<'static>> {
-    let all: Vec<Answer> = groups.iter().flatten().copied().collect();
+    let all: Vec<Answer> = groups.iter().flatten().cloned().collect();
     if width_of(&all) <= columns {
         return filled(&all, columns, theme);
     }
@@ -54,7 +54,7 @@ fn width_of(answers: &[Answer]) -> usize {
             meaning => meaning + 1,
         };
         // In two brackets.
-        width(answer.key) + 2 + meaning
+        width(&answer.key) + 2 + meaning
     });
     each.sum::<usize>() + width(GAP) * answers.len().saturating_sub(1)
 }
@@ -63,11 +63,11 @@ fn filled(answers: &[Answer], columns: usize, theme: Theme) -> Vec<Line<'static>
     let mut lines: Vec<Line<'static>> = Vec::new();
     let mut row: Vec<Answer> = Vec::new();
     for answer in answers {
-        row.push(*answer);
+        row.push(answer.clone());
         if row.len() > 1 && width_of(&row) > columns {
             row.pop();
             lines.push(line(&row, theme));
-            row = vec![*answer];
+            row = vec![answer.clone()];
         }
     }
     if !row.is_empty() {

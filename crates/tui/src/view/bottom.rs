@@ -1,15 +1,15 @@
 //! The part that is always there: what is going on, the composer or the question, the status line.
 
-use agent_protocol::payload::process::SandboxStatus;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::prompt;
+use super::{prompt, status};
 use crate::compose::{MENU_ROWS, Menu, MenuKind};
+use crate::keymap::Action;
 use crate::safe::{self, Piece};
 use crate::theme::Theme;
 use crate::ui::{Shown, Ui};
-use agent_text::words::{duration, money, seconds};
+use agent_text::words::{duration, seconds};
 use agent_text::{clip, width};
 
 /// The drawn bottom.
@@ -26,7 +26,7 @@ const SHOWN_QUEUE: usize = 3;
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
-    let status = status_line(ui, columns);
+    let status = status::line(ui, columns);
     if let Some(drawn) = prompt::draw(ui, columns, height.saturating_sub(1)) {
         let mut lines = drawn.lines;
         lines.push(status);
@@ -69,16 +69,20 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
         _ => "› ",
     };
     if ui.composer.editor.is_empty() {
+        let key = |action| ui.settings.keys.shown(action);
+        let (send, help) = (key(Action::Send), key(Action::Help));
         let hint = if ui.state.busy() {
-            "Enter queues a message, Ctrl-S steers, Esc interrupts"
+            let steer = key(Action::Steer);
+            format!("{send} queues a message, {steer} steers, Esc interrupts")
         } else if !ui.state.facts.queue.is_empty() {
-            "Enter sends the waiting message, Alt-Up takes it back"
+            let edit = key(Action::EditQueued);
+            format!("{send} sends the waiting message, {edit} takes it back")
         } else {
-            "Ask for something; / for commands, @ for files, ? for help"
+            format!("Ask for something; / for commands, @ for files, {help} for help")
         };
         lines.push(Line::from(vec![
             Span::styled(sign, ui.theme.accent()),
-            Span::styled(clip(hint, columns.saturating_sub(2)), ui.theme.dim()),
+            Span::styled(clip(&hint, columns.saturating_sub(2)), ui.theme.dim()),
         ]));
     } else {
         for (number, row) in rows.rows.iter().enumerate().skip(first).take(most) {
@@ -216,69 +220,4 @@ fn activity(ui: &Ui, columns: usize) -> Option<Line<'static>> {
         Span::raw(text),
         Span::styled(tail, ui.theme.dim()),
     ]))
-}
-
-/// Model, mode, sandbox, context, cost, branch, queue: as many as fit, the first ones first.
-fn status_line(ui: &Ui, columns: usize) -> Line<'static> {
-    if let Some((hint, _)) = &ui.hint {
-        return Line::styled(clip(hint, columns), ui.theme.warn());
-    }
-    let facts = &ui.state.facts;
-    let mut parts: Vec<(String, Style)> = Vec::new();
-    let dim = ui.theme.dim();
-    parts.push((
-        safe::one_line(facts.model.as_deref().unwrap_or("no model")),
-        dim,
-    ));
-    if let Some(mode) = facts.mode {
-        let style = if mode == agent_protocol::status::Mode::Full {
-            ui.theme.warn()
-        } else {
-            dim
-        };
-        parts.push((mode.to_string(), style));
-    }
-    match facts.sandbox {
-        Some(SandboxStatus::Full) => parts.push(("sandbox full".into(), dim)),
-        Some(SandboxStatus::Partial) => parts.push(("sandbox partial".into(), ui.theme.warn())),
-        Some(SandboxStatus::Off) => parts.push(("sandbox off".into(), ui.theme.warn())),
-        Some(SandboxStatus::Unavailable) => parts.push(("no sandbox".into(), ui.theme.warn())),
-        None => {}
-    }
-    if let Some(percent) = facts.context.percent() {
-        let style = if percent >= 85 { ui.theme.warn() } else { dim };
-        parts.push((format!("{percent}% context"), style));
-    }
-    if let Some(cost) = facts.cost {
-        let least = if facts.cost_incomplete { "≥" } else { "" };
-        parts.push((format!("{least}{}", money(cost)), dim));
-    }
-    if ui
-        .composer
-        .editor
-        .vim
-        .as_ref()
-        .is_some_and(crate::compose::vim::Vim::is_normal)
-    {
-        parts.push(("vim normal".into(), dim));
-    }
-    if let Some(branch) = &ui.branch {
-        parts.push((branch.clone(), dim));
-    }
-    if !facts.queue.is_empty() {
-        parts.push((format!("{} queued", facts.queue.len()), ui.theme.warn()));
-    }
-    let mut spans: Vec<Span<'static>> = Vec::new();
-    let mut used = 0;
-    for (text, style) in parts {
-        let gap = if spans.is_empty() { "" } else { " · " };
-        let part_width = width(gap) + width(&text);
-        if used + part_width > columns && !spans.is_empty() {
-            break;
-        }
-        spans.push(Span::styled(gap, dim));
-        spans.push(Span::styled(clip(&text, columns), style));
-        used += part_width;
-    }
-    Line::from(spans)
 }

@@ -10,8 +10,10 @@ use super::outcome;
 use crate::state::cell::{
     Cell, CellKind, FileChange, Notice, NoticeLevel, ReasoningCell, ToolCell, TurnEnd, UserCell,
 };
+use crate::markdown::Marks;
 use crate::text::{Break, indent, wrap, wrap_all};
 use crate::theme::Theme;
+use crate::ui::Begun;
 use crate::{diff, markdown, safe};
 use agent_text::words::{bytes, duration, money, tokens};
 use agent_text::{clip, width};
@@ -30,7 +32,7 @@ pub enum Fold {
 pub fn draw(cell: &Cell, fold: Fold, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     match &cell.kind {
         CellKind::User(user) => draw_user(user, columns, theme),
-        CellKind::Assistant(said) => assistant(&said.text, said.interrupted, true, columns, theme),
+        CellKind::Assistant(said) => assistant(&said.text, said.interrupted, columns, theme),
         CellKind::Reasoning(reasoning) => draw_reasoning(reasoning, fold, columns, theme),
         CellKind::Tool(tool) => draw_tool(tool, fold, columns, theme),
         CellKind::TurnEnd(end) => draw_turn_end(end, columns, theme),
@@ -80,19 +82,43 @@ fn draw_user(user: &UserCell, columns: usize, theme: Theme) -> Vec<Line<'static>
     indent(shown, &Span::styled("› ", theme.accent()), &Span::raw("  "))
 }
 
-/// A piece of an answer; `first` when it is the beginning.
+/// An answer as a whole.
 #[must_use]
 pub fn assistant(
     text: &str,
     interrupted: bool,
-    first: bool,
     columns: usize,
     theme: Theme,
 ) -> Vec<Line<'static>> {
-    let mut lines = markdown::render(text, columns.saturating_sub(2), theme);
+    let (mut lines, _) = marked_answer(text, Begun::default(), columns, theme);
     if interrupted {
-        lines.push(Line::styled("[the answer was cut off here]", theme.warn()));
+        lines.extend(cut_off(columns, theme));
     }
+    lines
+}
+
+/// What follows the blocks of an answer that are printed, with the places where its lines stay as they
+/// are; what is printed of the next block too is not coloured again.
+#[must_use]
+pub fn marked_answer(
+    text: &str,
+    begun: Begun,
+    columns: usize,
+    theme: Theme,
+) -> (Vec<Line<'static>>, Marks) {
+    let (lines, marks) =
+        markdown::render_from(text, begun.source, columns.saturating_sub(2), theme);
+    (with_lead(lines, begun.bytes == 0, theme), marks)
+}
+
+/// What is said below an answer that broke off.
+#[must_use]
+pub fn cut_off(columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let text = clip("[the answer was cut off here]", columns.saturating_sub(2));
+    with_lead(vec![Line::styled(text, theme.warn())], false, theme)
+}
+
+fn with_lead(lines: Vec<Line<'static>>, first: bool, theme: Theme) -> Vec<Line<'static>> {
     let lead = if first { "• " } else { "  " };
     indent(lines, &Span::styled(lead, theme.accent()), &Span::raw("  "))
 }
@@ -103,14 +129,21 @@ fn draw_reasoning(
     columns: usize,
     theme: Theme,
 ) -> Vec<Line<'static>> {
-    let size = bytes(reasoning.bytes.max(reasoning.text.len() as u64));
+    let size = match reasoning.characters {
+        // It is not told; how much there is of it is.
+        0 => bytes(reasoning.bytes),
+        1 => "1 character".to_owned(),
+        count => format!("{} characters", tokens(count)),
+    };
     let cleaned = safe::content(reasoning.text.trim());
     let text = match fold {
-        Fold::Folded => format!("thought, {size} (Ctrl-T shows it)"),
+        Fold::Folded if cleaned.is_empty() => format!("thought, {size}"),
+        Fold::Folded => format!("thought, {size} ({} shows it)", theme.more),
         Fold::Unfolded => format!("thought, {size}"),
         Fold::Live(_) => {
-            let last = cleaned.lines().next_back().unwrap_or_default();
-            format!("thinking, {size}  {last}")
+            let lead = format!("thinking, {size}  ");
+            let room = columns.saturating_sub(width(&lead) + 2);
+            format!("{lead}{}", end_of(&cleaned, room))
         }
     };
     let mut lines = vec![Line::styled(
@@ -124,6 +157,24 @@ fn draw_reasoning(
         }
     }
     lines
+}
+
+/// The end of `text` in one line of at most `columns`.
+fn end_of(text: &str, columns: usize) -> String {
+    let words: Vec<&str> = text.split_whitespace().rev().take(columns).collect();
+    let line = words.into_iter().rev().collect::<Vec<_>>().join(" ");
+    if width(&line) <= columns {
+        return line;
+    }
+    let mut from = line.len();
+    while let Some(before) = line[..from].chars().next_back() {
+        let next = from - before.len_utf8();
+        if width(&line[next..]) + 1 > columns {
+            break;
+        }
+        from = next;
+    }
+    format!("…{}", &line[from..])
 }
 
 fn draw_notice(notice: &Notice, fold: Fold, columns: usize, theme: Theme) -> Vec<Line<'static>> {
@@ -177,6 +228,10 @@ fn draw_tool(tool: &ToolCell, fold: Fold, columns: usize, theme: Theme) -> Vec<L
     }
     let mut lines = wrap(&Line::from(title), columns, 2, Break::Anywhere);
     lines.extend(outcome::draw(tool, fold, columns, theme));
+    for said in &tool.saved {
+        let line = Line::styled(format!("  {said}"), theme.dim());
+        lines.extend(wrap(&line, columns, 4, Break::Words));
+    }
     match fold {
         Fold::Folded if tool.own => own_output(tool, &mut lines, columns, theme),
         Fold::Folded => excerpt(tool, &mut lines, columns, theme),
@@ -211,7 +266,7 @@ fn excerpt(tool: &ToolCell, lines: &mut Vec<Line<'static>>, columns: usize, them
         return;
     };
     let more = |count: usize| {
-        let text = format!("… +{count} lines (Ctrl-T)");
+        let text = format!("… +{count} lines ({})", theme.more);
         Line::styled(clip(&text, columns.saturating_sub(2)), theme.dim())
     };
     let margin = Span::raw("  ");
@@ -265,8 +320,9 @@ fn own_output(tool: &ToolCell, lines: &mut Vec<Line<'static>>, columns: usize, t
     }
     if output.len() > OWN_LINES {
         let text = format!(
-            "  │ … {} more lines (Ctrl-T shows them)",
-            output.len() - OWN_LINES
+            "  │ … {} more lines ({} shows them)",
+            output.len() - OWN_LINES,
+            theme.more
         );
         lines.push(Line::styled(clip(&text, columns), theme.dim()));
     }

@@ -2,6 +2,7 @@
 
 use crate::commands::COMMANDS;
 use crate::host::{Document, DocumentFormat};
+use crate::keymap::KeyMap;
 use crate::safe::one_line;
 use crate::state::Facts;
 use crate::state::cell::ToolCell;
@@ -46,7 +47,7 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
-        "A question",
+        ANSWERS,
         &[
             ("a", "allow once"),
             (
@@ -78,13 +79,17 @@ fn reader(title: &str, text: String, format: DocumentFormat) -> Overlay {
     })
 }
 
+/// The group of keys that answer a question.
+const ANSWERS: &str = "A question";
+
 /// Keys and commands.
 #[must_use]
-pub fn help() -> Overlay {
+pub fn help(bound: &KeyMap) -> Overlay {
     let mut text = String::new();
     for (group, keys) in KEYS {
         text.push_str(&format!("{group}\n"));
         for (key, meaning) in *keys {
+            let key = bound.told(key, *group == ANSWERS);
             text.push_str(&format!("  {key:22} {meaning}\n"));
         }
         text.push('\n');

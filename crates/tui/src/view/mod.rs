@@ -5,19 +5,24 @@ mod answers;
 pub mod bottom;
 pub mod cells;
 pub mod documents;
+pub mod looks;
 mod outcome;
 pub mod overlay;
 pub mod prompt;
 pub mod question;
+pub mod status;
+
+use std::ops::Range;
 
 use ratatui::text::Line;
 
 use crate::markdown;
 use crate::state::State;
-use crate::state::cell::{Cell, CellKind};
+use crate::state::cell::{AssistantCell, Cell, CellKind};
+use crate::state::look::{row_around, row_from};
 use crate::theme::Theme;
 use crate::ui::overlay::Transcript;
-use crate::ui::{Shown, Ui};
+use crate::ui::{Begun, Shown, Ui};
 
 pub use cells::plain_text;
 
@@ -93,14 +98,11 @@ fn inline(ui: &Ui, columns: usize, height: usize) -> Frame {
 fn live_cells(ui: &Ui, columns: usize, room: usize) -> Vec<Line<'static>> {
     let mut drawn: Vec<Vec<Line<'static>>> = Vec::new();
     let (mut used, mut whole) = (0, true);
-    for (index, cell) in ui
-        .state
-        .cells
-        .iter()
-        .enumerate()
-        .skip(ui.printed.cells)
-        .rev()
-    {
+    for range in live_ranges(ui).into_iter().rev() {
+        let index = range.start;
+        let Some(cell) = ui.state.cells.get(index) else {
+            continue;
+        };
         // The question on the screen says all its call could say.
         if let CellKind::Tool(tool) = &cell.kind
             && tool.call_id.is_some()
@@ -110,11 +112,14 @@ fn live_cells(ui: &Ui, columns: usize, room: usize) -> Vec<Line<'static>> {
         {
             continue;
         }
-        let streamed = match index == ui.printed.cells {
-            true => ui.printed.streamed,
-            false => 0,
+        let begun = match index == ui.printed.cells {
+            true => ui.printed.answer,
+            false => Begun::default(),
         };
-        let mut lines = live_cell(ui, cell, streamed, columns);
+        let mut lines = match range.len() {
+            1 => live_cell(ui, cell, begun, columns),
+            _ => folded_row(&ui.state, &range, columns, ui.theme),
+        };
         if lines.is_empty() {
             continue;
         }
@@ -132,6 +137,8 @@ fn live_cells(ui: &Ui, columns: usize, room: usize) -> Vec<Line<'static>> {
         }
         used += lines.len() + 1;
         drawn.push(lines);
+        // What is printed of this answer goes on here.
+        whole &= begun.source == 0;
     }
     let mut out = Vec::new();
     for (number, lines) in drawn.into_iter().rev().enumerate() {
@@ -143,21 +150,94 @@ fn live_cells(ui: &Ui, columns: usize, room: usize) -> Vec<Line<'static>> {
     out
 }
 
+/// The cells that are not printed, with rows of calls that only look in one piece.
+fn live_ranges(ui: &Ui) -> Vec<Range<usize>> {
+    let cells = &ui.state.cells;
+    let mut ranges = Vec::new();
+    let mut at = ui.printed.cells;
+    while at < cells.len() {
+        let row = row_from(cells, at, false).filter(|row| row.is_folded());
+        let end = row.map_or(at + 1, |row| row.end);
+        ranges.push(at..end);
+        at = end;
+    }
+    ranges
+}
+
+fn folded_row(
+    state: &State,
+    range: &Range<usize>,
+    columns: usize,
+    theme: Theme,
+) -> Vec<Line<'static>> {
+    match row_from(&state.cells, range.start, true) {
+        Some(row) => looks::draw(&state.cells, row, columns, theme),
+        None => Vec::new(),
+    }
+}
+
 /// A block that streams in is drawn with every frame; beyond this size its code has no colours
 /// until it is finished.
 const COLORED_WHILE_LIVE: usize = 2048;
 
-fn live_cell(ui: &Ui, cell: &Cell, streamed: usize, columns: usize) -> Vec<Line<'static>> {
+fn live_cell(ui: &Ui, cell: &Cell, begun: Begun, columns: usize) -> Vec<Line<'static>> {
     match &cell.kind {
-        CellKind::Assistant(assistant) => {
-            let rest = assistant.text.get(streamed..).unwrap_or_default();
+        CellKind::Assistant(said) => {
+            let left = said.text.len().saturating_sub(begun.bytes + begun.source);
             let theme = Theme {
-                plain_code: rest.len() > COLORED_WHILE_LIVE,
+                plain_code: left > COLORED_WHILE_LIVE,
                 ..ui.theme
             };
-            cells::assistant(rest, assistant.interrupted, streamed == 0, columns, theme)
+            rest_of_answer(said, begun, columns, theme)
         }
         _ => cells::draw(cell, cells::Fold::Live(ui.now), columns, ui.theme),
+    }
+}
+
+/// What is not printed of an answer.
+fn rest_of_answer(
+    said: &AssistantCell,
+    begun: Begun,
+    columns: usize,
+    theme: Theme,
+) -> Vec<Line<'static>> {
+    let rest = said.text.get(begun.bytes..).unwrap_or_default();
+    let (mut lines, marks) = cells::marked_answer(rest, begun, columns, theme);
+    lines.drain(..marks.lines_before(begun.source).min(lines.len()));
+    if said.interrupted {
+        lines.extend(cells::cut_off(columns, theme));
+    }
+    lines
+}
+
+/// What is finished and not printed comes next: a cell, or a row of calls that only look. A row that
+/// may go on waits for its end.
+#[must_use]
+pub fn next_finished(ui: &Ui) -> Option<Range<usize>> {
+    let (at, end) = (ui.printed.cells, ui.state.first_open());
+    if at >= end {
+        return None;
+    }
+    let is_over = ui.closing || !ui.state.busy();
+    match row_from(&ui.state.cells, at, is_over) {
+        Some(row) if !row.settled => None,
+        Some(row) if row.is_folded() => Some(row.start..row.end),
+        _ => Some(at..at + 1),
+    }
+}
+
+/// What a finished piece of the transcript looks like.
+#[must_use]
+pub fn finished(
+    state: &State,
+    range: &Range<usize>,
+    columns: usize,
+    theme: Theme,
+) -> Vec<Line<'static>> {
+    match (state.cells.get(range.start), range.len()) {
+        (Some(cell), 1) => cells::draw(cell, cells::Fold::Folded, columns, theme),
+        (Some(_), _) => folded_row(state, range, columns, theme),
+        (None, _) => Vec::new(),
     }
 }
 
@@ -172,30 +252,24 @@ pub fn print_finished(ui: &mut Ui, columns: usize, most: usize) -> Vec<Line<'sta
     let skipped = std::mem::take(&mut ui.printed.skipped);
     let glimpse = std::mem::take(&mut ui.printed.glimpse);
     if skipped > 0 || glimpse {
-        let text = if glimpse {
-            "… earlier entries (Ctrl-T shows all)".to_owned()
-        } else {
-            format!("… {skipped} earlier entries (Ctrl-T shows all)")
+        let count = match glimpse {
+            true => String::new(),
+            false => format!("{skipped} "),
         };
-        push_block(ui, &mut lines, vec![Line::styled(text, ui.theme.dim())]);
+        let text = format!("… {count}earlier entries ({} shows all)", ui.theme.more);
+        let told = vec![Line::styled(text, ui.theme.dim())];
+        push_block(ui, &mut lines, told, false);
     }
-    while lines.len() < most && ui.printed.cells < ui.state.first_open() {
-        let Some(cell) = ui.state.cells.get(ui.printed.cells).cloned() else {
-            break;
+    while lines.len() < most
+        && let Some(range) = next_finished(ui)
+    {
+        let begun = std::mem::take(&mut ui.printed.answer);
+        let drawn = match ui.state.cells.get(range.start).map(|cell| &cell.kind) {
+            Some(CellKind::Assistant(said)) => rest_of_answer(said, begun, columns, ui.theme),
+            _ => finished(&ui.state, &range, columns, ui.theme),
         };
-        let drawn = match &cell.kind {
-            CellKind::Assistant(assistant) if ui.printed.streamed > 0 => {
-                let rest = assistant
-                    .text
-                    .get(ui.printed.streamed..)
-                    .unwrap_or_default();
-                cells::assistant(rest, assistant.interrupted, false, columns, ui.theme)
-            }
-            _ => cells::draw(&cell, cells::Fold::Folded, columns, ui.theme),
-        };
-        push_block(ui, &mut lines, drawn);
-        ui.printed.cells += 1;
-        ui.printed.streamed = 0;
+        push_block(ui, &mut lines, drawn, begun.source > 0);
+        ui.printed.cells = range.end;
     }
     if ui.printed.cells == ui.state.first_open() && lines.len() < most {
         print_stream(ui, columns, &mut lines);
@@ -203,7 +277,8 @@ pub fn print_finished(ui: &mut Ui, columns: usize, most: usize) -> Vec<Line<'sta
     lines
 }
 
-/// The finished blocks of the answer that is still arriving.
+/// What is finished of the answer that is still arriving: its blocks, and of the last one, which may
+/// be longer than any screen, the lines that nothing can change any more.
 fn print_stream(ui: &mut Ui, columns: usize, lines: &mut Vec<Line<'static>>) {
     let Some(cell) = ui.state.cells.get(ui.printed.cells).cloned() else {
         return;
@@ -212,24 +287,51 @@ fn print_stream(ui: &mut Ui, columns: usize, lines: &mut Vec<Line<'static>>) {
         return;
     };
     // Only what is recorded is printed: nothing takes back a line of the scrollback.
-    let Some(rest) = assistant.text.get(ui.printed.streamed..assistant.recorded) else {
+    let recorded = assistant.text.get(..assistant.recorded).unwrap_or_default();
+    let Some(rest) = recorded.get(ui.printed.answer.bytes..) else {
         return;
     };
     let finished = markdown::finished_prefix(rest);
-    if finished == 0 {
+    if finished > 0 {
+        let begun = ui.printed.answer;
+        let (mut drawn, marks) = cells::marked_answer(&rest[..finished], begun, columns, ui.theme);
+        drawn.drain(..marks.lines_before(begun.source).min(drawn.len()));
+        push_block(ui, lines, drawn, begun.source > 0);
+        ui.printed.answer = Begun {
+            bytes: begun.bytes + finished,
+            source: 0,
+        };
+    }
+    let begun = ui.printed.answer;
+    let rest = recorded.get(begun.bytes..).unwrap_or_default();
+    // A line that has only begun may turn out to be anything.
+    let whole_lines = rest.rfind('\n').map_or(0, |newline| newline + 1);
+    let (mut drawn, marks) =
+        cells::marked_answer(&rest[..whole_lines], begun, columns, ui.theme);
+    let (source, stable) = marks.last();
+    if source <= begun.source {
         return;
     }
-    let first = ui.printed.streamed == 0;
-    let drawn = cells::assistant(&rest[..finished], false, first, columns, ui.theme);
-    push_block(ui, lines, drawn);
-    ui.printed.streamed += finished;
-}
-
-fn push_block(ui: &mut Ui, lines: &mut Vec<Line<'static>>, drawn: Vec<Line<'static>>) {
+    drawn.truncate(stable);
+    drawn.drain(..marks.lines_before(begun.source).min(drawn.len()));
     if drawn.is_empty() {
         return;
     }
-    if ui.printed.any {
+    push_block(ui, lines, drawn, begun.source > 0);
+    ui.printed.answer.source = source;
+}
+
+/// Adds what is finished, below a gap unless it goes on with what is there.
+fn push_block(
+    ui: &mut Ui,
+    lines: &mut Vec<Line<'static>>,
+    drawn: Vec<Line<'static>>,
+    goes_on: bool,
+) {
+    if drawn.is_empty() {
+        return;
+    }
+    if ui.printed.any && !goes_on {
         lines.push(Line::default());
     }
     ui.printed.any = true;
@@ -264,6 +366,20 @@ fn transcript_cell(
     let Some(cell) = state.cells.get(index) else {
         return Vec::new();
     };
+    let row = row_around(&state.cells, index)
+        .filter(|row| row.is_folded() && transcript.folds(row.start..row.end));
+    if let Some(row) = row {
+        // The first of them tells it for all.
+        if row.start != index {
+            return Vec::new();
+        }
+        let mut lines = looks::draw(&state.cells, row, columns.saturating_sub(2), theme);
+        for line in &mut lines {
+            line.spans.insert(0, ratatui::text::Span::raw("  "));
+        }
+        lines.push(Line::default());
+        return lines;
+    }
     let fold = if transcript.is_unfolded(index) {
         cells::Fold::Unfolded
     } else if cell.done {
@@ -294,9 +410,7 @@ pub fn cell_height(
     columns: usize,
     theme: Theme,
 ) -> usize {
-    transcript_cell(state, transcript, index, columns, theme, 0)
-        .len()
-        .max(1)
+    transcript_cell(state, transcript, index, columns, theme, 0).len()
 }
 
 /// The part of the transcript that fits into `height` lines, and where it begins.

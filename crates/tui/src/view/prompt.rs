@@ -207,6 +207,7 @@ fn footer(
     };
     let theme = ui.theme;
     let taken = !prompt.guard.holds(ui.now);
+    let key = |usual: &str| ui.settings.keys.answer(usual);
     match stage {
         Stage::Choose => {
             let mut lines = vec![Line::default(); usize::from(space == Space::Ample)];
@@ -220,35 +221,35 @@ fn footer(
                     (Some(_), true) => "all edits",
                     (Some(_), false) => "allow all edits",
                 };
-                let mut allow = vec![answer("a", "allow once", taken && seen)];
+                let mut allow = vec![answer(key("a"), "allow once", taken && seen)];
                 if pending.misses_network() {
-                    allow.push(answer("w", "with network", taken && seen));
+                    allow.push(answer(key("w"), "with network", taken && seen));
                 }
                 if !pending.every_time {
-                    allow.push(answer("s", session, taken && seen));
+                    allow.push(answer(key("s"), session, taken && seen));
                 }
                 if pending.suggested_rule.is_some() {
-                    allow.push(answer("r", rule, taken && seen));
+                    allow.push(answer(key("r"), rule, taken && seen));
                 }
-                allow.push(answer("e", edit, taken && seen));
+                allow.push(answer(key("e"), edit, taken && seen));
                 [
                     vec![
-                        answer("d", "deny", taken),
-                        answer("n", "deny with a note", taken),
-                        answer("q", "abort the turn", taken),
+                        answer(key("d"), "deny", taken),
+                        answer(key("n"), "deny with a note", taken),
+                        answer(key("q"), "abort the turn", taken),
                     ],
                     allow,
                 ]
             } else {
                 [
                     vec![
-                        answer("d", "no", taken),
-                        answer("n", "no, with a note", taken),
-                        answer("q", "abort the turn", taken),
+                        answer(key("d"), "no", taken),
+                        answer(key("n"), "no, with a note", taken),
+                        answer(key("q"), "abort the turn", taken),
                     ],
                     vec![
-                        answer("a", "yes", taken && seen),
-                        answer("e", "answer in words", taken),
+                        answer(key("a"), "yes", taken && seen),
+                        answer(key("e"), "answer in words", taken),
                     ],
                 ]
             };

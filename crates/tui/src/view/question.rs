@@ -6,6 +6,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use crate::diff;
+use crate::keymap::Action;
 use crate::safe::{self, Piece};
 use crate::state::pending::{Pending, Subject};
 use crate::text::{Break, wrap};
@@ -67,6 +68,7 @@ fn is_new(ui: &Ui, pending: &Pending) -> bool {
 pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
     let theme = ui.theme;
     let mut lines = subject(ui, pending, columns);
+    let key = |usual: &str| format!("[{}]", ui.settings.keys.answer(usual));
     let mut say = |lead: &str, text: &str| lines.extend(fact(lead, text, columns, theme));
     if let Some(words) = pending.description() {
         say("the model says:", words);
@@ -101,22 +103,25 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
     }
     if pending.is_permission() {
         if pending.misses_network() {
-            say("[w]", "allow once, with network access");
+            say(&key("w"), "allow once, with network access");
         }
         match &pending.session_rule {
             _ if pending.every_time => {}
             Some(_) => {
                 say(
-                    "[s]",
+                    &key("s"),
                     "don't ask again for edits in this project this session (protected files still ask)",
                 );
-                say("[Shift-Tab]", &format!("switch to mode {}", ui.next_mode()));
+                say(
+                    &format!("[{}]", ui.settings.keys.shown(Action::Mode)),
+                    &format!("switch to mode {}", ui.next_mode()),
+                );
             }
-            None => say("[s]", "don't ask again for this exact call this session"),
+            None => say(&key("s"), "don't ask again for this exact call this session"),
         }
         match &pending.suggested_rule {
             Some(rule) => say(
-                "[r]",
+                &key("r"),
                 &format!(
                     "save the rule {rule}; it allows {}",
                     explain_rule(rule, matches!(pending.subject(), Subject::Command(_)))
