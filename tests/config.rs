@@ -251,3 +251,81 @@ fn a_bad_rule_stops_the_start_and_names_its_place() {
     );
     assert!(run.stderr().contains("bash"), "{}", run.stderr());
 }
+
+/// What is wrong with a key or a part of the status line is told with its place, whatever the command.
+#[test]
+fn keys_and_the_status_line_are_checked_where_they_are_written() {
+    let project = TestProject::new();
+    let check = |text: &str, message: &str, hint: Option<&str>| {
+        project.write_home("config.toml", text);
+        let run = agent(&project, &["config", "show"]).finish().expect_code(2);
+        assert!(run.stderr().contains(message), "{message}: {}", run.stderr());
+        if let Some(hint) = hint {
+            assert!(run.stderr().contains(hint), "{hint}: {}", run.stderr());
+        }
+    };
+    check(
+        "[keys]\nsteer = \"f2\"\nredraw = \"ctrl-t\"\n",
+        "line 3, column 10: the key Ctrl-T is bound to both `redraw` and `transcript`",
+        Some("hint: give `transcript` another key too"),
+    );
+    check(
+        "[keys]\nster = \"f2\"\n",
+        "line 2, column 8: unknown action `ster`",
+        Some("hint: did you mean `steer`?"),
+    );
+    check(
+        "[keys]\nallow = \"enter\"\n",
+        "`allow` cannot be bound to Enter, which never answers a question",
+        None,
+    );
+    check(
+        "[keys]\nsteer = 3\n",
+        "line 2, column 9: invalid type: integer `3`, expected a key such as \"ctrl-s\", or a list of keys",
+        None,
+    );
+    check(
+        "[ui]\nstatus = [\"model\", \"brnch\"]\n",
+        "unknown variant `brnch`",
+        Some("hint: did you mean `branch`?"),
+    );
+    project.write_home(
+        "config.toml",
+        "[ui]\nstatus = [\"mode\"]\n[keys]\nsteer = [\"f2\", \"ctrl-o\"]\n",
+    );
+    let shown = show(&project, &[]);
+    assert_eq!(
+        setting(&shown, "keys.steer"),
+        json!([[["f2", "ctrl-o"], "user"]])
+    );
+    assert_eq!(setting(&shown, "ui.status"), json!([[["mode"], "user"]]));
+}
+
+/// A repository cannot choose what a key does.
+#[test]
+fn a_project_binds_no_keys_until_it_is_trusted() {
+    let project = TestProject::new();
+    project.write(".agent/config.toml", "[keys]\ndeny = \"x\"\nno_such = \"f2\"\n");
+    let shown = show(&project, &[]);
+    assert_eq!(setting(&shown, "keys.deny"), json!([]));
+}
+
+/// The example has every action with the key it has without a setting.
+#[test]
+fn the_example_has_every_key_binding() {
+    let text = include_str!("../.agent-example/config.toml");
+    let example: toml::Table = text.parse().unwrap();
+    let keys = example["keys"].as_table().unwrap();
+    let usual = agent_tui::keymap::ACTIONS.iter().map(|known| {
+        let value = match known.usual {
+            [one] => toml::Value::from(*one),
+            many => toml::Value::from(many.to_vec()),
+        };
+        (known.name.to_owned(), value)
+    });
+    assert_eq!(*keys, usual.collect::<toml::Table>());
+    let parts = example["ui"]["status"].as_array().unwrap();
+    let usual = agent_tui::StatusItem::USUAL.map(agent_tui::StatusItem::name);
+    let parts: Vec<&str> = parts.iter().filter_map(toml::Value::as_str).collect();
+    assert_eq!(parts, usual);
+}

@@ -2,6 +2,7 @@
 
 use agent_protocol::status::Mode;
 use agent_runtime::{Host, Project};
+use agent_tui::KeyMap;
 use clap::Args;
 
 use crate::failure::Failure;
@@ -51,7 +52,26 @@ pub(crate) fn load(
     arguments: &SettingArgs,
 ) -> Result<Config, Failure> {
     let overrides = arguments.overrides();
-    Ok(agent_runtime::config::load(host, project, &overrides)?)
+    let config = agent_runtime::config::load(host, project, &overrides)?;
+    key_map(&config)?;
+    Ok(config)
+}
+
+/// The screen's keys, as the settings have them.
+pub(crate) fn key_map(config: &Config) -> Result<KeyMap, Failure> {
+    let chosen = config.keys.iter();
+    let chosen = chosen.map(|(action, keys)| (action.as_str(), keys.value.0.as_slice()));
+    KeyMap::with(chosen).map_err(|error| {
+        let origin = config.keys.get(&error.action).map(|keys| &keys.origin);
+        let cannot = match origin.map(|origin| &origin.place) {
+            Some(Place::File { path, line, column }) => {
+                format!("cannot load `{}`: line {line}, column {column}", path.display())
+            }
+            _ => "cannot use these keys".to_owned(),
+        };
+        let failure = Failure::usage(format!("{cannot}: {error}"));
+        error.hint.into_iter().fold(failure, Failure::hint)
+    })
 }
 
 /// An amount of money: `nan` and `inf` are numbers, and no limits.

@@ -69,6 +69,21 @@ struct Code {
     places: Vec<(usize, usize)>,
 }
 
+impl Code {
+    fn push(&mut self, text: &str, place: Range<usize>) {
+        let before = self.text.len();
+        self.text.push_str(text);
+        // Several lines may come at once, then as they stand in the source.
+        if text.len() == place.len() {
+            for (at, _) in text.match_indices('\n') {
+                self.places.push((before + at + 1, place.start + at + 1));
+            }
+        } else {
+            self.places.push((self.text.len(), place.end));
+        }
+    }
+}
+
 struct Prefix {
     first: Option<String>,
     rest: String,
@@ -125,10 +140,7 @@ impl Renderer {
             }
             Event::End(tag) => self.end(tag),
             Event::Text(text) => match &mut self.code {
-                Some(code) => {
-                    code.text.push_str(&text);
-                    code.places.push((code.text.len(), place.end));
-                }
+                Some(code) => code.push(&text, place),
                 // A character reference such as `&#27;` is a character only now.
                 None => self
                     .spans

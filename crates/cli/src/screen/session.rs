@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::sender::{self, Sender};
 use super::{ChooseModels, editor, host, past};
 use crate::app::App;
-use crate::config::{Config, Theme};
+use crate::config::{self, Config, StatusItem, Theme};
 use crate::failure::{Failure, OrFail as _};
 use crate::session_args::SessionArgs;
 
@@ -161,6 +161,24 @@ impl StreamSink for ToScreen {
     }
 }
 
+/// A part of the status line as the screen knows it.
+fn status_item(item: &StatusItem) -> agent_tui::StatusItem {
+    use agent_tui::StatusItem as Shown;
+    match item {
+        StatusItem::Model => Shown::Model,
+        StatusItem::Mode => Shown::Mode,
+        StatusItem::Sandbox => Shown::Sandbox,
+        StatusItem::Context => Shown::Context,
+        StatusItem::Cost => Shown::Cost,
+        StatusItem::Vim => Shown::Vim,
+        StatusItem::Branch => Shown::Branch,
+        StatusItem::Queue => Shown::Queue,
+        StatusItem::Background => Shown::Background,
+        StatusItem::Project => Shown::Project,
+        StatusItem::Title => Shown::Title,
+    }
+}
+
 /// What the screen has to know about terminal, project and settings.
 pub(crate) fn settings(app: &App, config: &Config) -> Settings {
     let variable = |name: &str| {
@@ -176,15 +194,17 @@ pub(crate) fn settings(app: &App, config: &Config) -> Settings {
         colorterm: variable("COLORTERM"),
         colorfgbg: variable("COLORFGBG"),
     });
-    let background = match config.ui.theme.value {
-        Theme::Auto => background,
-        Theme::Light => agent_tui::Background::Light,
-        Theme::Dark => agent_tui::Background::Dark,
+    let theme = match config.ui.theme.value {
+        Theme::Auto => agent_tui::ThemeChoice::Auto,
+        Theme::Light => agent_tui::ThemeChoice::Light,
+        Theme::Dark => agent_tui::ThemeChoice::Dark,
+        Theme::None => agent_tui::ThemeChoice::None,
     };
     let model = config.model.default.as_ref();
     Settings {
         colors,
         background,
+        theme,
         // Where nothing can be drawn over, lines are all there is.
         plain: config.ui.plain.value || variable("TERM") == Some("dumb"),
         full_screen: config.ui.full_screen.value,
@@ -195,6 +215,11 @@ pub(crate) fn settings(app: &App, config: &Config) -> Settings {
         branch: agent_runtime::branch(app.project.root()),
         history: host::history(app),
         notify: config.ui.notify.value,
+        tab_title: config.ui.tab_title.value,
+        program_status: config.ui.program_status.value,
+        status: config.ui.status.value.iter().map(status_item).collect(),
+        // They were looked at when the settings were read.
+        keys: config::key_map(config).unwrap_or_default(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Settings::default()
     }

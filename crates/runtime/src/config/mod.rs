@@ -9,6 +9,7 @@
 //! `Guard::Never` beside the key in [`sections`].
 
 mod file;
+mod keys;
 mod origin;
 mod overrides;
 mod providers;
@@ -36,7 +37,7 @@ pub use origin::{Layer, Origin, Place, Setting};
 pub use overrides::Overrides;
 pub use section::{Note, Shown};
 pub use units::{Size, Span};
-pub use values::{ApplyPatch, SandboxMode, Theme};
+pub use values::{ApplyPatch, KeyNames, SandboxMode, StatusItem, Theme};
 
 pub use providers::ProviderSettings;
 use section::Resolver;
@@ -58,6 +59,8 @@ pub struct Config {
     pub context: Context,
     pub tools: Tools,
     pub ui: Ui,
+    /// The keys that were chosen for actions of the screen, by the action's name.
+    pub keys: BTreeMap<String, Setting<KeyNames>>,
     /// The files that were looked for, strongest first.
     pub files: Vec<ConfigSource>,
     /// The permission rules in force, with where each stands.
@@ -154,6 +157,7 @@ impl Config {
         };
         let on = &mut resolver;
         let providers = providers::resolve(on);
+        let keys = keys::resolve(on);
         Self {
             model: Model::resolve(on, "model", |file| Some(&file.model)),
             providers,
@@ -168,6 +172,7 @@ impl Config {
             context: Context::resolve(on, "context", |file| Some(&file.context)),
             tools: Tools::resolve(on, "tools", |file| Some(&file.tools)),
             ui: Ui::resolve(on, "ui", |file| Some(&file.ui)),
+            keys,
             files,
             rules: Vec::new(),
             ignored_rules: Vec::new(),
@@ -191,6 +196,8 @@ impl Config {
         self.context.shown("context", &mut shown);
         self.tools.shown("tools", &mut shown);
         self.ui.shown("ui", &mut shown);
+        let keys = self.keys.iter();
+        shown.extend(keys.map(|(action, keys)| Shown::new(format!("keys.{action}"), keys)));
         shown
     }
 }

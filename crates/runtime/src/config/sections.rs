@@ -11,7 +11,9 @@ use toml::Spanned;
 use super::origin::Setting;
 use super::section::{FromWord, Guard, Resolver, Shown, section, word_or_table};
 use super::units::{Size, Span};
-use super::values::{AfterToolResult, ApplyPatch, Dialect, Headers, Rule, SandboxMode, Theme};
+use super::values::{
+    AfterToolResult, ApplyPatch, Dialect, Headers, KeyNames, Rule, SandboxMode, StatusItem, Theme,
+};
 
 /// One layer as it is written.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -30,6 +32,8 @@ pub struct ConfigFile {
     pub context: ContextFile,
     pub tools: ToolsFile,
     pub ui: UiFile,
+    /// Keys by the action they do; whoever shows a screen knows the actions.
+    pub keys: BTreeMap<String, Spanned<KeyNames>>,
 }
 
 section! {
@@ -251,6 +255,12 @@ section! {
             plain: bool = false, Guard::Trusted;
             /// Ring the terminal when a question waits.
             notify: bool = true, Guard::Trusted;
+            /// Give the terminal's tab a title.
+            tab_title: bool = true, Guard::Trusted;
+            /// Tell the terminal what the program is doing (OSC 7501).
+            program_status: bool = true, Guard::Trusted;
+            /// The parts of the status line, the most important first.
+            status: Vec<StatusItem> = StatusItem::USUAL.to_vec(), Guard::Trusted;
         }
     }
 }

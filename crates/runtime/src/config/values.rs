@@ -68,13 +68,84 @@ impl FromStr for SandboxMode {
     }
 }
 
-/// Which colours suit the terminal.
+/// Colours of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Theme {
+    /// The terminal's own sixteen.
     Auto,
     Light,
     Dark,
+    None,
+}
+
+/// A part of the screen's status line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StatusItem {
+    Model,
+    Mode,
+    Sandbox,
+    Context,
+    Cost,
+    /// The state of the composer with vim keys.
+    Vim,
+    Branch,
+    Queue,
+    /// Commands that run in the background.
+    Background,
+    /// The name of the project's directory.
+    Project,
+    /// What the session is called.
+    Title,
+}
+
+impl StatusItem {
+    /// What is there when nobody chose.
+    pub const USUAL: [Self; 9] = [
+        Self::Model,
+        Self::Mode,
+        Self::Sandbox,
+        Self::Context,
+        Self::Cost,
+        Self::Vim,
+        Self::Branch,
+        Self::Queue,
+        Self::Background,
+    ];
+}
+
+/// The keys of an action: one, or a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct KeyNames(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for KeyNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = KeyNames;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key such as \"ctrl-s\", or a list of keys")
+            }
+
+            fn visit_str<E: de::Error>(self, key: &str) -> Result<KeyNames, E> {
+                Ok(KeyNames(vec![key.to_owned()]))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<KeyNames, A::Error> {
+                let mut keys = Vec::new();
+                while let Some(key) = list.next_element()? {
+                    keys.push(key);
+                }
+                Ok(KeyNames(keys))
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
 }
 
 /// HTTP headers. Their values may be keys, so they are never shown.

@@ -296,11 +296,14 @@ fn print_stream(ui: &mut Ui, columns: usize, lines: &mut Vec<Line<'static>>) {
         let begun = ui.printed.answer;
         let (mut drawn, marks) = cells::marked_answer(&rest[..finished], begun, columns, ui.theme);
         drawn.drain(..marks.lines_before(begun.source).min(drawn.len()));
+        // Blank lines in front of an answer are no beginning.
+        if !drawn.is_empty() || begun != Begun::default() {
+            ui.printed.answer = Begun {
+                bytes: begun.bytes + finished,
+                source: 0,
+            };
+        }
         push_block(ui, lines, drawn, begun.source > 0);
-        ui.printed.answer = Begun {
-            bytes: begun.bytes + finished,
-            source: 0,
-        };
     }
     let begun = ui.printed.answer;
     let rest = recorded.get(begun.bytes..).unwrap_or_default();

@@ -15,7 +15,9 @@ mod frames;
 mod inline;
 mod player;
 mod prompts;
+mod rows;
 #[path = "../sample/mod.rs"]
 mod sample;
 mod screens;
 mod session;
+mod streaming;

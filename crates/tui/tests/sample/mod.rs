@@ -303,6 +303,27 @@ impl Script {
         )
     }
 
+    /// The mode alone decided, and the gate took the call for `class`.
+    pub fn judged(
+        &mut self,
+        call: &ToolCallId,
+        decision: Effect,
+        class: ActionClass,
+    ) -> &mut Self {
+        let scope = self.in_call(call);
+        self.push(
+            scope,
+            PermissionEvaluated {
+                decision,
+                decision_source: DecisionSource::Mode,
+                action_class: class,
+                reason: "inside the project".into(),
+                mode: Mode::Ask,
+                ..PermissionEvaluated::default()
+            },
+        )
+    }
+
     pub fn asks(&mut self, call: &ToolCallId, asked: ActionRequired) -> ActionId {
         let action: ActionId = format!("act_{}", self.events.len()).parse().unwrap();
         let scope = Scope {
