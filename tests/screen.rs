@@ -5,6 +5,7 @@ mod commands;
 mod composer;
 mod context;
 mod manual;
+mod outside;
 mod questions;
 pub(crate) mod terminal;
 

@@ -321,11 +321,11 @@ fn a_terminal_nobody_looks_at_is_rung() {
     );
     let raw = String::from_utf8_lossy(&terminal.raw()).into_owned();
     assert!(
-        raw.contains("\x1b]2;? agent "),
+        raw.contains("\x1b]2;? go · project\x07"),
         "the title says that it asks"
     );
     assert!(
-        raw.contains("\x1b]2;… agent "),
+        raw.contains("\x1b]2;… go · project\x07"),
         "the title says that it works"
     );
     leave(&mut terminal);

@@ -18,6 +18,10 @@ use agent_text::width;
 pub use finished::{Marks, finished_prefix};
 use table::Table;
 
+const OPTIONS: Options = Options::ENABLE_TABLES
+    .union(Options::ENABLE_STRIKETHROUGH)
+    .union(Options::ENABLE_TASKLISTS);
+
 /// `text`, foreign and unchecked, as lines of at most `columns`.
 #[must_use]
 pub fn render(text: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
@@ -34,10 +38,8 @@ pub fn render_from(
     theme: Theme,
 ) -> (Vec<Line<'static>>, Marks) {
     let cleaned = safe::content(text);
-    let options =
-        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut renderer = Renderer::new(columns.max(8), from, theme);
-    for (event, place) in Parser::new_ext(&cleaned, options).into_offset_iter() {
+    for (event, place) in Parser::new_ext(&cleaned, OPTIONS).into_offset_iter() {
         renderer.event(event, place);
     }
     renderer.finish()

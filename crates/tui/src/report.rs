@@ -103,7 +103,7 @@ impl Report {
                 format!("\x1b]7501;{body}\x1b\\")
             }
             Self::ClearStatus => "\x1b]7501;state=clear:app=agent\x1b\\".to_owned(),
-            Self::Title(title) => format!("\x1b]0;{}\x07", in_columns(title, TAB_COLUMNS)),
+            Self::Title(title) => format!("\x1b]2;{}\x07", in_columns(title, TAB_COLUMNS)),
             Self::Ring(text) => format!("\x1b]9;{}\x07\x07", in_columns(text, RING_COLUMNS)),
         };
         sequence.into_bytes()
@@ -128,7 +128,7 @@ pub fn status(ui: &Ui) -> Status {
     };
     Status {
         doing,
-        title: ui.state.facts.title.clone(),
+        title: ui.state.title(),
         message: asked.map(|pending| pending.title.clone()),
     }
 }
@@ -154,9 +154,7 @@ fn ended(ui: &Ui) -> Doing {
 pub fn tab_title(ui: &Ui) -> String {
     let project = ui.settings.cwd.rsplit('/').next().unwrap_or_default();
     let sign = status(ui).doing.sign();
-    let title = ui.state.facts.title.as_deref().map(safe::one_line);
-    match title.filter(|title| !title.is_empty()) {
-        // What is cut off at the end of a long title is the project.
+    match ui.state.title() {
         Some(title) => format!("{sign}{} · {project}", agent_text::clip(&title, 40)),
         None => format!("{sign}agent {project}").trim_end().to_owned(),
     }

@@ -62,12 +62,12 @@ pub(crate) async fn as_screen<F: Future>(future: F) -> F::Output {
     .await
 }
 
-const ENTER: &str = "\x1b[22;0t\x1b[?2004h\x1b[?1004h";
-const LEAVE: &str = "\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[23;0t";
+const ENTER: &str = "\x1b[22;2t\x1b[?2004h\x1b[?1004h";
+const LEAVE: &str = "\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[23;2t";
 /// After a panic nobody knows what was on: everything that could be is switched off. Leaving the
 /// alternate screen is harmless where it was not entered.
 const RESCUE: &str =
-    "\x1b[?2026l\x1b[?1049l\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[23;0t\r\n\x1b[J";
+    "\x1b[?2026l\x1b[?1049l\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[23;2t\r\n\x1b[J";
 
 /// Standard input and output.
 #[derive(Default)]

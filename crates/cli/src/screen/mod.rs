@@ -71,7 +71,7 @@ pub(crate) fn visit(app: &App, visit: Visit) -> Result<Left, Failure> {
 /// What the session is called once its screen is gone. One without a turn is not worth a line, and
 /// a terminal that went away in the meantime needs none.
 fn say_where_it_is(app: &App, session_id: &SessionId) {
-    if had_a_turn(app, session_id) != Some(true) || app.output.is_quiet() {
+    if had_a_turn(app, session_id.as_str()) != Some(true) || app.output.is_quiet() {
         return;
     }
     let name = short_name(app, session_id);
@@ -89,9 +89,9 @@ pub(crate) fn short_name(app: &App, session_id: &SessionId) -> String {
     }
 }
 
-fn had_a_turn(app: &App, session_id: &SessionId) -> Option<bool> {
+fn had_a_turn(app: &App, session_id: &str) -> Option<bool> {
     const PIECE: usize = 64;
-    let mut log = app.session(session_id.as_str()).ok()?.index().ok()?;
+    let mut log = app.session(session_id).ok()?.index().ok()?;
     let mut from = 0;
     loop {
         let events = log.read(from, PIECE).ok()?;
@@ -112,6 +112,7 @@ async fn journey(app: &App, visit: Visit) -> Result<Left, Failure> {
     let mut refused = Vec::new();
     // A session one comes back to goes on in the mode it was left in.
     let mut mode = None;
+    let mut notice = None;
     loop {
         let needs_model = visit.models.is_none();
         let begin = start::begin(&app, &visit.settings, needs_model, &mut refused).await?;
@@ -133,6 +134,7 @@ async fn journey(app: &App, visit: Visit) -> Result<Left, Failure> {
             facts,
             prompt: prompt.take(),
             prefill: std::mem::take(&mut prefill),
+            notice: notice.take(),
             models: visit
                 .models
                 .clone()
@@ -143,7 +145,17 @@ async fn journey(app: &App, visit: Visit) -> Result<Left, Failure> {
         session_id = Some(closed.session_id);
         match closed.exit {
             agent_tui::Exit::Resume(wanted) => session.session = Some(wanted.to_string()),
-            agent_tui::Exit::NewSession | agent_tui::Exit::LookAgain => session.session = None,
+            agent_tui::Exit::NewSession => {
+                session.session = None;
+                let mut text = "A new session begins.".to_owned();
+                if had_a_turn(&app, &here) == Some(true) {
+                    text.push_str(&format!(
+                        " Resume the one before with /resume or `agent resume {here}`."
+                    ));
+                }
+                notice = Some(text);
+            }
+            agent_tui::Exit::LookAgain => session.session = None,
             agent_tui::Exit::Fork { at, text } => {
                 session.session = Some(past::fork(&app, &config, &here, at)?);
                 prefill = text;

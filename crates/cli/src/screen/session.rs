@@ -33,6 +33,8 @@ pub(super) struct Opening {
     pub(super) facts: Vec<Payload>,
     pub(super) prompt: Option<String>,
     pub(super) prefill: String,
+    /// Said on the screen before anything else.
+    pub(super) notice: Option<String>,
     pub(super) models: ChooseModels,
 }
 
@@ -59,6 +61,9 @@ pub(super) async fn run(opening: Opening) -> Result<Closed, Failure> {
         external_editor: Some(editor::external(&app)),
         ..settings(&app, &config)
     };
+    if let Some(notice) = &opening.notice {
+        let _ = inputs.send(Input::Host(HostMessage::Notice(notice.clone())));
+    }
     let shutdown = CancellationToken::new();
     let screen = tokio::spawn(agent_tui::run(settings, shown, outputs, shutdown.clone()));
     let session = match open(&opening, &inputs).await {

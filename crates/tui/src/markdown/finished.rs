@@ -1,6 +1,10 @@
 //! What of a text that still comes in is finished: blocks that no further text can change, and lines of
 //! the block that is open.
 
+use pulldown_cmark::{Event, Parser};
+
+use super::OPTIONS;
+
 /// Places in a text before which everything is closed: the lines drawn for it are the same whatever
 /// follows. A block is closed when the next one begins, code with each of its lines. What a
 /// definition far below makes of a link is the one exception.
@@ -32,6 +36,29 @@ impl Marks {
 /// begins at the start of a block.
 #[must_use]
 pub fn finished_prefix(text: &str) -> usize {
+    let seems = seems_finished(text);
+    if seems == 0 {
+        return 0;
+    }
+    // What looks like the beginning of a block may be a part of one: the parser knows.
+    let mut depth = 0;
+    let mut begins = 0;
+    for (event, place) in Parser::new_ext(text, OPTIONS).into_offset_iter() {
+        if depth == 0 && place.start < seems.saturating_add(1) {
+            let line = text[..place.start].rfind('\n');
+            begins = line.map_or(0, |newline| newline + 1);
+        }
+        match event {
+            Event::Start(_) => depth += 1,
+            Event::End(_) => depth -= 1,
+            _ => {}
+        }
+    }
+    begins.min(seems)
+}
+
+/// The same, going by how each line begins.
+fn seems_finished(text: &str) -> usize {
     let mut fence: Option<(u8, usize)> = None;
     let (mut finished, mut at) = (0, 0);
     let mut previous_blank = false;

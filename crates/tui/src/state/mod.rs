@@ -174,6 +174,19 @@ impl State {
         self.first_open
     }
 
+    /// What the session is called, or else what was asked first.
+    #[must_use]
+    pub fn title(&self) -> Option<String> {
+        let first = || {
+            self.cells.iter().find_map(|cell| match &cell.kind {
+                CellKind::User(user) => Some(cell::clip(&user.text, 200)),
+                _ => None,
+            })
+        };
+        let title = self.facts.title.as_deref().or_else(first)?;
+        Some(one_line(title)).filter(|title| !title.trim().is_empty())
+    }
+
     /// Whether a turn runs.
     #[must_use]
     pub fn busy(&self) -> bool {

@@ -292,10 +292,16 @@ fn print_stream(ui: &mut Ui, columns: usize, lines: &mut Vec<Line<'static>>) {
         return;
     };
     let finished = markdown::finished_prefix(rest);
-    if finished > 0 {
-        let begun = ui.printed.answer;
+    let begun = ui.printed.answer;
+    // What is printed may be further on than the last block that is finished.
+    let end = crate::safe::content(&rest[..finished]).len();
+    if finished > 0 && end >= begun.source {
         let (mut drawn, marks) = cells::marked_answer(&rest[..finished], begun, columns, ui.theme);
-        drawn.drain(..marks.lines_before(begun.source).min(drawn.len()));
+        let printed = match end == begun.source {
+            true => drawn.len(),
+            false => marks.lines_before(begun.source).min(drawn.len()),
+        };
+        drawn.drain(..printed);
         // Blank lines in front of an answer are no beginning.
         if !drawn.is_empty() || begun != Begun::default() {
             ui.printed.answer = Begun {

@@ -127,7 +127,7 @@ impl StatusItem {
                 let name = ui.settings.cwd.rsplit('/').next()?;
                 (safe::one_line(name), dim)
             }
-            Self::Title => (safe::one_line(facts.title.as_deref()?), dim),
+            Self::Title => (ui.state.title()?, dim),
         })
     }
 }
