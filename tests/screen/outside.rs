@@ -1,6 +1,8 @@
 //! What the terminal is told beside the picture, and what somebody has set about the screen: status,
 //! title, keys, the status line, colours.
 
+use std::time::Duration;
+
 use agent_test_support::model_server::{Fault, Script, Turn};
 use nix::sys::signal::Signal;
 
@@ -219,19 +221,22 @@ fn clear_says_that_a_new_session_begins() {
 /// While an answer comes in, what of it has left the screen is in the scrollback.
 #[test]
 fn a_long_list_can_be_read_from_its_beginning_while_it_comes() {
-    let list: String = (0..80).map(|n| format!("- item {n}\n")).collect();
-    let (project, _server) = project_with(
-        Script::new().turn(Turn::text(&list).fault(Fault::StallAfterEvents(40))),
-    );
+    let list: String = (0..200).map(|n| format!("- item {n}\n")).collect();
+    // It takes a while, so that what came is recorded, and is not over.
+    let turn = Turn::text(&list)
+        .in_deltas_of(20)
+        .fault(Fault::Drip(2048, Duration::from_millis(80)))
+        .fault(Fault::StallAfterEvents(100));
+    let (project, _server) = project_with(Script::new().turn(turn));
     let mut terminal = Terminal::start(&project, &[], USUAL);
     terminal.wait_for(READY).keys("go\r");
-    terminal.wait_for("• item 20");
-    terminal.wait_until("that it is in the scrollback", |screen| {
-        let shown = screen.contents();
-        shown.contains("item") && !shown.contains("• item 0\n")
-    });
+    // What is recorded is above the screen, though the list goes on.
+    terminal.wait_until("what is above", |screen| screen.scrollback_len() > 40);
     let everything = terminal.everything().join("\n");
-    assert_eq!(everything.matches("• item 0\n").count(), 1, "{everything}");
+    for item in 0..40 {
+        let line = format!("• item {item}\n");
+        assert_eq!(everything.matches(&line).count(), 1, "{line}: {everything}");
+    }
     terminal.keys("\x1b").wait_for("Interrupted.").wait_for(READY);
     leave(&mut terminal);
 }

@@ -227,11 +227,17 @@ impl KeyMap {
     }
 
     /// What a key that was pressed at `place` means there, as the usual key; nothing if it has lost
-    /// its meaning.
+    /// its meaning. While something is written, the actions of anywhere count too.
     #[must_use]
     pub fn usual(&self, place: Place, key: KeyEvent) -> Option<KeyEvent> {
         let chord = Chord::of(key);
-        let here = || ACTIONS.iter().zip(&self.0).filter(|(known, _)| known.place == place);
+        let here = || {
+            let all = ACTIONS.iter().zip(&self.0);
+            all.filter(|(known, _)| {
+                known.place == place
+                    || (place == Place::Writing && known.place == Place::Anywhere)
+            })
+        };
         if let Some((known, _)) = here().find(|(_, chords)| chords.contains(&chord)) {
             let usual = usual(known);
             return match usual.contains(&chord) {
@@ -359,6 +365,9 @@ mod tests {
         check(Place::Writing, "ctrl-s", None);
         check(Place::Writing, "ctrl-r", Some("ctrl-r"));
         check(Place::Writing, "y", Some("y"));
+        let crossed = map(&[("steer", &["ctrl-t"]), ("transcript", &["ctrl-s"])]).unwrap();
+        assert_eq!(crossed.usual(Place::Writing, key("ctrl-t")), Some(key("ctrl-s")));
+        assert_eq!(crossed.usual(Place::Writing, key("ctrl-s")), Some(key("ctrl-t")));
         check(Place::Answering, "y", Some("a"));
         check(Place::Answering, "a", None);
         check(Place::Answering, "d", Some("d"));

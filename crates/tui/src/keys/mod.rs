@@ -35,8 +35,14 @@ impl Ui {
         }
         self.typed_at = Some(self.now);
         self.is_news = false;
-        let Some(key) = self.settings.keys.usual(Place::Anywhere, key) else {
-            return self.settle();
+        let pressed = key;
+        let writes = self.overlay.is_none() && self.prompt.is_none();
+        let place = if writes { Place::Writing } else { Place::Anywhere };
+        let key = match self.settings.keys.usual(place, key) {
+            Some(key) => key,
+            // What lost its meaning may be a character.
+            None if writes => KeyEvent::new(KeyCode::Null, KeyModifiers::NONE),
+            None => return self.settle(),
         };
         let control =
             |letter| key.modifiers == KeyModifiers::CONTROL && key.code == KeyCode::Char(letter);
@@ -54,7 +60,7 @@ impl Ui {
         } else if self.prompt.is_some() {
             self.prompt_key(key)
         } else {
-            self.composer_key(key)
+            self.composer_key(pressed)
         };
         effects.extend(self.settle());
         effects
@@ -281,7 +287,10 @@ impl Ui {
         }
     }
 
-    fn search_key(&mut self, key: KeyEvent) -> Vec<Effect> {
+    fn search_key(&mut self, pressed: KeyEvent) -> Vec<Effect> {
+        let Some(key) = self.settings.keys.usual(Place::Writing, pressed) else {
+            return Vec::new();
+        };
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('r') if control => self.composer.search_older(),
@@ -293,7 +302,7 @@ impl Ui {
             _ => {
                 self.composer.search_end(true);
                 if key.code != KeyCode::Enter {
-                    return self.composer_key(key);
+                    return self.composer_key(pressed);
                 }
             }
         }
