@@ -20,4 +20,5 @@ mod rows;
 mod sample;
 mod screens;
 mod session;
+mod small;
 mod streaming;
