@@ -8,6 +8,7 @@ use std::path::Path;
 use agent_test_support::model_server::{Script, Turn};
 use agent_test_support::project::TestProject;
 use agent_tui::commands::COMMANDS;
+use agent_tui::keymap::ACTIONS;
 use agent_tui::view::documents::KEYS;
 
 use super::terminal::Terminal;
@@ -167,6 +168,12 @@ fn page() -> String {
             writeln!(page, "| `{key}` | {meaning} |").unwrap();
         }
     }
+    page.push_str(KEY_MAP);
+    for known in ACTIONS {
+        let keys = known.usual.join("`, `");
+        let (name, about) = (known.name, known.about);
+        writeln!(page, "| `{name}` | `{keys}` | {about} |").unwrap();
+    }
     page.push_str("\n## Commands\n\n| command | does |\n| --- | --- |\n");
     for command in COMMANDS {
         let arguments = command.arguments.replace('|', "\\|");
@@ -190,6 +197,18 @@ fn page() -> String {
     }
     page
 }
+
+const KEY_MAP: &str = "
+### Other keys
+
+`[keys]` in the settings gives an action another key, or several: `steer = \"f2\"`, `transcript = [\"ctrl-o\", \"f3\"]`. Keys are
+written `ctrl-s`, `alt-enter`, `shift-tab`, `f2`; answers to questions are letters. The usual key then means nothing. A
+key for two actions and an action that does not exist are errors, named with file and line. Ctrl-C, Esc, the arrows and the keys of
+line editing stay what they are, and no setting makes Enter answer a question. Help, hints and questions show the keys that are bound.
+
+| action | usual keys | does |
+| --- | --- | --- |
+";
 
 #[test]
 fn the_manual_is_current() {
@@ -223,7 +242,8 @@ const INTRODUCTION: &str = "# The screen
 
 `agent` opens a screen at the bottom of your terminal. What is finished scrolls up into the
 terminal's own scrollback, where selecting, searching and copying work as always; only the part that
-still changes is drawn over. Nothing is drawn while nothing happens, and at most sixty times a second
+still changes is drawn over. Of an answer that comes in, what is finished goes up too, also the first
+items of a list or lines of code that are longer than the screen. Nothing is drawn while nothing happens, and at most sixty times a second
 however much does. Full-screen views (transcript, documents, replay) come and go without a trace;
 `full_screen` in the settings makes the whole interface one.
 
@@ -278,20 +298,36 @@ After a failure before anything was answered, your message is back in the compos
 
 A call is one title line and one line of outcome: how it went (of a command, its exit code and the last
 line it printed), what was cut, the sandbox it ran in, who let it through. `⊘` is a refusal or an interrupt, not a failure. An edit leaves the first lines of its
-diff below that, a command its last lines, with how many more there are. `Ctrl-T` folds out the rest: output or diff,
+diff below that, a command its last lines, with how many more there are. Reads and searches in a row are
+one line (`read 4 files, searched 2 times: …`) that grows while it is the last one; what failed, was refused or was asked
+about stands by itself, and `Ctrl-T` shows each of them. `Ctrl-T` also folds out the rest: output or diff,
 changed files, sandbox violations, artifacts and each decision on the way; `w` there or `/why` tells
 the decisions alone. The last line of a turn says whether the work was verified, from the log and not
 from what the model claims: passed, failed, stale (files changed since), could not be judged (the exit
 status of the check is not in the log) or not verified. `!` before a command that exited with 0 means that
 a command inside its pipeline failed.
 
+## Colours, terminal, status line
+
+The screen uses the terminal's own sixteen colours, so it suits your palette on light and on dark. `theme` under
+`[ui]`, or `/theme`, chooses exact colours for a `dark` or `light` background instead, as far as the terminal shows
+them, or `none`, as `NO_COLOR` and `--color never` do. Signs and colours never stand without words.
+
+The title of the tab says what is going on (`?` asks, `…` works, `✓` done, `✗` failed) and what was asked; it is put back at
+the end. Terminals and multiplexers that know the Program Status Protocol (OSC 7501) are told whether the program is idle, works,
+waits for permission, for an answer or for a key, is done or has failed; the record is cleared at exit and while suspended.
+When the terminal is not in focus, it is rung (OSC 9 and bell) for a question and for the end of a turn. `tab_title`,
+`program_status` and `notify` under `[ui]`, each set to `false`, stop that. A `dumb` terminal gets none of it.
+
+`status` under `[ui]` lists the parts of the status line in their order, such as `status = ["mode", "model", "context"]`; a
+narrow screen drops them from the right. There are `model`, `mode`, `sandbox`, `context`, `cost`, `vim`, `branch`, `queue`,
+`background` (commands that run in the background), `project` and `title`.
+
 ## Accessibility
 
-Sixteen colours, 256, true colour or none (`NO_COLOR`, `--color never`); signs and colours never stand
-without words. Plain mode (`--plain`, or `plain = true` under `[ui]`) prints lines of words one after
+Plain mode (`--plain`, or `plain = true` under `[ui]`) prints lines of words one after
 the other and reads whole lines: no spinner, no boxes, nothing drawn over; a question is answered with a
-letter and Enter. A terminal that says it is `dumb` gets plain mode. Everything works at 60x20. When the terminal is not in focus, it is rung (OSC 9 and
-bell) for a question and for the end of a turn; `notify = false` under `[ui]` stops that.
+letter and Enter. A terminal that says it is `dumb` gets plain mode. Everything works at 60x20.
 
 ## Foreign text
 
