@@ -78,7 +78,7 @@ pub(crate) fn masked(line: &str) -> String {
         .collect()
 }
 
-fn draw(screen: &vt100::Screen) -> String {
+pub(crate) fn draw(screen: &vt100::Screen) -> String {
     let (rows, columns) = screen.size();
     let (rows, columns) = (rows.get(), columns.get());
     let (width, height) = (
@@ -87,7 +87,7 @@ fn draw(screen: &vt100::Screen) -> String {
     );
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace\" font-size=\"13\">\n\
-         <title>agent demo: the question before an edit</title>\n\
+         <title>agent on a terminal</title>\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{PAPER}\"/>\n"
     );
     for row in 0..rows {
