@@ -259,7 +259,11 @@ fn keys_and_the_status_line_are_checked_where_they_are_written() {
     let check = |text: &str, message: &str, hint: Option<&str>| {
         project.write_home("config.toml", text);
         let run = agent(&project, &["config", "show"]).finish().expect_code(2);
-        assert!(run.stderr().contains(message), "{message}: {}", run.stderr());
+        assert!(
+            run.stderr().contains(message),
+            "{message}: {}",
+            run.stderr()
+        );
         if let Some(hint) = hint {
             assert!(run.stderr().contains(hint), "{hint}: {}", run.stderr());
         }
@@ -305,7 +309,10 @@ fn keys_and_the_status_line_are_checked_where_they_are_written() {
 #[test]
 fn a_project_binds_no_keys_until_it_is_trusted() {
     let project = TestProject::new();
-    project.write(".agent/config.toml", "[keys]\ndeny = \"x\"\nno_such = \"f2\"\n");
+    project.write(
+        ".agent/config.toml",
+        "[keys]\ndeny = \"x\"\nno_such = \"f2\"\n",
+    );
     let shown = show(&project, &[]);
     assert_eq!(setting(&shown, "keys.deny"), json!([]));
 }

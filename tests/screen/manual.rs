@@ -169,7 +169,12 @@ fn pictures() -> Vec<Picture> {
             "The live part stays at the bottom; what is finished is in the terminal's own scrollback.",
             at_work(),
         ),
-        picture("command-asks", "A command that asks", "", asked_about_command()),
+        picture(
+            "command-asks",
+            "A command that asks",
+            "",
+            asked_about_command(),
+        ),
         picture(
             "edit-asks",
             "An edit that asks, on a wide screen",
@@ -292,7 +297,10 @@ fn the_manual_is_current() {
             "docs/screens/{name}.png shows something else; run AGENT_UPDATE_DOCS=1 cargo test -p agent-cli --test behaviour manual, with Chromium installed"
         );
         let image = std::fs::read(images.join(format!("{name}.png"))).unwrap();
-        assert!(image.starts_with(b"\x89PNG") && image.len() < 60_000, "{name}");
+        assert!(
+            image.starts_with(b"\x89PNG") && image.len() < 60_000,
+            "{name}"
+        );
         all += image.len();
     }
     assert!(all < 500_000, "{all} bytes of images");
@@ -314,15 +322,17 @@ fn in_few_colors(svg: &str) -> String {
         .map(|step| format!("{:.3}", f64::from(step) / f64::from(STEPS - 1)))
         .collect();
     let steps = steps.join(" ");
-    let channels = ["R", "G", "B"].map(|channel| {
-        format!("<feFunc{channel} type=\"discrete\" tableValues=\"{steps}\"/>")
-    });
+    let channels = ["R", "G", "B"]
+        .map(|channel| format!("<feFunc{channel} type=\"discrete\" tableValues=\"{steps}\"/>"));
     let filter = format!(
         "<filter id=\"few\" x=\"0\" y=\"0\" width=\"100%\" height=\"100%\" color-interpolation-filters=\"sRGB\"><feComponentTransfer>{}</feComponentTransfer></filter><g filter=\"url(#few)\">",
         channels.concat()
     );
     let (head, body) = svg.split_once("<rect ").unwrap();
-    format!("{head}{filter}<rect {}", body.replace("</svg>", "</g></svg>"))
+    format!(
+        "{head}{filter}<rect {}",
+        body.replace("</svg>", "</g></svg>")
+    )
 }
 
 /// Draws each picture in a browser, and keeps the text that it was made from beside it.

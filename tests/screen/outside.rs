@@ -237,6 +237,9 @@ fn a_long_list_can_be_read_from_its_beginning_while_it_comes() {
         let line = format!("• item {item}\n");
         assert_eq!(everything.matches(&line).count(), 1, "{line}: {everything}");
     }
-    terminal.keys("\x1b").wait_for("Interrupted.").wait_for(READY);
+    terminal
+        .keys("\x1b")
+        .wait_for("Interrupted.")
+        .wait_for(READY);
     leave(&mut terminal);
 }

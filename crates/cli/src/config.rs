@@ -65,7 +65,10 @@ pub(crate) fn key_map(config: &Config) -> Result<KeyMap, Failure> {
         let origin = config.keys.get(&error.action).map(|keys| &keys.origin);
         let cannot = match origin.map(|origin| &origin.place) {
             Some(Place::File { path, line, column }) => {
-                format!("cannot load `{}`: line {line}, column {column}", path.display())
+                format!(
+                    "cannot load `{}`: line {line}, column {column}",
+                    path.display()
+                )
             }
             _ => "cannot use these keys".to_owned(),
         };

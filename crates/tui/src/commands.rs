@@ -122,7 +122,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "transcript",
         "",
-        "show the full transcript (Ctrl-T)",
+        "show the full transcript",
         Does::Transcript,
     ),
     command("clear", "", "start a new session", Does::Clear),

@@ -63,8 +63,14 @@ const PALETTE: &[(&str, u8)] = &[
     ("string, constant.character", 2),
     ("keyword, storage, keyword.operator.word", 5),
     ("keyword.operator", DEFAULT),
-    ("constant.numeric, constant.language, support.type, storage.type.primitive", 6),
-    ("entity.name.type, entity.name.class, entity.name.struct, entity.name.enum, entity.name.trait", 6),
+    (
+        "constant.numeric, constant.language, support.type, storage.type.primitive",
+        6,
+    ),
+    (
+        "entity.name.type, entity.name.class, entity.name.struct, entity.name.enum, entity.name.trait",
+        6,
+    ),
     ("entity.name.tag, markup.deleted, invalid", 1),
     ("markup.inserted", 2),
 ];

@@ -71,25 +71,133 @@ const fn known(
 
 /// Every action whose key can be chosen.
 pub const ACTIONS: &[Known] = &[
-    known(Action::Send, "send", Place::Writing, &["enter"], "send; while a turn runs: queue"),
-    known(Action::Newline, "newline", Place::Writing, &["alt-enter", "ctrl-j"], "break the line"),
-    known(Action::Steer, "steer", Place::Writing, &["ctrl-s"], "join the running turn at its next step"),
-    known(Action::SearchPrompts, "search_prompts", Place::Writing, &["ctrl-r"], "search earlier prompts"),
-    known(Action::EditQueued, "edit_queued", Place::Writing, &["alt-up"], "edit the last queued message"),
-    known(Action::Help, "help", Place::Writing, &["?"], "keys and commands, when nothing is written"),
-    known(Action::Mode, "mode", Place::Writing, &["shift-tab"], "cycle modes, also on a question"),
-    known(Action::Editor, "editor", Place::Anywhere, &["ctrl-g"], "open your editor"),
-    known(Action::Transcript, "transcript", Place::Anywhere, &["ctrl-t"], "transcript with details"),
-    known(Action::Suspend, "suspend", Place::Anywhere, &["ctrl-z"], "suspend"),
-    known(Action::Redraw, "redraw", Place::Anywhere, &["ctrl-l"], "redraw the screen"),
-    known(Action::Allow, "allow", Place::Answering, &["a"], "allow once"),
-    known(Action::AllowSession, "allow_session", Place::Answering, &["s"], "don't ask again this session"),
-    known(Action::AllowNetwork, "allow_network", Place::Answering, &["w"], "allow once, with network access"),
-    known(Action::AllowRule, "allow_rule", Place::Answering, &["r"], "allow and save a rule"),
+    known(
+        Action::Send,
+        "send",
+        Place::Writing,
+        &["enter"],
+        "send; while a turn runs: queue",
+    ),
+    known(
+        Action::Newline,
+        "newline",
+        Place::Writing,
+        &["alt-enter", "ctrl-j"],
+        "break the line",
+    ),
+    known(
+        Action::Steer,
+        "steer",
+        Place::Writing,
+        &["ctrl-s"],
+        "join the running turn at its next step",
+    ),
+    known(
+        Action::SearchPrompts,
+        "search_prompts",
+        Place::Writing,
+        &["ctrl-r"],
+        "search earlier prompts",
+    ),
+    known(
+        Action::EditQueued,
+        "edit_queued",
+        Place::Writing,
+        &["alt-up"],
+        "edit the last queued message",
+    ),
+    known(
+        Action::Help,
+        "help",
+        Place::Writing,
+        &["?"],
+        "keys and commands, when nothing is written",
+    ),
+    known(
+        Action::Mode,
+        "mode",
+        Place::Writing,
+        &["shift-tab"],
+        "cycle modes, also on a question",
+    ),
+    known(
+        Action::Editor,
+        "editor",
+        Place::Anywhere,
+        &["ctrl-g"],
+        "open your editor",
+    ),
+    known(
+        Action::Transcript,
+        "transcript",
+        Place::Anywhere,
+        &["ctrl-t"],
+        "transcript with details",
+    ),
+    known(
+        Action::Suspend,
+        "suspend",
+        Place::Anywhere,
+        &["ctrl-z"],
+        "suspend",
+    ),
+    known(
+        Action::Redraw,
+        "redraw",
+        Place::Anywhere,
+        &["ctrl-l"],
+        "redraw the screen",
+    ),
+    known(
+        Action::Allow,
+        "allow",
+        Place::Answering,
+        &["a"],
+        "allow once",
+    ),
+    known(
+        Action::AllowSession,
+        "allow_session",
+        Place::Answering,
+        &["s"],
+        "don't ask again this session",
+    ),
+    known(
+        Action::AllowNetwork,
+        "allow_network",
+        Place::Answering,
+        &["w"],
+        "allow once, with network access",
+    ),
+    known(
+        Action::AllowRule,
+        "allow_rule",
+        Place::Answering,
+        &["r"],
+        "allow and save a rule",
+    ),
     known(Action::Deny, "deny", Place::Answering, &["d"], "deny"),
-    known(Action::DenyNote, "deny_note", Place::Answering, &["n"], "deny with a note to the model"),
-    known(Action::EditFirst, "edit", Place::Answering, &["e"], "edit first"),
-    known(Action::Abort, "abort", Place::Answering, &["q"], "abort the turn"),
+    known(
+        Action::DenyNote,
+        "deny_note",
+        Place::Answering,
+        &["n"],
+        "deny with a note to the model",
+    ),
+    known(
+        Action::EditFirst,
+        "edit",
+        Place::Answering,
+        &["e"],
+        "edit first",
+    ),
+    known(
+        Action::Abort,
+        "abort",
+        Place::Answering,
+        &["q"],
+        "abort the turn",
+    ),
 ];
 
 /// Keys that always mean the same, and what.
@@ -234,8 +342,7 @@ impl KeyMap {
         let here = || {
             let all = ACTIONS.iter().zip(&self.0);
             all.filter(|(known, _)| {
-                known.place == place
-                    || (place == Place::Writing && known.place == Place::Anywhere)
+                known.place == place || (place == Place::Writing && known.place == Place::Anywhere)
             })
         };
         if let Some((known, _)) = here().find(|(_, chords)| chords.contains(&chord)) {
@@ -276,12 +383,10 @@ impl KeyMap {
         let mut told: Vec<String> = Vec::new();
         for key in keys.split(", ") {
             let mut known = ACTIONS.iter().zip(&self.0).filter(|(known, _)| {
-                (known.place == Place::Answering) == answering
-                    || known.action == Action::Mode
+                (known.place == Place::Answering) == answering || known.action == Action::Mode
             });
-            let bound = known.find(|(known, _)| {
-                usual(known).iter().any(|chord| chord.to_string() == key)
-            });
+            let bound =
+                known.find(|(known, _)| usual(known).iter().any(|chord| chord.to_string() == key));
             let keys: Vec<String> = match bound {
                 Some((_, chords)) => chords.iter().map(ToString::to_string).collect(),
                 None => vec![key.to_owned()],
@@ -305,7 +410,9 @@ impl KeyMap {
 /// Whether a key can stand for an action at all.
 fn may_bind(known: &Known, chord: Chord) -> Result<(), String> {
     let answers = known.place == Place::Answering;
-    let fixed = FIXED.iter().chain(FIXED_ANSWERING.iter().filter(|_| answers));
+    let fixed = FIXED
+        .iter()
+        .chain(FIXED_ANSWERING.iter().filter(|_| answers));
     let mut fixed = fixed.filter_map(|(key, does)| Some((Chord::parse(key).ok()?, does)));
     if let Some((_, does)) = fixed.find(|(key, _)| *key == chord) {
         return Err(format!(
@@ -358,7 +465,11 @@ mod tests {
     fn a_bound_key_stands_for_the_usual_one() {
         let keys = map(&[("steer", &["f2", "ctrl-o"]), ("allow", &["y"])]).unwrap();
         let check = |place, pressed: &str, expected: Option<&str>| {
-            assert_eq!(keys.usual(place, key(pressed)), expected.map(key), "{pressed}");
+            assert_eq!(
+                keys.usual(place, key(pressed)),
+                expected.map(key),
+                "{pressed}"
+            );
         };
         check(Place::Writing, "f2", Some("ctrl-s"));
         check(Place::Writing, "ctrl-o", Some("ctrl-s"));
@@ -366,8 +477,14 @@ mod tests {
         check(Place::Writing, "ctrl-r", Some("ctrl-r"));
         check(Place::Writing, "y", Some("y"));
         let crossed = map(&[("steer", &["ctrl-t"]), ("transcript", &["ctrl-s"])]).unwrap();
-        assert_eq!(crossed.usual(Place::Writing, key("ctrl-t")), Some(key("ctrl-s")));
-        assert_eq!(crossed.usual(Place::Writing, key("ctrl-s")), Some(key("ctrl-t")));
+        assert_eq!(
+            crossed.usual(Place::Writing, key("ctrl-t")),
+            Some(key("ctrl-s"))
+        );
+        assert_eq!(
+            crossed.usual(Place::Writing, key("ctrl-s")),
+            Some(key("ctrl-t"))
+        );
         check(Place::Answering, "y", Some("a"));
         check(Place::Answering, "a", None);
         check(Place::Answering, "d", Some("d"));
@@ -389,7 +506,10 @@ mod tests {
     fn what_cannot_be_is_named() {
         let check = |chosen: &[(&str, &[&str])], message: &str, hint: Option<&str>| {
             let error = map(chosen).unwrap_err();
-            assert_eq!((error.message.as_str(), error.hint.as_deref()), (message, hint));
+            assert_eq!(
+                (error.message.as_str(), error.hint.as_deref()),
+                (message, hint)
+            );
         };
         check(
             &[("ster", &["f2"])],

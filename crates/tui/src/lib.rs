@@ -39,7 +39,7 @@ pub use host::{
     Document, DocumentFormat, Exit, ExportForm, ExternalEditor, FirstRun, HostMessage, HostRequest,
     Input, LiveText, Output, SessionLine, Settings, Start, TrustQuestion,
 };
-pub use run::{RunError, run, run_on};
 pub use keymap::KeyMap;
+pub use run::{RunError, run, run_on};
 pub use theme::{Background, ColorDepth, ThemeChoice};
 pub use view::status::StatusItem;

@@ -193,10 +193,7 @@ mod tests {
                 &format!("\x1b]7501;state={words}:app=agent\x1b\\"),
             );
         }
-        check(
-            Report::ClearStatus,
-            "\x1b]7501;state=clear:app=agent\x1b\\",
-        );
+        check(Report::ClearStatus, "\x1b]7501;state=clear:app=agent\x1b\\");
         check(
             Report::Status(Status {
                 doing: Doing::Working,

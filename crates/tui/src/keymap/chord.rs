@@ -46,8 +46,8 @@ impl Chord {
     /// The key of an event. That Shift was held for a letter is told by the letter.
     #[must_use]
     pub fn of(key: KeyEvent) -> Self {
-        let mut modifiers = key.modifiers
-            & (KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT);
+        let mut modifiers =
+            key.modifiers & (KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT);
         if matches!(key.code, KeyCode::Char(_) | KeyCode::BackTab) {
             modifiers -= KeyModifiers::SHIFT;
         }
@@ -79,26 +79,37 @@ impl Chord {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut modifiers = KeyModifiers::NONE;
         let mut rest = text;
-        while let Some((word, key)) = rest.split_once('-').filter(|(word, key)| {
-            !word.is_empty() && !key.is_empty()
-        }) {
+        while let Some((word, key)) = rest
+            .split_once('-')
+            .filter(|(word, key)| !word.is_empty() && !key.is_empty())
+        {
             modifiers |= match word.to_ascii_lowercase().as_str() {
                 "ctrl" => KeyModifiers::CONTROL,
                 "alt" => KeyModifiers::ALT,
                 "shift" => KeyModifiers::SHIFT,
-                _ => return Err(format!("`{text}` is no key: write it like ctrl-s, alt-enter or f2")),
+                _ => {
+                    return Err(format!(
+                        "`{text}` is no key: write it like ctrl-s, alt-enter or f2"
+                    ));
+                }
             };
             rest = key;
         }
         let name = rest.to_ascii_lowercase();
         let named = NAMED.iter().find(|(known, ..)| *known == name);
-        let number = name.strip_prefix('f').and_then(|number| number.parse().ok());
+        let number = name
+            .strip_prefix('f')
+            .and_then(|number| number.parse().ok());
         let mut letters = rest.chars();
         let code = match (named, number, letters.next(), letters.next()) {
             (Some((.., code)), ..) => *code,
             (None, Some(number @ 1..=12), ..) => KeyCode::F(number),
             (None, _, Some(letter), None) if !letter.is_control() => KeyCode::Char(letter),
-            _ => return Err(format!("`{text}` is no key: write it like ctrl-s, alt-enter or f2")),
+            _ => {
+                return Err(format!(
+                    "`{text}` is no key: write it like ctrl-s, alt-enter or f2"
+                ));
+            }
         };
         let has = |modifier| modifiers.contains(modifier);
         let code = match code {
@@ -170,7 +181,9 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_refused() {
-        for text in ["", "ctrl-", "hyper-x", "f13", "enterr", "ab", "ctrl-m", "ctrl-i", "\u{1b}"] {
+        for text in [
+            "", "ctrl-", "hyper-x", "f13", "enterr", "ab", "ctrl-m", "ctrl-i", "\u{1b}",
+        ] {
             assert!(Chord::parse(text).is_err(), "{text:?}");
         }
     }

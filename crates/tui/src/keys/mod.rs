@@ -37,7 +37,11 @@ impl Ui {
         self.is_news = false;
         let pressed = key;
         let writes = self.overlay.is_none() && self.prompt.is_none();
-        let place = if writes { Place::Writing } else { Place::Anywhere };
+        let place = if writes {
+            Place::Writing
+        } else {
+            Place::Anywhere
+        };
         let key = match self.settings.keys.usual(place, key) {
             Some(key) => key,
             // What lost its meaning may be a character.

@@ -152,7 +152,11 @@ pub fn row_from(cells: &[Arc<Cell>], start: usize, over: bool) -> Option<Row> {
 #[must_use]
 pub fn row_around(cells: &[Arc<Cell>], at: usize) -> Option<Row> {
     let is_part = |cell: &Arc<Cell>| !matches!(part(cell), Part::No | Part::Undecided);
-    let before = cells.get(..=at)?.iter().rev().take_while(|cell| is_part(cell));
+    let before = cells
+        .get(..=at)?
+        .iter()
+        .rev()
+        .take_while(|cell| is_part(cell));
     let first = at + 1 - before.count();
     let calls = |cell: &Arc<Cell>| part(cell) != Part::Between;
     let start = first + cells.get(first..=at)?.iter().position(calls)?;

@@ -99,8 +99,9 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
             " (nothing found)"
         };
         let text = format!(
-            "  history search: {}{found}  Enter takes, Ctrl-R older, Esc leaves",
-            search.query
+            "  history search: {}{found}  Enter takes, {} older, Esc leaves",
+            search.query,
+            ui.settings.keys.shown(Action::SearchPrompts)
         );
         lines.push(Line::styled(clip(&text, columns), ui.theme.dim()));
     }

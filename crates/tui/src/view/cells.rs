@@ -7,10 +7,10 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::outcome;
+use crate::markdown::Marks;
 use crate::state::cell::{
     Cell, CellKind, FileChange, Notice, NoticeLevel, ReasoningCell, ToolCell, TurnEnd, UserCell,
 };
-use crate::markdown::Marks;
 use crate::text::{Break, indent, wrap, wrap_all};
 use crate::theme::Theme;
 use crate::ui::Begun;

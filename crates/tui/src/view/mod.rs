@@ -315,8 +315,7 @@ fn print_stream(ui: &mut Ui, columns: usize, lines: &mut Vec<Line<'static>>) {
     let rest = recorded.get(begun.bytes..).unwrap_or_default();
     // A line that has only begun may turn out to be anything.
     let whole_lines = rest.rfind('\n').map_or(0, |newline| newline + 1);
-    let (mut drawn, marks) =
-        cells::marked_answer(&rest[..whole_lines], begun, columns, ui.theme);
+    let (mut drawn, marks) = cells::marked_answer(&rest[..whole_lines], begun, columns, ui.theme);
     let (source, stable) = marks.last();
     if source <= begun.source {
         return;

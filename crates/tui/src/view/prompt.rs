@@ -10,6 +10,7 @@ use ratatui::text::{Line, Span};
 use super::answers::{self, answer};
 use super::bottom::written;
 use super::question;
+use crate::keymap::Action;
 use crate::safe;
 use crate::state::pending::{Pending, Subject};
 use crate::text::{Break, wrap};
@@ -208,6 +209,7 @@ fn footer(
     let theme = ui.theme;
     let taken = !prompt.guard.holds(ui.now);
     let key = |usual: &str| ui.settings.keys.answer(usual);
+    let open = ui.settings.keys.shown(Action::Editor);
     match stage {
         Stage::Choose => {
             let mut lines = vec![Line::default(); usize::from(space == Space::Ample)];
@@ -281,12 +283,19 @@ fn footer(
             editor,
             None,
             "Enter sends",
+            &open,
             columns,
             theme,
         ),
-        Stage::Answer(editor) => {
-            editor_footer("Your answer:", editor, None, "Enter sends", columns, theme)
-        }
+        Stage::Answer(editor) => editor_footer(
+            "Your answer:",
+            editor,
+            None,
+            "Enter sends",
+            &open,
+            columns,
+            theme,
+        ),
         Stage::Edit(editing) => {
             let Some(editor) = editing.editors.get(editing.at) else {
                 return (Vec::new(), None);
@@ -306,6 +315,7 @@ fn footer(
                 editor,
                 editing.error.as_deref(),
                 &format!("Enter allows it as edited{more}"),
+                &open,
                 columns,
                 theme,
             )
@@ -318,6 +328,7 @@ fn editor_footer(
     editor: &crate::compose::editor::Editor,
     error: Option<&str>,
     enter: &str,
+    open: &str,
     columns: usize,
     theme: Theme,
 ) -> Footer {
@@ -341,7 +352,7 @@ fn editor_footer(
             theme.bad(),
         ));
     }
-    let hint = format!("{enter} · Alt-Enter breaks · Ctrl-G editor · Esc back");
+    let hint = format!("{enter} · Alt-Enter breaks · {open} editor · Esc back");
     lines.extend(wrap(
         &Line::styled(hint, theme.dim()),
         columns,

@@ -117,7 +117,10 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
                     &format!("switch to mode {}", ui.next_mode()),
                 );
             }
-            None => say(&key("s"), "don't ask again for this exact call this session"),
+            None => say(
+                &key("s"),
+                "don't ask again for this exact call this session",
+            ),
         }
         match &pending.suggested_rule {
             Some(rule) => say(

@@ -28,7 +28,13 @@ fn called(script: &mut Script, tool: &str, input: Value, class: ActionClass, cod
 }
 
 fn read(script: &mut Script, path: &str) {
-    called(script, "read", json!({"path": path}), ActionClass::Observe, Code::Ok);
+    called(
+        script,
+        "read",
+        json!({"path": path}),
+        ActionClass::Observe,
+        Code::Ok,
+    );
 }
 
 fn search(script: &mut Script, pattern: &str) {
@@ -112,7 +118,13 @@ fn what_failed_was_refused_or_does_more_stands_by_itself() {
     read(&mut script, "c.rs");
     let denied = script.intent("read", json!({"path": ".env"}));
     script.judged(&denied, Effect::Deny, ActionClass::Observe);
-    script.observed(&denied, "read", Code::PolicyDenied, "a rule forbids this", "");
+    script.observed(
+        &denied,
+        "read",
+        Code::PolicyDenied,
+        "a rule forbids this",
+        "",
+    );
     called(
         &mut script,
         "bash",

@@ -52,7 +52,11 @@ fn a_saved_rule_stays_with_its_call() {
         script.observed(call, "bash", agent_protocol::Code::Ok, "Exit code 0.", "");
     }
     let shown = printed(&script);
-    let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("{text}: {shown}"));
+    let at = |text: &str| {
+        shown
+            .find(text)
+            .unwrap_or_else(|| panic!("{text}: {shown}"))
+    };
     assert!(at("bash cargo test") < at("rule added"));
     assert!(at("rule added") < at("bash ls"));
     assert_eq!(shown.matches("rule added").count(), 1, "{shown}");
@@ -102,7 +106,11 @@ fn background_commands_are_counted_until_they_end() {
         );
     }
     let mut ui = ui_of(&script);
-    assert!(show(&mut ui, 120, 20).join("\n").contains("2 in background"));
+    assert!(
+        show(&mut ui, 120, 20)
+            .join("\n")
+            .contains("2 in background")
+    );
     script.push(
         Scope::default(),
         ProcessCompleted {
@@ -111,7 +119,11 @@ fn background_commands_are_counted_until_they_end() {
         },
     );
     ui.input(Input::Event(script.events.last().unwrap().clone()));
-    assert!(show(&mut ui, 120, 20).join("\n").contains("1 in background"));
+    assert!(
+        show(&mut ui, 120, 20)
+            .join("\n")
+            .contains("1 in background")
+    );
 }
 
 /// The line has what was chosen, in that order, and on a narrow screen the first of it.
@@ -158,7 +170,12 @@ fn both_sides_of_a_change_are_coloured_to_their_end() {
     }
     // With the terminal's own colours the letters tell it.
     let lines = diff::render(sample::DIFF, 60, Theme::default());
-    let of = |text: &str| lines.iter().find(|line| line.to_string().contains(text)).unwrap();
+    let of = |text: &str| {
+        lines
+            .iter()
+            .find(|line| line.to_string().contains(text))
+            .unwrap()
+    };
     for (text, style) in [
         ("left - right", Theme::default().removed()),
         ("left + right", Theme::default().added()),

@@ -12,7 +12,9 @@ use crate::sample::Script;
 
 fn printed(ui: &mut Ui, columns: usize) -> Vec<String> {
     let lines = view::print_finished(ui, columns, usize::MAX);
-    let texts = lines.iter().map(|line| line.to_string().trim_end().to_owned());
+    let texts = lines
+        .iter()
+        .map(|line| line.to_string().trim_end().to_owned());
     texts.collect()
 }
 
@@ -138,7 +140,11 @@ fn long_blocks_go_to_the_scrollback_as_they_come() {
         let cuts: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
         let (lines, before) = streamed(&text, &cuts, 60);
         assert_eq!(lines, at_once(&text, 60));
-        assert!(before + 4 > lines.len() && before > 195, "{before} of {}", lines.len());
+        assert!(
+            before + 4 > lines.len() && before > 195,
+            "{before} of {}",
+            lines.len()
+        );
     }
 }
 
@@ -146,7 +152,9 @@ fn long_blocks_go_to_the_scrollback_as_they_come() {
 #[test]
 fn a_new_width_goes_on_where_the_old_one_was() {
     let text: String = (0..60)
-        .map(|n| format!("- item {n} with some words that need more than one row when it is narrow\n"))
+        .map(|n| {
+            format!("- item {n} with some words that need more than one row when it is narrow\n")
+        })
         .collect();
     let mut script = Script::default();
     script.session().user("go");
@@ -166,6 +174,10 @@ fn a_new_width_goes_on_where_the_old_one_was() {
     lines.extend(printed(&mut ui, 40));
     let all = lines.join(" ");
     for n in 0..60 {
-        assert_eq!(all.matches(&format!("item {n} with")).count(), 1, "{n}: {all}");
+        assert_eq!(
+            all.matches(&format!("item {n} with")).count(),
+            1,
+            "{n}: {all}"
+        );
     }
 }

@@ -304,12 +304,7 @@ impl Script {
     }
 
     /// The mode alone decided, and the gate took the call for `class`.
-    pub fn judged(
-        &mut self,
-        call: &ToolCallId,
-        decision: Effect,
-        class: ActionClass,
-    ) -> &mut Self {
+    pub fn judged(&mut self, call: &ToolCallId, decision: Effect, class: ActionClass) -> &mut Self {
         let scope = self.in_call(call);
         self.push(
             scope,
