@@ -15,6 +15,8 @@ pub struct Printed {
     pub cells: usize,
     /// Where the answer goes on that is open.
     pub answer: Begun,
+    /// The open answer, and how much of it was recorded when it was last looked through.
+    pub looked: (usize, usize),
     /// Cells of a long past that were not printed, still to be said.
     pub skipped: usize,
     /// There is more past than is known yet, still to be said.

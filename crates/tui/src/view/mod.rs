@@ -286,6 +286,10 @@ fn print_stream(ui: &mut Ui, columns: usize, lines: &mut Vec<Line<'static>>) {
     let CellKind::Assistant(assistant) = &cell.kind else {
         return;
     };
+    let now = (ui.printed.cells, assistant.recorded);
+    if std::mem::replace(&mut ui.printed.looked, now) == now {
+        return;
+    }
     // Only what is recorded is printed: nothing takes back a line of the scrollback.
     let recorded = assistant.text.get(..assistant.recorded).unwrap_or_default();
     let Some(rest) = recorded.get(ui.printed.answer.bytes..) else {

@@ -303,20 +303,14 @@ impl Script {
         )
     }
 
-    /// The mode alone decided, and the gate took the call for `class`.
-    pub fn judged(&mut self, call: &ToolCallId, decision: Effect, class: ActionClass) -> &mut Self {
-        let scope = self.in_call(call);
-        self.push(
-            scope,
-            PermissionEvaluated {
-                decision,
-                decision_source: DecisionSource::Mode,
-                action_class: class,
-                reason: "inside the project".into(),
-                mode: Mode::Ask,
-                ..PermissionEvaluated::default()
-            },
-        )
+    /// No rule decided, and the gate took the call for `class`.
+    pub fn judged(&mut self, call: &ToolCallId, to: Effect, class: ActionClass) -> &mut Self {
+        self.evaluated(call, to, None);
+        let event = Arc::make_mut(self.events.last_mut().unwrap());
+        if let Payload::PermissionEvaluated(evaluated) = &mut event.payload {
+            evaluated.action_class = class;
+        }
+        self
     }
 
     pub fn asks(&mut self, call: &ToolCallId, asked: ActionRequired) -> ActionId {
