@@ -129,9 +129,8 @@ impl Theme {
     pub fn of(choice: ThemeChoice, shows: ColorDepth, background: Background) -> Self {
         let (depth, background) = match choice {
             ThemeChoice::Auto => (shows.min(ColorDepth::Ansi16), background),
-            // Who asks for colours has them, whatever the environment says.
-            ThemeChoice::Dark => (shows.max(ColorDepth::Ansi16), Background::Dark),
-            ThemeChoice::Light => (shows.max(ColorDepth::Ansi16), Background::Light),
+            ThemeChoice::Dark => (shows, Background::Dark),
+            ThemeChoice::Light => (shows, Background::Light),
             ThemeChoice::None => (ColorDepth::None, background),
         };
         Self {
@@ -340,7 +339,7 @@ mod tests {
         check(ThemeChoice::Auto, ColorDepth::True, ColorDepth::Ansi16);
         check(ThemeChoice::Auto, ColorDepth::None, ColorDepth::None);
         check(ThemeChoice::Light, ColorDepth::True, ColorDepth::True);
-        check(ThemeChoice::Dark, ColorDepth::None, ColorDepth::Ansi16);
+        check(ThemeChoice::Dark, ColorDepth::None, ColorDepth::None);
         check(ThemeChoice::None, ColorDepth::True, ColorDepth::None);
         let auto = Theme::of(ThemeChoice::Auto, ColorDepth::True, Background::Light);
         for style in [auto.added(), auto.removed(), auto.code(), auto.warn()] {

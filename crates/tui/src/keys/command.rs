@@ -6,7 +6,7 @@ use agent_protocol::status::Mode;
 use crate::commands::{self, Does};
 use crate::host::{Exit, ExportForm, HostRequest};
 use crate::state::cell::{CellKind, NoticeLevel};
-use crate::theme::ThemeChoice;
+use crate::theme::{ColorDepth, ThemeChoice};
 use crate::ui::overlay::{Choices, Overlay, Picker, Transcript};
 use crate::ui::{Effect, Ui};
 use crate::view::documents;
@@ -136,6 +136,11 @@ impl Ui {
     }
 
     pub(super) fn choose_theme(&mut self, choice: ThemeChoice) {
+        // Who asks for colours here has them, whatever the environment said.
+        if matches!(choice, ThemeChoice::Dark | ThemeChoice::Light) {
+            let shows = &mut self.settings.colors;
+            *shows = (*shows).max(ColorDepth::Ansi16);
+        }
         self.settings.theme = choice;
         self.theme = self.settings.theme();
         self.hint(choice.in_words());

@@ -10,7 +10,7 @@ use agent_tui::theme::Theme;
 use agent_tui::{ColorDepth, Input, StatusItem, ThemeChoice, diff, view};
 use serde_json::json;
 
-use crate::frames::{settings, show, ui_of};
+use crate::frames::{press, settings, show, ui_of};
 use crate::sample::{self, Script};
 
 fn begun() -> Script {
@@ -184,4 +184,22 @@ fn both_sides_of_a_change_are_coloured_to_their_end() {
         let painted = line.spans.iter().filter(|span| span.style.fg == style.fg);
         assert!(painted.count() >= 2, "{line:?}");
     }
+}
+
+/// Without colours there are none, whatever the settings say; who asks for them on the screen has them.
+#[test]
+fn no_color_holds_until_somebody_asks_for_colours() {
+    let mut ui = agent_tui::ui::Ui::new(agent_tui::Settings {
+        colors: ColorDepth::None,
+        theme: ThemeChoice::Dark,
+        ..settings()
+    });
+    assert_eq!(ui.theme.depth, ColorDepth::None);
+    press(&mut ui, &["/theme light", "<enter>"]);
+    assert_eq!(ui.theme.depth, ColorDepth::Ansi16);
+    press(&mut ui, &["/theme", "<enter>"]);
+    let shown = show(&mut ui, 80, 20).join("\n");
+    assert!(shown.contains("auto") && shown.contains("exact colours for a light background"));
+    press(&mut ui, &["none", "<enter>"]);
+    assert_eq!(ui.theme.depth, ColorDepth::None);
 }
