@@ -121,7 +121,9 @@ impl Renderer {
     /// What is before `place` is closed.
     fn mark(&mut self, place: usize) {
         self.flush();
-        self.marks.push(place, self.lines.len());
+        // A gap belongs to what follows it.
+        let last = self.lines.iter().rposition(|line| line.width() > 0);
+        self.marks.push(place, last.map_or(0, |last| last + 1));
     }
 
     fn style(&self) -> Style {

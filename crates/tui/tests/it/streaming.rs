@@ -181,3 +181,17 @@ fn a_new_width_goes_on_where_the_old_one_was() {
         );
     }
 }
+
+/// Blocks in which nothing stands leave no trace, wherever the answer is cut.
+#[test]
+fn empty_blocks_change_no_gap() {
+    let text =
+        "* star\n  - nested\n* star\n-\n  ```\n* star\n>\n\n>\n  - nested\n\nA line\n\n* star";
+    let whole = at_once(text, 40);
+    for first in 0..=text.len() {
+        for second in (first..=text.len()).step_by(3) {
+            let (streamed, _) = streamed(text, &[first, second], 40);
+            assert_eq!(streamed, whole, "{first} {second}");
+        }
+    }
+}
