@@ -1,0 +1,130 @@
+//! Network namespaces, which are used again: making and taking down one costs as much as everything
+//! else about a short command.
+//!
+//! In each lives a launcher of its own, which makes the other namespaces of a command anew. A
+//! network serves one command at a time, and the next one has it once no process of the one before
+//! is left: commands neither meet in it, nor are the attempts and the memory of one counted as
+//! another's.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::namespaces::{self, Forked, Membership, Users};
+use super::{Context as _, Failure, launcher, report_failure};
+use crate::message;
+use crate::wire::{Reader, Writer};
+
+/// Networks that are kept at most. More commands at once get one that ends with them.
+const KEPT: usize = 6;
+
+/// The networks of a session.
+#[derive(Default)]
+pub(super) struct Networks(Vec<Network>);
+
+/// A network namespace and the launcher in it.
+pub(super) struct Network {
+    socket: OwnedFd,
+    /// First process of its last command; everything inside has ended when this has.
+    command: Option<OwnedFd>,
+    /// True when the launcher does not answer any more.
+    is_gone: bool,
+}
+
+impl Networks {
+    /// A network without a command in it. None where no more are kept, or none can be made: the
+    /// command's own namespaces, made the usual way, say what is wrong.
+    pub(super) fn free(
+        &mut self,
+        own_socket: &mut OwnedFd,
+        before: &Membership,
+    ) -> Option<&mut Network> {
+        self.0.retain(|network| !network.is_gone);
+        let at = match self.0.iter().position(Network::is_free) {
+            Some(at) => at,
+            None if self.0.len() < KEPT => {
+                let network = self.make(own_socket, before).ok()?;
+                self.0.push(network);
+                self.0.len() - 1
+            }
+            None => return None,
+        };
+        self.0.get_mut(at)
+    }
+
+    fn make(&mut self, own_socket: &mut OwnedFd, before: &Membership) -> Result<Network, Failure> {
+        let (socket, theirs) = launcher::pair().at("make a network", "")?;
+        let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNET;
+        match namespaces::fork(flags)? {
+            Forked::Launcher { .. } => {
+                drop(theirs);
+                match Reader::receive(&socket).at("make a network", "")? {
+                    Some(frame) if frame.tag == message::GO => Ok(Network {
+                        socket,
+                        command: None,
+                        is_gone: false,
+                    }),
+                    _ => Err(io::Error::other("not made")).at("make a network", ""),
+                }
+            }
+            Forked::Sandbox(origin) => {
+                launcher::close(own_socket);
+                drop(socket);
+                self.0.clear();
+                let outcome = Users::Own
+                    .map_own(&origin)
+                    .and_then(|()| namespaces::loopback_up())
+                    .and_then(|()| {
+                        let made = Writer::with_tag(message::GO);
+                        made.send(&theirs, &[]).at("make a network", "")
+                    });
+                let before = before.clone();
+                let served = outcome.is_ok() && launcher::serve_network(theirs, before).is_ok();
+                std::process::exit(i32::from(!served));
+            }
+        }
+    }
+}
+
+impl Network {
+    fn is_free(&self) -> bool {
+        let Some(command) = &self.command else {
+            return true;
+        };
+        let mut ended = [PollFd::new(command, PollFlags::IN)];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        matches!(poll(&mut ended, Some(&at_once)), Ok(1..))
+    }
+
+    /// Has the sandbox made by the launcher inside, and passes on what that says to the agent.
+    pub(super) fn launch(
+        &mut self,
+        plan: &Writer,
+        fds: &[BorrowedFd<'_>],
+        agent: &OwnedFd,
+    ) -> io::Result<()> {
+        let answer = plan
+            .send(&self.socket, fds)
+            .and_then(|()| Reader::receive(&self.socket));
+        if let Ok(Some(mut frame)) = answer {
+            let said = Writer::copy_of(&frame);
+            let fds = std::mem::take(&mut frame.fds);
+            said.send(agent, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
+            if frame.tag == message::SPAWNED {
+                self.command = fds.into_iter().next();
+            }
+            return Ok(());
+        }
+        // It may have passed on the plan before it ended, so nobody else gets it.
+        self.is_gone = true;
+        let ended: Result<(), _> = Err(io::Error::other("its launcher has ended"));
+        if let Err(failure) = ended.at("enter namespaces", "") {
+            report_failure(&failure, agent);
+        }
+        Ok(())
+    }
+}
