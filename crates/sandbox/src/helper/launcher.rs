@@ -115,10 +115,13 @@ impl Launcher {
         if let Place::Outside(networks) = &mut self.place
             && has_usual_namespaces(&request.plan)
             && users == Users::Own
-            && let Some(network) = networks.free(&mut self.socket, &self.before)
         {
             let plan = Writer::copy_of(&request.frame);
-            return network.launch(&plan, &request.fds(), &self.socket);
+            while let Some(network) = networks.free(&mut self.socket, &self.before) {
+                if network.launch(&plan, &request.fds(), &self.socket)? {
+                    return Ok(());
+                }
+            }
         }
         let ready = has_usual_namespaces(&request.plan)
             .then(|| self.reserve.take())

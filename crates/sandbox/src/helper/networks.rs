@@ -25,6 +25,7 @@ pub(super) struct Networks(Vec<Network>);
 
 /// A network namespace and the launcher in it.
 pub(super) struct Network {
+    pid: u64,
     socket: OwnedFd,
     /// First process of its last command; everything inside has ended when this has.
     command: Option<OwnedFd>,
@@ -57,10 +58,11 @@ impl Networks {
         let (socket, theirs) = launcher::pair().at("make a network", "")?;
         let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNET;
         match namespaces::fork(flags)? {
-            Forked::Launcher { .. } => {
+            Forked::Launcher { pid, .. } => {
                 drop(theirs);
                 match Reader::receive(&socket).at("make a network", "")? {
                     Some(frame) if frame.tag == message::GO => Ok(Network {
+                        pid,
                         socket,
                         command: None,
                         is_gone: false,
@@ -97,27 +99,42 @@ impl Network {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        matches!(poll(&mut ended, Some(&at_once)), Ok(1..))
+        matches!(poll(&mut ended, Some(&at_once)), Ok(1..)) && self.is_quiet()
     }
 
-    /// Has the sandbox made by the launcher inside, and passes on what that says to the agent.
+    /// True if no connection is left, not even one that the kernel keeps for a minute after both ends
+    /// are gone: it would hold a port that the next command may want.
+    fn is_quiet(&self) -> bool {
+        let counts = ["sockstat", "sockstat6"].map(|name| {
+            let path = format!("/proc/{}/net/{name}", self.pid);
+            std::fs::read_to_string(path).unwrap_or_default()
+        });
+        // Where the machine has no version 6, its file is missing; the other one always exists.
+        counts[0].contains("TCP: inuse 0 ")
+            && counts[0].contains(" tw 0 ")
+            && (counts[1].is_empty() || counts[1].contains("TCP6: inuse 0\n"))
+    }
+
+    /// Has the sandbox made by the launcher inside, and passes on what that says to the agent. False
+    /// when there is no such launcher any more, and nothing was made.
     pub(super) fn launch(
         &mut self,
         plan: &Writer,
         fds: &[BorrowedFd<'_>],
         agent: &OwnedFd,
-    ) -> io::Result<()> {
-        let answer = plan
-            .send(&self.socket, fds)
-            .and_then(|()| Reader::receive(&self.socket));
-        if let Ok(Some(mut frame)) = answer {
+    ) -> io::Result<bool> {
+        if plan.send(&self.socket, fds).is_err() {
+            self.is_gone = true;
+            return Ok(false);
+        }
+        if let Ok(Some(mut frame)) = Reader::receive(&self.socket) {
             let said = Writer::copy_of(&frame);
             let fds = std::mem::take(&mut frame.fds);
             said.send(agent, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
             if frame.tag == message::SPAWNED {
                 self.command = fds.into_iter().next();
             }
-            return Ok(());
+            return Ok(true);
         }
         // It may have passed on the plan before it ended, so nobody else gets it.
         self.is_gone = true;
@@ -125,6 +142,6 @@ impl Network {
         if let Err(failure) = ended.at("enter namespaces", "") {
             report_failure(&failure, agent);
         }
-        Ok(())
+        Ok(true)
     }
 }
