@@ -179,3 +179,19 @@ fn a_launcher_that_is_killed_is_replaced() {
         );
     }
 }
+
+#[test]
+fn the_end_of_the_first_command_in_a_network_is_heard_of() {
+    let fixture = Fixture::new();
+    let scripts = ["echo one; exec sleep 60", "echo two; exec sleep 60"];
+    let started = scripts.map(|script| {
+        let (running, text) = fixture.start(script);
+        wait_for(&text, "o");
+        let first = rustix::process::Pid::from_raw(running.pid().try_into().unwrap()).unwrap();
+        rustix::process::kill_process(first, rustix::process::Signal::KILL).unwrap();
+        running
+    });
+    for running in started {
+        assert_ne!(running.wait(None, None).status, ExitStatus::Code(0));
+    }
+}

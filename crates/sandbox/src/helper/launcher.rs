@@ -117,7 +117,7 @@ impl Launcher {
             && users == Users::Own
         {
             let plan = Writer::copy_of(&request.frame);
-            while let Some(network) = networks.free(&mut self.socket, &self.before) {
+            while let Some(network) = networks.free(&self.before) {
                 if network.launch(&plan, &request.fds(), &self.socket)? {
                     return Ok(());
                 }
@@ -239,7 +239,7 @@ fn announce_map(go: &OwnedFd) -> Result<(), Failure> {
 }
 
 /// Closes the launcher's own socket in a process that was split off.
-pub(super) fn close(socket: &mut OwnedFd) {
+fn close(socket: &mut OwnedFd) {
     if let Ok(nothing) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3) {
         *socket = nothing;
     }

@@ -7,11 +7,11 @@
 //! another's.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::namespaces::{self, Forked, Membership, Users};
+use super::namespaces::{self, Forked, Membership, Origin, Users};
 use super::{Context as _, Failure, launcher, report_failure};
 use crate::message;
 use crate::wire::{Reader, Writer};
@@ -36,16 +36,12 @@ pub(super) struct Network {
 impl Networks {
     /// A network without a command in it. None where no more are kept, or none can be made: the
     /// command's own namespaces, made the usual way, say what is wrong.
-    pub(super) fn free(
-        &mut self,
-        own_socket: &mut OwnedFd,
-        before: &Membership,
-    ) -> Option<&mut Network> {
+    pub(super) fn free(&mut self, before: &Membership) -> Option<&mut Network> {
         self.0.retain(|network| !network.is_gone);
         let at = match self.0.iter().position(Network::is_free) {
             Some(at) => at,
             None if self.0.len() < KEPT => {
-                let network = self.make(own_socket, before).ok()?;
+                let network = Self::make(before).ok()?;
                 self.0.push(network);
                 self.0.len() - 1
             }
@@ -54,7 +50,7 @@ impl Networks {
         self.0.get_mut(at)
     }
 
-    fn make(&mut self, own_socket: &mut OwnedFd, before: &Membership) -> Result<Network, Failure> {
+    fn make(before: &Membership) -> Result<Network, Failure> {
         let (socket, theirs) = launcher::pair().at("make a network", "")?;
         let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNET;
         match namespaces::fork(flags)? {
@@ -71,22 +67,39 @@ impl Networks {
                 }
             }
             Forked::Sandbox(origin) => {
-                launcher::close(own_socket);
-                drop(socket);
-                self.0.clear();
-                let outcome = Users::Own
-                    .map_own(&origin)
-                    .and_then(|()| namespaces::loopback_up())
-                    .and_then(|()| {
-                        let made = Writer::with_tag(message::GO);
-                        made.send(&theirs, &[]).at("make a network", "")
-                    });
-                let before = before.clone();
-                let served = outcome.is_ok() && launcher::serve_network(theirs, before).is_ok();
-                std::process::exit(i32::from(!served));
+                let served = serve(&theirs, &origin, before);
+                std::process::exit(i32::from(served.is_err()));
             }
         }
     }
+}
+
+/// Body of the launcher in a network.
+fn serve(socket: &OwnedFd, origin: &Origin, before: &Membership) -> io::Result<()> {
+    let socket = keep_only(socket)?;
+    let prepared = Users::Own
+        .map_own(origin)
+        .and_then(|()| namespaces::loopback_up());
+    if prepared.is_err() {
+        return Err(io::ErrorKind::Other.into());
+    }
+    Writer::with_tag(message::GO).send(&socket, &[])?;
+    launcher::serve_network(socket, before.clone())
+}
+
+/// A copy of the socket, when everything else but the standard streams is closed: the agent hears of
+/// the end of a command by its socket, and of its output by pipes, so nobody else may hold them.
+fn keep_only(socket: &OwnedFd) -> io::Result<OwnedFd> {
+    let kept = rustix::io::fcntl_dupfd_cloexec(socket, 3)?;
+    let number = kept.as_raw_fd() as libc::c_uint;
+    for (first, last) in [(3, number - 1), (number + 1, libc::c_uint::MAX)] {
+        // SAFETY: the values that own these descriptors are in frames which this process never
+        // returns to, because it ends by `exit`: none is used or closed once more.
+        if first <= last && unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(kept)
 }
 
 impl Network {
