@@ -4,6 +4,8 @@
 //! It keeps one process in reserve whose namespaces exist already, because making those takes
 //! as long as all the mounts. The reserve has no mount namespace: it would keep what the user
 //! unmounts busy. Each serves for one command and is never used again.
+//!
+//! Network namespaces are used again, by launchers that live in them (`networks.rs`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::namespaces::{self, Forked, Membership, Origin, Users};
+use super::networks::Networks;
 use super::{Failure, bubblewrap, first_process, privileges, report_failure, take_control};
 use crate::message;
 use crate::plan::{Containment, Plan};
@@ -28,17 +31,35 @@ pub(super) fn serve() -> io::Result<()> {
         socket,
         before,
         reserve: None,
+        place: Place::Outside(Networks::default()),
     };
-    while let Some(frame) = Reader::receive(&launcher.socket)? {
-        launcher.answer(Request::of(frame)?)?;
-    }
-    Ok(())
+    launcher.serve()
+}
+
+/// Body of a launcher in a network namespace of its own, from [`super::networks`].
+pub(super) fn serve_network(socket: OwnedFd, before: Membership) -> io::Result<()> {
+    let mut launcher = Launcher {
+        socket,
+        before,
+        reserve: None,
+        place: Place::Network,
+    };
+    launcher.serve()
 }
 
 struct Launcher {
     socket: OwnedFd,
     before: Membership,
     reserve: Option<Reserve>,
+    place: Place,
+}
+
+/// Where a launcher lives.
+enum Place {
+    /// Where the agent does.
+    Outside(Networks),
+    /// In a network namespace that its commands get one after the other.
+    Network,
 }
 
 /// A process that waits in namespaces of its own for a plan.
@@ -81,9 +102,27 @@ impl Request {
 }
 
 impl Launcher {
+    fn serve(&mut self) -> io::Result<()> {
+        while let Some(frame) = Reader::receive(&self.socket)? {
+            self.answer(Request::of(frame)?)?;
+        }
+        Ok(())
+    }
+
     /// Has the sandbox made and says so; nothing of it stays open here.
     fn answer(&mut self, request: Request) -> io::Result<()> {
         let users = Users::of(&request.plan);
+        if let Place::Outside(networks) = &mut self.place
+            && has_usual_namespaces(&request.plan)
+            && users == Users::Own
+        {
+            let plan = Writer::copy_of(&request.frame);
+            while let Some(network) = networks.free(&self.before) {
+                if network.launch(&plan, &request.fds(), &self.socket)? {
+                    return Ok(());
+                }
+            }
+        }
         let ready = has_usual_namespaces(&request.plan)
             .then(|| self.reserve.take())
             .flatten()
@@ -97,7 +136,7 @@ impl Launcher {
             self.announce(reserve.pid, &reserve.pidfd)?;
         } else {
             let (go, waiting) = pair()?;
-            match namespaces::fork(namespaces::flags(&request.plan)) {
+            match namespaces::fork(namespaces::flags(&request.plan) & !self.shared()) {
                 Ok(Forked::Launcher { pid, pidfd }) => {
                     drop(waiting);
                     match users.map(pid).and_then(|()| announce_map(&go)) {
@@ -107,11 +146,12 @@ impl Launcher {
                     }
                 }
                 Ok(Forked::Sandbox(origin)) => {
-                    close(&mut self.socket);
+                    let new_network = self.shared() & libc::CLONE_NEWNET == 0;
+                    self.forget();
                     drop(go);
                     privileges::set_child_signal(libc::SIG_DFL);
                     if Reader::receive(&waiting)?.is_some() {
-                        match prepare(&request, &origin) {
+                        match prepare(&request, &origin, new_network) {
                             Ok(()) => become_sandbox(request, &self.before),
                             Err(failure) => report_failure(&failure, &request.control),
                         }
@@ -129,6 +169,23 @@ impl Launcher {
         Ok(())
     }
 
+    /// The namespaces that every command of this launcher shares with it.
+    const fn shared(&self) -> libc::c_int {
+        match self.place {
+            Place::Outside(_) => 0,
+            Place::Network => libc::CLONE_NEWNET,
+        }
+    }
+
+    /// Lets go of what belongs to the launcher, in a process that was split off.
+    fn forget(&mut self) {
+        close(&mut self.socket);
+        self.reserve = None;
+        if let Place::Outside(networks) = &mut self.place {
+            *networks = Networks::default();
+        }
+    }
+
     /// Not on the sandbox's own socket, where the new process may speak first.
     fn announce(&self, pid: u64, pidfd: &OwnedFd) -> io::Result<()> {
         let mut spawned = Writer::with_tag(message::SPAWNED);
@@ -138,7 +195,8 @@ impl Launcher {
     /// Forks the reserve. A failure is not reported: the next plan runs into it too.
     fn fork_reserve(&mut self, users: Users) -> Option<Reserve> {
         let (socket, theirs) = pair().ok()?;
-        match namespaces::fork(namespaces::USUAL & !libc::CLONE_NEWNS).ok()? {
+        let flags = namespaces::USUAL & !libc::CLONE_NEWNS & !self.shared();
+        match namespaces::fork(flags).ok()? {
             Forked::Launcher { pid, pidfd } => {
                 // One whose users could not be mapped ends with its socket.
                 users.map(pid).ok()?;
@@ -150,10 +208,11 @@ impl Launcher {
                 })
             }
             Forked::Sandbox(origin) => {
-                close(&mut self.socket);
+                let new_network = self.shared() & libc::CLONE_NEWNET == 0;
+                self.forget();
                 drop(socket);
                 privileges::set_child_signal(libc::SIG_DFL);
-                let outcome = run_reserve(theirs, &origin, users, &self.before);
+                let outcome = run_reserve(theirs, &origin, users, new_network, &self.before);
                 std::process::exit(i32::from(outcome.is_err()));
             }
         }
@@ -161,7 +220,7 @@ impl Launcher {
 }
 
 /// Two ends that nothing else has.
-fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (one, other) = socketpair(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -197,11 +256,13 @@ fn run_reserve(
     socket: OwnedFd,
     origin: &Origin,
     users: Users,
+    new_network: bool,
     before: &Membership,
 ) -> io::Result<()> {
-    let prepared = users
-        .map_own(origin)
-        .and_then(|()| namespaces::loopback_up());
+    let prepared = users.map_own(origin).and_then(|()| match new_network {
+        true => namespaces::loopback_up(),
+        false => Ok(()),
+    });
     if prepared.is_err() {
         return Err(io::ErrorKind::Other.into());
     }
@@ -217,12 +278,12 @@ fn run_reserve(
 }
 
 /// The first steps of a process that was made for this plan.
-fn prepare(request: &Request, origin: &Origin) -> Result<(), Failure> {
+fn prepare(request: &Request, origin: &Origin, new_network: bool) -> Result<(), Failure> {
     let plan = &request.plan;
     match plan.containment {
         Containment::Namespaces => {
             Users::of(plan).map_own(origin)?;
-            if plan.network_namespace {
+            if plan.network_namespace && new_network {
                 namespaces::loopback_up()?;
             }
             Ok(())

@@ -14,6 +14,7 @@ mod memory;
 mod mounts;
 mod namespaces;
 mod network;
+mod networks;
 mod privileges;
 mod seccomp;
 mod self_check;

@@ -136,7 +136,10 @@ fn put_into_place(plan: &MountPlan, network_namespace: bool) -> Result<(), Failu
     for path in &plan.hidden_files {
         cover_with(path, &empty)?;
     }
-    system_views(network_namespace)?;
+    covers.extend(system_views(
+        network_namespace,
+        plan.hidden_directories.len(),
+    )?);
     covers.push(PathBuf::from("/dev"));
     for path in covers {
         // Not recursive: what was put back inside keeps its own attributes.
@@ -302,14 +305,32 @@ fn empty_file() -> Result<OwnedFd, Failure> {
 
 /// `/proc` and `/sys` as they are in the new namespaces. Read-only, because a user who is
 /// root outside needs no capability to write kernel settings there.
-fn system_views(network_namespace: bool) -> Result<(), Failure> {
+fn system_views(network_namespace: bool, number: usize) -> Result<Option<PathBuf>, Failure> {
     let plain = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", plain, None).at("mount", "/proc")?;
+    // With the machine's network its read-only view stays, which says no more than the network does.
     if network_namespace {
-        // Without it the host's read-only view stays, which is allowed but says more.
-        let _ = mount("sysfs", "/sys", "sysfs", plain | MountFlags::RDONLY, None);
+        return narrow_system(number);
     }
-    Ok(())
+    Ok(None)
+}
+
+/// Leaves of the host's `/sys` what programs look at to find out how large the machine is. The rest
+/// names the machine's network devices.
+fn narrow_system(number: usize) -> Result<Option<PathBuf>, Failure> {
+    let mut kept = Vec::new();
+    for name in ["/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm"] {
+        let path = Path::new(name);
+        if path.is_dir() {
+            kept.push((clone_at(path, READ_ONLY | NO_SET_USER_ID)?, path));
+        }
+    }
+    let covered = cover(Path::new("/sys"), number)?;
+    for (view, path) in kept {
+        make_place(path, &view)?;
+        attach(&view, path)?;
+    }
+    Ok(covered)
 }
 
 /// Called when the kernel settings inside have been written.

@@ -22,7 +22,7 @@ const KINDS: [(&str, Layer, libc::c_int); 7] = [
 ];
 
 /// The namespaces of this process, to be compared after the move.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Membership(Vec<OsString>);
 
 impl Membership {
