@@ -61,12 +61,23 @@ fn a_thousand_commands_leave_nothing_behind() {
     assert_eq!(state(), before);
     let launcher = children("self");
     assert_eq!(launcher.len(), 1, "only the launcher is ours");
-    // The last ones may still be taking their mounts down. What stays is the reserve.
+    // The last ones may still be taking their mounts down. What stays in each network that is kept is
+    // its launcher and the reserve of that.
     let limit = Instant::now() + Duration::from_secs(60);
-    while children(&launcher[0]).len() > 1 && Instant::now() < limit {
+    let networks = children(&launcher[0]);
+    assert!((1..=6).contains(&networks.len()), "{networks:?}");
+    let inside = || networks.iter().map(|network| children(network));
+    while inside().any(|left| left.len() > 1) && Instant::now() < limit {
         std::thread::yield_now();
     }
-    assert_eq!(children(&launcher[0]).len(), 1);
+    let reserves: Vec<String> = inside().flatten().collect();
+    assert!(inside().all(|left| left.len() == 1), "{reserves:?}");
     drop(sandbox);
     assert_eq!(children("self").len(), 0);
+    let all = || networks.iter().chain(&reserves);
+    let is_there = |pid: &String| std::path::Path::new("/proc").join(pid).exists();
+    while all().any(is_there) && Instant::now() < limit {
+        std::thread::yield_now();
+    }
+    assert!(!all().any(is_there));
 }
