@@ -24,7 +24,7 @@ Examples:
   agent fork 01m7h --at 120             continue as if nothing after event 120 had happened
   agent run --session \"$(agent fork last --json | jq -r .session_id)\" \"try it another way\"")]
 pub(crate) struct ForkArgs {
-    /// Session id, a unique prefix of it, or `last`
+    /// A session: its number, title, id, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Last event to include (`agent export` shows the sequence numbers)
