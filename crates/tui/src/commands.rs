@@ -21,6 +21,8 @@ pub enum Does {
     Compact,
     Cost,
     Diff,
+    Init,
+    Review,
     Undo,
     Resume,
     Fork,
@@ -85,6 +87,18 @@ pub const COMMANDS: &[Command] = &[
         Does::Cost,
     ),
     command("diff", "", "show all changes of this session", Does::Diff),
+    command(
+        "init",
+        "",
+        "write AGENTS.md, the instructions for agents here",
+        Does::Init,
+    ),
+    command(
+        "review",
+        "[branch | commit SHA]",
+        "review uncommitted changes, those since a branch, or a commit",
+        Does::Review,
+    ),
     command(
         "undo",
         "[event]",

@@ -79,8 +79,38 @@ pub enum HostRequest {
     TrustProject,
     /// The project's configuration may only tighten.
     IgnoreProject,
+    /// Submit a prepared prompt as a turn; the events tell of it.
+    Prepared(Prepared),
     /// Remember this prompt for Ctrl-R in later sessions; not answered.
     Remember { prompt: String },
+}
+
+/// A prompt that the host has in store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// Write AGENTS.md.
+    Init,
+    /// Review what is in no commit yet.
+    ReviewUncommitted,
+    /// Review everything since a branch was left.
+    ReviewSince(String),
+    ReviewCommit(String),
+}
+
+impl Prepared {
+    /// The review that the words after the command ask for.
+    #[must_use]
+    pub fn review(words: &str) -> Option<Self> {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        match words.as_slice() {
+            [] => Some(Self::ReviewUncommitted),
+            ["commit" | "--commit", name] => Some(Self::ReviewCommit((*name).to_owned())),
+            ["base" | "branch" | "--base", name] | [name] => {
+                Some(Self::ReviewSince((*name).to_owned()))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A form in which a session is given to others.
@@ -223,6 +253,8 @@ pub enum Start {
     FirstRun(FirstRun),
     /// The project's configuration wants more than it may.
     Trust(TrustQuestion),
+    /// A past session is to be chosen; leaving the list leaves the screen.
+    Sessions(Vec<SessionLine>),
 }
 
 /// What was found when looking for a model.

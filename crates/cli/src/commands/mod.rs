@@ -12,6 +12,7 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod fork;
 pub(crate) mod import;
+pub(crate) mod init;
 pub(crate) mod interactive;
 mod lineage;
 pub(crate) mod man;
@@ -21,6 +22,7 @@ pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod rerun;
 pub(crate) mod respond;
+pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod sessions;
@@ -39,6 +41,8 @@ use crate::failure::Failure;
 pub(crate) fn run(command: Command, app: &App) -> Result<ExitCode, Failure> {
     let exit = match command {
         Command::Run(arguments) => run::run(&arguments, app),
+        Command::Init(arguments) => init::run(arguments, app),
+        Command::Review(arguments) => review::run(&arguments, app),
         Command::Call(arguments) => call::run(&arguments, app),
         Command::Tools(arguments) => tools::run(&arguments, app),
         Command::Demo(arguments) => demo::run(&arguments, app),

@@ -22,7 +22,7 @@ use crate::session_args::SessionArgs;
 use agent_runtime::models::{self, Chosen};
 
 pub(crate) use replay::replay;
-pub(crate) use session::settings;
+pub(crate) use session::{settings, theme};
 
 /// Where the models of a session come from.
 pub(crate) type ChooseModels = Arc<dyn Fn(&App, &Config) -> Result<Chosen, Failure> + Send + Sync>;
@@ -66,6 +66,27 @@ pub(crate) fn visit(app: &App, visit: Visit) -> Result<Left, Failure> {
         say_where_it_is(app, session_id);
     }
     Ok(left)
+}
+
+/// Lets the user choose a past session to go on with; or says how to leave, when none was chosen.
+pub(crate) fn choose_session(
+    app: &App,
+    settings: &SettingArgs,
+) -> Result<Result<SessionId, Exit>, Failure> {
+    let config = load(app, settings)?;
+    let sessions = host::session_lines(app);
+    if sessions.is_empty() {
+        // Says what there is instead.
+        return Ok(Ok(app.session_to_continue("last")?.id().clone()));
+    }
+    if session::settings(app, &config).plain {
+        crate::commands::sessions::list::run(&Default::default(), app)?;
+        return Err(Failure::usage("name the session to resume, for example `agent resume 1`"));
+    }
+    let runtime = tokio::runtime::Runtime::new().or_fail()?;
+    let chosen = runtime.block_on(start::choose_session(app, &config, sessions));
+    runtime.shutdown_background();
+    chosen
 }
 
 /// What the session is called once its screen is gone. One without a turn is not worth a line, and
@@ -142,15 +163,15 @@ async fn journey(app: &App, visit: Visit) -> Result<Left, Failure> {
         let here = closed.session_id.to_string();
         session_id = Some(closed.session_id);
         match closed.exit {
-            agent_tui::Exit::Resume(wanted) => session.session = Some(wanted.to_string()),
-            agent_tui::Exit::NewSession | agent_tui::Exit::LookAgain => session.session = None,
+            agent_tui::Exit::Resume(wanted) => session.for_session(Some(wanted.to_string())),
+            agent_tui::Exit::NewSession | agent_tui::Exit::LookAgain => session.for_session(None),
             agent_tui::Exit::Fork { at, text } => {
-                session.session = Some(past::fork(&app, &config, &here, at)?);
+                session.for_session(Some(past::fork(&app, &config, &here, at)?));
                 prefill = text;
             }
             agent_tui::Exit::Replay => {
                 play(&app, &here).await?;
-                session.session = Some(here);
+                session.for_session(Some(here));
                 mode = Some(closed.mode);
             }
             agent_tui::Exit::Demo => return demo(&app).await,

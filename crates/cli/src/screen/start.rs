@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent_protocol::Payload;
+use agent_protocol::id::SessionId;
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
 use agent_provider::catalog::BUILT_IN;
 use agent_provider::local::find_local_servers;
-use agent_tui::{FirstRun, HostRequest, Output, Settings, Start, TrustQuestion};
+use agent_tui::{FirstRun, HostRequest, Output, SessionLine, Settings, Start, TrustQuestion};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::sync::CancellationToken;
 
@@ -135,6 +136,19 @@ fn look_around(app: &App) -> FirstRun {
             format!("model = \"provider/model\" in {file}"),
         ],
     }
+}
+
+/// Shows the list of past sessions.
+pub(super) async fn choose_session(
+    app: &App,
+    config: &Config,
+    sessions: Vec<SessionLine>,
+) -> Result<Result<SessionId, Exit>, Failure> {
+    Ok(match ask(app, config, Start::Sessions(sessions)).await? {
+        Said::Exit(agent_tui::Exit::Resume(session_id)) => Ok(session_id),
+        Said::Exit(exit) => Err(exit_of(&exit)),
+        Said::Request(_) => Err(Exit::Done),
+    })
 }
 
 /// What came of a question.

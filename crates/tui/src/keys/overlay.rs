@@ -18,7 +18,7 @@ impl Ui {
         if let Some(prompt) = &mut self.prompt {
             prompt.guard.disturb(self.now);
         }
-        let (stays, effects) = match &mut overlay {
+        let (stays, mut effects) = match &mut overlay {
             Overlay::Transcript(transcript) => self.transcript_key(transcript, key),
             Overlay::Reader(reader) => (scroll_key(&mut reader.scroll, key), Vec::new()),
             Overlay::Picker(picker) => picker_key(picker, key),
@@ -38,6 +38,8 @@ impl Ui {
         // A handler may have opened another overlay; that one wins.
         if stays && self.overlay.is_none() {
             self.overlay = Some(overlay);
+        } else if effects.is_empty() && self.is_choosing_session() {
+            effects.push(Effect::Exit(Exit::Quit));
         }
         effects
     }

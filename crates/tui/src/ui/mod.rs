@@ -156,6 +156,10 @@ impl Ui {
             Start::Composer => None,
             Start::FirstRun(found) => Some(Overlay::FirstRun(found.clone(), Scroll::default())),
             Start::Trust(question) => Some(Overlay::Trust(question.clone(), Scroll::default())),
+            Start::Sessions(sessions) => {
+                let choices = Choices::Sessions(sessions.clone());
+                Some(Overlay::Picker(Picker::new("resume a session", choices)))
+            }
         };
         let mut state = State::default();
         state.facts.mode = Some(settings.mode);
@@ -191,6 +195,11 @@ impl Ui {
             pending_control_x: false,
             kept_body: RefCell::new(None),
         }
+    }
+
+    /// True if there is nothing behind the list that is shown.
+    pub(crate) fn is_choosing_session(&self) -> bool {
+        matches!(self.settings.start, Start::Sessions(_))
     }
 
     /// Takes in what the host sent.
