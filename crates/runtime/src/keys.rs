@@ -216,8 +216,8 @@ pub enum EnterError {
 ///
 /// # Errors
 /// When it is no key, or cannot be written.
-pub fn enter(runtime: &Runtime, name: &str, key: &SecretString) -> Result<PathBuf, EnterError> {
-    let text = key.expose_secret().trim();
+pub fn enter(runtime: &Runtime, name: &str, key: &str) -> Result<PathBuf, EnterError> {
+    let text = key.trim();
     let is_key = (8..=8_192).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
     if !is_key {
         return Err(EnterError::NotAKey);

@@ -22,6 +22,7 @@ mod preamble;
 pub mod private;
 mod project;
 pub mod prompts;
+pub mod reach;
 pub mod rerun;
 pub mod rule_file;
 mod rules;

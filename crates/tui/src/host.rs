@@ -79,6 +79,8 @@ pub enum HostRequest {
     TrustProject,
     /// The project's configuration may only tighten.
     IgnoreProject,
+    /// Keep this key of a model provider.
+    KeepKey(Secret),
     /// Submit a prepared prompt as a turn; the events tell of it.
     Prepared(Prepared),
     /// Remember this prompt for Ctrl-R in later sessions; not answered.
@@ -264,6 +266,18 @@ pub struct FirstRun {
     pub found: Vec<(String, bool)>,
     /// Lines to put into a shell or a file, as they stand.
     pub to_set: Vec<String>,
+    /// What else one should know, or what became of the last key.
+    pub notes: Vec<String>,
+}
+
+/// Something that is shown nowhere, also not to whoever looks for a fault.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("(not shown)")
+    }
 }
 
 /// What trusting the project's configuration would change.

@@ -35,7 +35,7 @@ pub mod view;
 
 pub use host::{
     Document, DocumentFormat, Exit, ExportForm, ExternalEditor, FirstRun, HostMessage, HostRequest,
-    Input, LiveText, Output, Prepared, SessionLine, Settings, Start, TrustQuestion,
+    Input, LiveText, Output, Prepared, Secret, SessionLine, Settings, Start, TrustQuestion,
 };
 pub use run::{RunError, run, run_on};
 pub use theme::{Background, ColorDepth};

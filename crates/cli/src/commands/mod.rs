@@ -14,6 +14,7 @@ pub(crate) mod fork;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod interactive;
+mod key;
 mod lineage;
 pub(crate) mod man;
 pub(crate) mod models;

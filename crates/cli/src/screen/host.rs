@@ -95,7 +95,9 @@ impl Host {
                 Err(failure) => told(Err(failure)),
             },
             // These belong to the start.
-            HostRequest::TrustProject | HostRequest::IgnoreProject => return None,
+            HostRequest::TrustProject | HostRequest::IgnoreProject | HostRequest::KeepKey(_) => {
+                return None;
+            }
         })
     }
 

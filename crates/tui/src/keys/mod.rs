@@ -61,7 +61,7 @@ impl Ui {
             if self.is_choosing_session()
                 || matches!(
                     self.overlay,
-                    Some(Overlay::FirstRun(..) | Overlay::Trust(..))
+                    Some(Overlay::FirstRun(..) | Overlay::Key(..) | Overlay::Trust(..))
                 )
             {
                 return vec![Effect::Exit(Exit::Quit)];

@@ -197,11 +197,6 @@ impl Ui {
         }
     }
 
-    /// True if there is nothing behind the list that is shown.
-    pub(crate) fn is_choosing_session(&self) -> bool {
-        matches!(self.settings.start, Start::Sessions(_))
-    }
-
     /// Takes in what the host sent.
     pub fn input(&mut self, input: Input) -> Vec<Effect> {
         match input {
@@ -323,6 +318,9 @@ impl Ui {
         // Whoever pastes something does not want to leave with the next key.
         self.disarm();
         self.disturb();
+        if let Some(Overlay::Key(secret, _)) = &mut self.overlay {
+            secret.0.push_str(text.trim());
+        }
         if self.overlay.is_some() {
             return;
         }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::host::{Document, ExportForm, FirstRun, SessionLine, TrustQuestion};
+use crate::host::{Document, ExportForm, FirstRun, Secret, SessionLine, TrustQuestion};
 
 #[derive(Clone, Debug)]
 pub enum Overlay {
@@ -11,6 +11,8 @@ pub enum Overlay {
     Reader(Reader),
     Picker(Picker),
     FirstRun(FirstRun, Scroll),
+    /// A key is being entered over the screen of the first run.
+    Key(Secret, FirstRun),
     Trust(TrustQuestion, Scroll),
 }
 
