@@ -6,6 +6,7 @@ mod composer;
 mod context;
 mod manual;
 mod questions;
+mod start;
 pub(crate) mod terminal;
 
 use agent_protocol::payload::permission::{ActionDecision, DecidedBy};

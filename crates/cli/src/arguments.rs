@@ -111,6 +111,8 @@ pub(crate) enum Command {
     Models(commands::models::ModelsArgs),
     Sandbox(commands::sandbox::SandboxArgs),
     Config(commands::config::ConfigArgs),
+    #[command(hide = true)]
+    Complete(commands::complete::CompleteArgs),
     Completions(commands::completions::CompletionsArgs),
     Man(commands::man::ManArgs),
 }

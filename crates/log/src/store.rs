@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use agent_protocol::id::SessionId;
-use agent_protocol::payload::conversation::{SessionCreated, TurnOutcome};
+use agent_protocol::payload::conversation::{NO_MODEL, SessionCreated, TurnOutcome};
 use agent_protocol::status::Status;
 use agent_protocol::{Event, Payload, Timestamp};
 
@@ -209,10 +209,8 @@ pub struct SessionPreview {
     pub last_sequence: Option<u64>,
     /// The class of the last event.
     pub last_type: Option<String>,
-    /// True if somebody asked for something, as far as the beginning shows it.
-    pub has_input: bool,
-    /// The tool of the first call, when it came before any input.
-    pub first_call: Option<String>,
+    /// True if a model was asked for something, as far as the beginning shows it.
+    pub asks_model: bool,
     /// How far the last turn has come, as far as the end shows it.
     pub last_turn: Option<LastTurn>,
 }
@@ -245,7 +243,7 @@ impl SessionPreview {
     #[must_use]
     pub fn is_conversation(&self) -> bool {
         match &self.created {
-            Some(created) => self.has_input || created.parent.is_some(),
+            Some(created) => self.asks_model || created.parent.is_some(),
             None => true,
         }
     }
@@ -418,21 +416,21 @@ impl SessionDirectory {
         for event in events {
             match event.payload {
                 Payload::TurnSubmitted(submitted) => {
-                    preview.has_input = true;
-                    preview.first_input = submitted.text.map(|text| brief(&text, 200));
+                    let text = submitted.text.map(|text| brief(&text, 200));
+                    preview.first_input = preview.first_input.or(text);
+                    preview.asks_model = true;
                 }
-                Payload::ToolIntent(intent) if preview.first_call.is_none() => {
-                    preview.first_call = Some(intent.tool_name);
+                // Calls that a program made are turns too.
+                Payload::TurnStarted(started) if started.model == NO_MODEL => {
+                    preview.asks_model = false;
                 }
+                Payload::TurnStarted(_) => break,
                 _ => {}
-            }
-            if preview.first_input.is_some() {
-                break;
             }
         }
         let size = file.seek(SeekFrom::End(0)).map_err(io_error)?;
-        // What lies between is not looked at, and may hold an input.
-        preview.has_input |= size > LOOK;
+        // What lies between is not looked at, and may hold a request.
+        preview.asks_model |= size > LOOK;
         file.seek(SeekFrom::Start(size.saturating_sub(LOOK)))
             .map_err(io_error)?;
         let mut end = Vec::new();

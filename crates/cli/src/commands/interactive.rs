@@ -86,7 +86,8 @@ fn mistyped(prompt: &str) -> Option<String> {
         return None;
     }
     let command = crate::arguments::Arguments::command();
-    let names = command.get_subcommands().map(clap::Command::get_name);
+    let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let names = shown.map(clap::Command::get_name);
     agent_text::nearest(prompt, names).map(str::to_owned)
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod actions;
 pub(crate) mod audit;
 pub(crate) mod call;
+pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod config;
 mod damage;
@@ -66,6 +67,7 @@ pub(crate) fn run(command: Command, app: &App) -> Result<ExitCode, Failure> {
         Command::Models(arguments) => models::run(&arguments, app),
         Command::Sandbox(arguments) => return sandbox::run(&arguments, app),
         Command::Config(arguments) => config::run(&arguments, app),
+        Command::Complete(arguments) => complete::run(&arguments, app),
         Command::Completions(arguments) => completions::run(&arguments, app),
         Command::Man(arguments) => man::run(&arguments, app),
     }?;

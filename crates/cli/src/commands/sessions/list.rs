@@ -52,8 +52,8 @@ struct SessionEntry {
     /// `open`, `waiting` for an answer, `completed`, `degraded`, `failed` or `cancelled`; `null` when
     /// there was no turn.
     last_turn: Option<&'static str>,
-    /// The tool of the first call, in a session of calls without a model.
-    first_call: Option<String>,
+    /// False if it has calls without a model alone: `last` passes over it where a session is continued.
+    is_conversation: bool,
     /// How many events the log has, by its last line.
     events: Option<u64>,
     log_bytes: u64,
@@ -131,7 +131,7 @@ impl SessionEntry {
             created_at: preview.created_at,
             last_event_at: preview.last_event_at,
             last_turn: preview.last_turn.map(turn_in_words),
-            first_call: preview.first_call.filter(|_| !is_conversation),
+            is_conversation,
             events: preview
                 .last_sequence
                 .map(|sequence| sequence.saturating_add(1)),
@@ -146,13 +146,12 @@ impl SessionEntry {
     }
 
     fn cells(&self, app: &App) -> Vec<String> {
-        let title = match (&self.problem, &self.parent, self.name.clone(), &self.first_call) {
+        let title = match (&self.problem, &self.parent, &self.name) {
             // The reason is in the JSON, and in what the other commands say; here is no room.
-            (Some(_), ..) => "(cannot be read)".to_owned(),
-            (None, _, Some(title), _) => title,
-            (None, Some(parent), None, _) => format!("(fork of {parent})"),
-            (None, None, None, Some(tool)) => format!("(calls only: {tool})"),
-            (None, None, None, None) => String::new(),
+            (Some(_), _, _) => "(cannot be read)".to_owned(),
+            (None, _, Some(title)) => title.clone(),
+            (None, Some(parent), None) => format!("(fork of {parent})"),
+            (None, None, None) => String::new(),
         };
         // A program that has it open says more than how its last turn ended.
         let state = match (&self.writer, self.last_turn) {
