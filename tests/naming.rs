@@ -54,14 +54,14 @@ fn a_name_of_several_sessions_lists_them() {
     sample::session(&project, 1, "Fix the parser\u{1b}[31m test");
     sample::session(&project, 2, "Rename the lexer");
     sample::session(&project, 3, "Parser panics on nothing");
-    let ran = agent(&project, &["replay", "parser", "--format", "text"]).finish();
-    let said = ran.expect_code(2).stderr();
     // A title that begins with the word is meant before one that has it somewhere.
-    assert!(said.is_empty() || said.contains("matches"), "{said}");
+    let ran = agent(&project, &["replay", "parser", "--format", "text"]).finish();
+    let told = ran.expect_code(0).stdout();
+    assert!(told.contains("Parser panics on nothing"), "{told}");
     let ran = agent(&project, &["sessions", "show", "the"]).finish();
     let said = ran.expect_code(2).stderr();
     assert!(said.contains("`the` matches 2 sessions"), "{said}");
-    for part in ["  2  Rename the lexer  (", "  3  Fix the parser", " ago)"] {
+    for part in ["  2  Rename the lexer  (just now)", "  3  Fix the parser"] {
         assert!(said.contains(part), "{part:?} is not in {said}");
     }
     assert!(!said.contains('\u{1b}'), "{said:?}");

@@ -196,7 +196,8 @@ fn init_asks_for_the_file_and_the_gate_decides() {
     assert!(!project.root().join("AGENTS.md").exists());
     assert!(server.bodies()[0]["messages"].to_string().contains("Write `AGENTS.md`"));
     let _server = with_model(&project, script());
-    let written = agent(&project, &["init", "--mode", "accept-edits"]).finish();
+    // Instructions for agents are asked about in every mode but `full`.
+    let written = agent(&project, &["init", "--on-ask", "allow"]).finish();
     assert_eq!(written.expect_code(0).stdout(), "Written.\n");
     assert_eq!(project.read("AGENTS.md"), "# Work here\n");
     assert_audit_is_clean(&project);

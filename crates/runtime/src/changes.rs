@@ -58,6 +58,13 @@ impl Changes {
     pub fn read(runtime: &Runtime, subject: Subject) -> Result<Self, RuntimeError> {
         let tree = WorkTree::new(runtime);
         let root = Dir::open(runtime.project.root()).or_fail()?;
+        tree.line(&["rev-parse", "--git-dir"])
+            .map_err(|error| match error {
+                // Something is called `.git` and is none.
+                GitError::Failed(_) => GitError::NoRepository(runtime.project.root().to_path_buf()),
+                error => error,
+            })
+            .map_err(cannot)?;
         let (commit, from) = match &subject {
             Subject::Uncommitted => match tree.commit("HEAD") {
                 Ok(head) => (Some(head.clone()), head),

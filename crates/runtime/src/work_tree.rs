@@ -43,10 +43,12 @@ pub(crate) enum GitError {
     Failed(String),
 }
 
-fn last_line(bytes: &[u8]) -> String {
+/// The line that says what went wrong; how git is used may stand around it.
+fn complaint(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let last = text.lines().rev().find(|line| !line.trim().is_empty());
-    agent_text::brief(last.unwrap_or("it said nothing"), 300)
+    let said = || text.lines().filter(|line| !line.trim().is_empty());
+    let named = said().find(|line| ["fatal:", "error:"].iter().any(|it| line.starts_with(it)));
+    agent_text::brief(named.or_else(|| said().next()).unwrap_or("it said nothing"), 300)
 }
 
 pub(crate) struct WorkTree {
@@ -135,7 +137,7 @@ impl WorkTree {
         }
         match finished.status {
             ExitStatus::Code(0) => Ok(out),
-            _ => Err(GitError::Failed(last_line(&errors))),
+            _ => Err(GitError::Failed(complaint(&errors))),
         }
     }
 

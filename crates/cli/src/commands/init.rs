@@ -15,12 +15,12 @@ use crate::failure::Failure;
 ///
 /// Opens the screen and asks the model for it, as `/init` does; the file is written or changed only
 /// after the usual question. With --print, or without a terminal, works like `agent run`:
-/// `--mode accept-edits` allows the file.
+/// `--on-ask allow` answers that question beforehand.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   agent init
-  agent init --print --mode accept-edits")]
+  agent init --print --on-ask allow")]
 pub(crate) struct InitArgs {
     /// Work without the screen
     #[arg(short, long)]
