@@ -113,7 +113,12 @@ fn a_missing_key_is_named_by_its_variable() {
     let server = run.json();
     let server = check(&server, "server");
     assert_eq!(server["status"], "warning");
-    assert!(server["message"].as_str().unwrap().contains("was not contacted"));
+    assert!(
+        server["message"]
+            .as_str()
+            .unwrap()
+            .contains("was not contacted")
+    );
     assert!(!run.stdout().contains("very-secret"));
 }
 
@@ -145,7 +150,10 @@ impl Answering {
                     "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
                 );
                 let _ = stream.write_all(answer.as_bytes());
-                if told.send(String::from_utf8_lossy(&request).into_owned()).is_err() {
+                if told
+                    .send(String::from_utf8_lossy(&request).into_owned())
+                    .is_err()
+                {
                     return;
                 }
             }
@@ -166,7 +174,10 @@ fn server_check(url: &str, more: &str, code: i32) -> (String, String) {
     assert_schema("doctor", &report);
     let server = check(&report, "server");
     let text = |key: &str| server[key].as_str().unwrap_or_default().to_owned();
-    (text("status"), format!("{} | {}", text("message"), text("hint")))
+    (
+        text("status"),
+        format!("{} | {}", text("message"), text("hint")),
+    )
 }
 
 #[test]
@@ -178,7 +189,10 @@ fn the_server_of_the_model_is_asked_for_its_models() {
     assert!(said.contains("lists `tiny`"), "{said}");
     let asked = answering.asked.recv().unwrap();
     assert!(asked.starts_with("GET /v1/models HTTP/1.1"), "{asked}");
-    assert!(asked.contains("authorization: Bearer very-secret"), "{asked}");
+    assert!(
+        asked.contains("authorization: Bearer very-secret"),
+        "{asked}"
+    );
 
     let other = Answering::with("200 OK", "{\"data\":[{\"id\":\"tiny2\"}]}");
     let (status, said) = server_check(&other.url, "", 0);
@@ -188,7 +202,10 @@ fn the_server_of_the_model_is_asked_for_its_models() {
     let refusing = Answering::with("401 Unauthorized", "{}");
     let (status, said) = server_check(&refusing.url, "api_key_env = \"MY_KEY\"\n", 1);
     assert_eq!(status, "failed", "{said}");
-    assert!(said.contains("refuses the key in MY_KEY (HTTP 401)"), "{said}");
+    assert!(
+        said.contains("refuses the key in MY_KEY (HTTP 401)"),
+        "{said}"
+    );
 
     let without_list = Answering::with("404 Not Found", "");
     assert_eq!(server_check(&without_list.url, "", 0).0, "ok");
@@ -218,7 +235,13 @@ fn an_unknown_provider_is_a_finding() {
     assert_eq!(model["message"], "unknown provider `antropic`");
     let ran = agent(&project, &["run", "hello"]).finish().expect_code(2);
     for said in [model["hint"].as_str().unwrap(), &ran.stderr()] {
-        assert!(said.contains("did you mean `anthropic/some-model`?"), "{said}");
-        assert!(said.contains("known providers: openai, anthropic"), "{said}");
+        assert!(
+            said.contains("did you mean `anthropic/some-model`?"),
+            "{said}"
+        );
+        assert!(
+            said.contains("known providers: openai, anthropic"),
+            "{said}"
+        );
     }
 }

@@ -296,11 +296,16 @@ fn an_entered_key_is_kept_for_the_user_alone() {
     let ran = agent(&project, &["run", "Say it."]).finish().expect_code(0);
     assert_silent(&ran, "the run");
     let sent = server.requests().remove(0);
-    assert_eq!(sent.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert_eq!(
+        sent.header("authorization"),
+        Some(format!("Bearer {KEY}").as_str())
+    );
     let mut found = Vec::new();
     holding(&project.root(), &mut found);
     assert!(found.is_empty(), "{found:?}");
-    let models = agent(&project, &["models", "--json"]).finish().expect_code(0);
+    let models = agent(&project, &["models", "--json"])
+        .finish()
+        .expect_code(0);
     assert_silent(&models, "models");
     let providers = models.json()["providers"].as_array().unwrap().clone();
     let openai = providers.iter().find(|it| it["name"] == "openai").unwrap();

@@ -10,7 +10,10 @@ use crate::{agent, sample};
 fn meant(project: &TestProject, name: &str) -> String {
     let ran = agent(project, &["sessions", "size", "--json", name]).finish();
     let found = ran.expect_code(0).json();
-    found["sessions"][0]["session_id"].as_str().unwrap().to_owned()
+    found["sessions"][0]["session_id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// The project's model is `server`.
@@ -71,7 +74,10 @@ fn a_name_of_several_sessions_lists_them() {
         ("last~9", "the project has 3 sessions"),
         ("compiler", "there is no session `compiler`"),
     ] {
-        let said = agent(&project, &["diff", name]).finish().expect_code(2).stderr();
+        let said = agent(&project, &["diff", name])
+            .finish()
+            .expect_code(2)
+            .stderr();
         assert!(said.contains(part), "{name}: {said}");
     }
 }
@@ -80,17 +86,24 @@ fn a_name_of_several_sessions_lists_them() {
 fn calls_are_not_the_conversation_that_is_continued() {
     let project = TestProject::new();
     project.write("notes.txt", "hello\n");
-    let script = Script::new().turn(Turn::text("One.")).turn(Turn::text("Two."));
+    let script = Script::new()
+        .turn(Turn::text("One."))
+        .turn(Turn::text("Two."));
     let server = ModelServer::start(script);
     served(&project, &server);
-    agent(&project, &["run", "first words"]).finish().expect_code(0);
+    agent(&project, &["run", "first words"])
+        .finish()
+        .expect_code(0);
     let conversation = meant(&project, "last");
     let call = ["call", "read", "{\"path\":\"notes.txt\"}"];
     agent(&project, &call).finish().expect_code(0);
     // To look at, the last is the call; to go on with, it is the conversation.
     assert_ne!(meant(&project, "last"), conversation);
     let ran = agent(&project, &["-p", "-c", "--output", "json", "more"]).finish();
-    assert_eq!(ran.expect_code(0).json()["session_id"], conversation.as_str());
+    assert_eq!(
+        ran.expect_code(0).json()["session_id"],
+        conversation.as_str()
+    );
     let said = server.bodies()[1]["messages"].to_string();
     assert!(said.contains("first words"), "{said}");
 }
@@ -103,7 +116,10 @@ fn habits_of_other_programs_work_or_name_ours() {
     served(&project, &server);
     let said = |arguments: &[&str]| agent(&project, arguments).finish().expect_code(0).stdout();
     assert_eq!(said(&["-p", "hello"]), "Said **so**.\n");
-    assert_eq!(said(&["exec", "-m", "local/other", "hello"]), "Said **so**.\n");
+    assert_eq!(
+        said(&["exec", "-m", "local/other", "hello"]),
+        "Said **so**.\n"
+    );
     assert_eq!(server.bodies()[1]["model"], "other");
     let piped = agent(&project, &["-p"]).stdin("from a pipe").finish();
     assert_eq!(piped.expect_code(0).stdout(), "Said **so**.\n");
@@ -115,7 +131,9 @@ fn habits_of_other_programs_work_or_name_ours() {
         ("--full-auto", "--mode auto"),
         ("--permission-mode=plan", "--mode read-only"),
     ] {
-        let ran = agent(&project, &["run", flag, "hello"]).finish().expect_code(2);
+        let ran = agent(&project, &["run", flag, "hello"])
+            .finish()
+            .expect_code(2);
         assert!(ran.stderr().contains(ours), "{flag}: {}", ran.stderr());
     }
     let ran = agent(&project, &["--mode", "auto", "run", "hello"]).finish();
@@ -133,7 +151,9 @@ fn completed(project: &TestProject, words: &[&str]) -> Vec<String> {
     arguments.extend(words);
     let ran = agent(project, &arguments).finish().expect_code(0);
     let text = ran.stdout();
-    let values = text.lines().map(|line| line.split('\t').next().unwrap().to_owned());
+    let values = text
+        .lines()
+        .map(|line| line.split('\t').next().unwrap().to_owned());
     values.collect()
 }
 
@@ -141,7 +161,10 @@ fn completed(project: &TestProject, words: &[&str]) -> Vec<String> {
 fn completions_know_commands_modes_models_and_sessions() {
     let project = TestProject::new();
     sample::session(&project, 1, "Fix the \u{1b}parser");
-    project.write_home("config.toml", "model = \"mine/tiny\"\n[providers.mine]\nbase_url = \"http://127.0.0.1:9/v1\"\n");
+    project.write_home(
+        "config.toml",
+        "model = \"mine/tiny\"\n[providers.mine]\nbase_url = \"http://127.0.0.1:9/v1\"\n",
+    );
     let has = |words: &[&str], value: &str| {
         let found = completed(&project, words);
         assert!(found.iter().any(|it| it == value), "{words:?}: {found:?}");
@@ -149,7 +172,10 @@ fn completions_know_commands_modes_models_and_sessions() {
     };
     has(&["con"], "config");
     assert_eq!(completed(&project, &["config", "tru"]), ["trust"]);
-    assert_eq!(completed(&project, &["run", "--mode", "acc"]), ["accept-edits"]);
+    assert_eq!(
+        completed(&project, &["run", "--mode", "acc"]),
+        ["accept-edits"]
+    );
     assert_eq!(completed(&project, &["run", "--mode=au"]), ["--mode=auto"]);
     assert_eq!(completed(&project, &["run", "--mode", "=", "au"]), ["auto"]);
     has(&["run", "-m", "mine"], "mine/tiny");
@@ -158,7 +184,11 @@ fn completions_know_commands_modes_models_and_sessions() {
     assert_eq!(has(&["replay", ""], "last").len(), 2);
     assert_eq!(completed(&project, &["audit", "1", ""]).len(), 2);
     assert_eq!(completed(&project, &["why", "1", ""]), [""; 0]);
-    assert!(completed(&project, &["com"]).iter().all(|it| it != "complete"));
+    assert!(
+        completed(&project, &["com"])
+            .iter()
+            .all(|it| it != "complete")
+    );
     let shown = agent(&project, &["complete", "--", "resume", ""]).finish();
     assert!(shown.stdout().contains("1\tFix the"), "{}", shown.stdout());
     assert!(!shown.stdout().contains('\u{1b}'));
@@ -184,7 +214,11 @@ fn bash_completes_by_asking_the_program() {
         .env("AGENT_HOME", project.home())
         .output()
         .unwrap();
-    assert_eq!(String::from_utf8_lossy(&done.stdout), "sessions\n", "{done:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&done.stdout),
+        "sessions\n",
+        "{done:?}"
+    );
 }
 
 /// The name it was called by is in its words, and decides nothing.
@@ -217,7 +251,9 @@ fn doctor_sees_another_program_of_the_same_name() {
     std::fs::write(&other, "#!/bin/sh\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&other, mode).unwrap();
-    let own = std::path::Path::new(env!("CARGO_BIN_EXE_agent")).parent().unwrap();
+    let own = std::path::Path::new(env!("CARGO_BIN_EXE_agent"))
+        .parent()
+        .unwrap();
     let usual = std::env::var("PATH").unwrap();
     let name = |path: String| -> Value {
         let run = agent(&project, &["doctor", "--json"]).env("PATH", path);
@@ -230,9 +266,15 @@ fn doctor_sees_another_program_of_the_same_name() {
     assert_eq!(before["status"], "warning");
     let said = before["message"].as_str().unwrap();
     assert!(said.contains(&other.display().to_string()), "{said}");
-    assert!(before["hint"].as_str().unwrap().contains("ln -s"), "{before}");
+    assert!(
+        before["hint"].as_str().unwrap().contains("ln -s"),
+        "{before}"
+    );
     let after = name(format!("{own}:{folder}:{usual}"));
     assert_eq!(after["status"], "warning");
-    assert!(after["message"].as_str().unwrap().contains("hides"), "{after}");
+    assert!(
+        after["message"].as_str().unwrap().contains("hides"),
+        "{after}"
+    );
     assert_eq!(name(format!("{own}:{usual}"))["status"], "ok");
 }

@@ -87,7 +87,12 @@ fn findings_have_a_place_and_the_rest_is_dropped() {
     assert_eq!(report["summary"], "Mostly fine.");
     // The model was told what changed, and to change nothing.
     let asked = server.bodies()[0]["messages"].to_string();
-    for part in ["git diff HEAD", "src/sum.sh (+2 -1)", "gone.txt (+0 -2)", "new.txt (new"] {
+    for part in [
+        "git diff HEAD",
+        "src/sum.sh (+2 -1)",
+        "gone.txt (+0 -2)",
+        "new.txt (new",
+    ] {
         assert!(asked.contains(part), "{part}: {asked}");
     }
     assert_audit_is_clean(&project);
@@ -99,8 +104,14 @@ fn findings_have_a_place_and_the_rest_is_dropped() {
 fn a_review_reads_and_does_not_write() {
     let project = changed();
     let script = Script::new()
-        .turn(Turn::call("bash", json!({"command": "git diff HEAD", "description": "look"})))
-        .turn(Turn::call("write", json!({"path": "new.txt", "content": "mine\n"})))
+        .turn(Turn::call(
+            "bash",
+            json!({"command": "git diff HEAD", "description": "look"}),
+        ))
+        .turn(Turn::call(
+            "write",
+            json!({"path": "new.txt", "content": "mine\n"}),
+        ))
         .turn(Turn::text(FINDINGS));
     let server = with_model(&project, script);
     let ran = agent(&project, &["review"]).finish().expect_code(0);
@@ -119,7 +130,15 @@ fn a_review_reads_and_does_not_write() {
 fn sarif_and_fail_on_are_for_build_servers() {
     let project = changed();
     let server = with_model(&project, Script::new().turns(3, &Turn::text(FINDINGS)));
-    let sarif = ["review", "--format", "sarif", "-o", "review.sarif", "--fail-on", "high"];
+    let sarif = [
+        "review",
+        "--format",
+        "sarif",
+        "-o",
+        "review.sarif",
+        "--fail-on",
+        "high",
+    ];
     let ran = agent(&project, &sarif).finish().expect_code(1);
     assert_eq!(ran.stdout(), "");
     let log: Value = serde_json::from_str(&project.read("review.sarif")).unwrap();
@@ -162,7 +181,11 @@ fn a_branch_or_a_commit_is_reviewed() {
     assert_eq!(none.json()["session_id"], Value::Null);
     assert!(none.stderr().contains("no changes to review"));
     let unknown = look(&["--base=--output=x"]).expect_code(2);
-    assert!(unknown.stderr().contains("git knows no commit"), "{}", unknown.stderr());
+    assert!(
+        unknown.stderr().contains("git knows no commit"),
+        "{}",
+        unknown.stderr()
+    );
     assert!(!project.root().join("x").exists());
     assert_eq!(server.requests().len(), 2);
 }
@@ -170,14 +193,25 @@ fn a_branch_or_a_commit_is_reviewed() {
 #[test]
 fn an_answer_without_findings_is_a_failure() {
     let project = changed();
-    let _server = with_model(&project, Script::new().turn(Turn::text("Looks good to me!")));
+    let _server = with_model(
+        &project,
+        Script::new().turn(Turn::text("Looks good to me!")),
+    );
     let ran = agent(&project, &["review", "--format", "json"]).finish();
     let ran = ran.expect_code(1);
     assert_eq!(ran.stdout(), "");
-    assert!(ran.stderr().contains("Looks good to me!"), "{}", ran.stderr());
+    assert!(
+        ran.stderr().contains("Looks good to me!"),
+        "{}",
+        ran.stderr()
+    );
     let bare = TestProject::new();
     let ran = agent(&bare, &["review"]).finish().expect_code(2);
-    assert!(ran.stderr().contains("no git repository"), "{}", ran.stderr());
+    assert!(
+        ran.stderr().contains("no git repository"),
+        "{}",
+        ran.stderr()
+    );
 }
 
 #[test]
@@ -194,7 +228,11 @@ fn init_asks_for_the_file_and_the_gate_decides() {
     let refused = agent(&project, &["init", "--print"]).finish();
     assert_eq!(refused.code(), 3, "{}", refused.stderr());
     assert!(!project.root().join("AGENTS.md").exists());
-    assert!(server.bodies()[0]["messages"].to_string().contains("Write `AGENTS.md`"));
+    assert!(
+        server.bodies()[0]["messages"]
+            .to_string()
+            .contains("Write `AGENTS.md`")
+    );
     let _server = with_model(&project, script());
     // Instructions for agents are asked about in every mode but `full`.
     let written = agent(&project, &["init", "--on-ask", "allow"]).finish();

@@ -25,7 +25,10 @@ fn resume_without_a_name_offers_the_sessions() {
         .wait_for("1  Fix the lexer")
         .wait_for("2  Fix the parser")
         .wait_for("just now · completed");
-    terminal.keys("parser").wait_gone("Fix the lexer").keys("\r");
+    terminal
+        .keys("parser")
+        .wait_gone("Fix the lexer")
+        .keys("\r");
     opened(&mut terminal, 2);
     terminal.wait_for("The parser is fixed.");
     leave(&mut terminal);
@@ -44,12 +47,19 @@ fn a_key_can_be_entered_at_the_first_start() {
     let base = server.base_url(Wire::Chat);
     let variables = [("OPENAI_BASE_URL", base.as_str())];
     let mut terminal = Terminal::start_with(&project, &[], (80, 30), &variables);
-    terminal.wait_for_key("No model is set up yet", "[k]").keys("k");
+    terminal
+        .wait_for_key("No model is set up yet", "[k]")
+        .keys("k");
     terminal.wait_for("(nothing yet)").paste(KEY);
     terminal.wait_for("28 characters").keys("\r");
     // Nothing in it says whose it is.
-    terminal.wait_for_key("write its provider before it", "[k]").keys("k");
-    terminal.wait_for("(nothing yet)").keys("openai ").paste(KEY);
+    terminal
+        .wait_for_key("write its provider before it", "[k]")
+        .keys("k");
+    terminal
+        .wait_for("(nothing yet)")
+        .keys("openai ")
+        .paste(KEY);
     terminal.wait_for("35 characters").keys("\r");
     terminal.wait_for(READY).keys("hello\r");
     terminal.wait_for("Hello yourself.");
@@ -57,7 +67,10 @@ fn a_key_can_be_entered_at_the_first_start() {
     let raw = terminal.raw();
     assert!(!raw.windows(KEY.len()).any(|piece| piece == KEY.as_bytes()));
     let sent = server.requests().remove(0);
-    assert_eq!(sent.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert_eq!(
+        sent.header("authorization"),
+        Some(format!("Bearer {KEY}").as_str())
+    );
 }
 
 #[test]
@@ -83,13 +96,18 @@ fn prepared_prompts_are_turns() {
     git(&["init", "-q"]);
     project.write("a.txt", "one\n");
     terminal.keys("/review\r").wait_for("Too short");
-    terminal.keys("/review one two three\r").wait_for("/review takes");
+    terminal
+        .keys("/review one two three\r")
+        .wait_for("/review takes");
     leave(&mut terminal);
     let asked = server.bodies();
     assert!(asked[0].to_string().contains("Write `AGENTS.md`"));
     let review = asked[1]["messages"].to_string();
     assert!(review.contains("a.txt (new, unknown to git)"), "{review}");
-    assert!(review.contains("End with the findings, the worst first"), "{review}");
+    assert!(
+        review.contains("End with the findings, the worst first"),
+        "{review}"
+    );
 }
 
 #[test]
@@ -98,7 +116,9 @@ fn a_run_on_a_terminal_streams_its_answer_and_shows_what_goes_on() {
     let (project, _server) = project_with(
         Script::new()
             .turn(Turn::error(429, "slow down").header("retry-after", "0"))
-            .turn(bash("echo building 42; until [ -e go ]; do sleep 0.05; done").and_text("I look."))
+            .turn(
+                bash("echo building 42; until [ -e go ]; do sleep 0.05; done").and_text("I look."),
+            )
             .turn(Turn {
                 delta_chars: 7,
                 ..Turn::text(answer)
@@ -113,11 +133,20 @@ fn a_run_on_a_terminal_streams_its_answer_and_shows_what_goes_on() {
     assert_eq!(terminal.exit_code(), 0);
     terminal.assert_given_back();
     let lines = terminal.everything().join("\n");
-    assert!(lines.contains("• one") && lines.contains("It has bold words."), "{lines}");
+    assert!(
+        lines.contains("• one") && lines.contains("It has bold words."),
+        "{lines}"
+    );
     assert_eq!(lines.matches("Done").count(), 1, "{lines}");
-    assert!(lines.contains("two \\x1b[31m") || !lines.contains("\u{1b}"), "{lines}");
+    assert!(
+        lines.contains("two \\x1b[31m") || !lines.contains("\u{1b}"),
+        "{lines}"
+    );
     // What is replaced in place is gone, and was there.
-    assert!(!lines.contains("· building 42") && !lines.contains("(2 of 5)"), "{lines}");
+    assert!(
+        !lines.contains("· building 42") && !lines.contains("(2 of 5)"),
+        "{lines}"
+    );
     let raw = String::from_utf8_lossy(&terminal.raw()).into_owned();
     assert!(raw.contains("(2 of 5)"), "{raw}");
     assert!(!raw.contains("two \u{1b}[31m"), "{raw:?}");

@@ -71,12 +71,14 @@ pub(crate) fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Argumen
 fn misplaced(description: &clap::Command, matches: &ArgMatches) -> Option<String> {
     let command = matches.subcommand_name()?;
     let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-    let argument = description.get_arguments().find(|argument| {
-        !argument.is_global_set() && given(argument.get_id().as_str())
-    })?;
+    let argument = description
+        .get_arguments()
+        .find(|argument| !argument.is_global_set() && given(argument.get_id().as_str()))?;
     Some(match argument.get_long() {
         Some("print") => format!("`--print` goes with a prompt, not with the command `{command}`"),
-        Some(long) => format!("`--{long}` belongs behind the command: `agent {command} --{long} …`"),
+        Some(long) => {
+            format!("`--{long}` belongs behind the command: `agent {command} --{long} …`")
+        }
         None => format!("a prompt and the command `{command}` do not go together"),
     })
 }

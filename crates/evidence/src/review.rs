@@ -93,9 +93,9 @@ impl Review {
             ..Self::default()
         };
         for entry in entries {
-            let Some(mut finding) = finding(entry).filter(|_| {
-                review.findings.len() + review.dropped.len() < MOST_FINDINGS
-            }) else {
+            let Some(mut finding) = finding(entry)
+                .filter(|_| review.findings.len() + review.dropped.len() < MOST_FINDINGS)
+            else {
                 review.malformed += 1;
                 continue;
             };
@@ -200,7 +200,11 @@ fn object_in(answer: &str) -> Option<Map<String, Value>> {
 fn finding(entry: &Value) -> Option<Finding> {
     let file = text(entry.get("file").or_else(|| entry.get("path")), MOST_PATH)?;
     let body = text(entry.get("body"), MOST_BODY).unwrap_or_default();
-    let first_line = || body.lines().next().map(|line| agent_text::brief(line, MOST_TITLE));
+    let first_line = || {
+        body.lines()
+            .next()
+            .map(|line| agent_text::brief(line, MOST_TITLE))
+    };
     let title = text(entry.get("title"), MOST_TITLE)
         .map(|title| title.lines().collect::<Vec<_>>().join(" "))
         .or_else(first_line)?;

@@ -73,7 +73,9 @@ impl Changes {
                 Err(error) => return Err(cannot(error)),
             },
             Subject::Since(branch) => {
-                let tip = tree.commit(branch).map_err(|error| no_commit(branch, error))?;
+                let tip = tree
+                    .commit(branch)
+                    .map_err(|error| no_commit(branch, error))?;
                 let base = tree.line(&["merge-base", "HEAD", &tip]).map_err(cannot)?;
                 (Some(base.clone()), base)
             }
@@ -94,12 +96,16 @@ impl Changes {
             let asked = ["ls-files", "--others", "--exclude-standard", "-z"];
             let untracked = tree.ask(&asked).map_err(cannot)?;
             let names = untracked.split(|byte| *byte == 0);
-            files.extend(names.filter(|name| !name.is_empty()).map(|name| ChangedFile {
-                path: String::from_utf8_lossy(name).into_owned(),
-                added: 0,
-                removed: 0,
-                untracked: true,
-            }));
+            files.extend(
+                names
+                    .filter(|name| !name.is_empty())
+                    .map(|name| ChangedFile {
+                        path: String::from_utf8_lossy(name).into_owned(),
+                        added: 0,
+                        removed: 0,
+                        untracked: true,
+                    }),
+            );
         }
         Ok(Self {
             subject,
@@ -155,7 +161,13 @@ impl WorkTree {
     /// The commit of this name. A name never becomes an option.
     fn commit(&self, name: &str) -> Result<String, GitError> {
         let name = format!("{name}^{{commit}}");
-        self.line(&["rev-parse", "--verify", "--quiet", "--end-of-options", &name])
+        self.line(&[
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            &name,
+        ])
     }
 
     /// The tree without a file, in the repository's own kind of hash.
@@ -251,7 +263,9 @@ fn less(left: u64) -> u64 {
 /// The name after `--- ` or `+++ `; none for `/dev/null`. Git puts unusual names into quotes.
 fn name_of(text: &str, prefix: &str) -> Option<String> {
     let text = text.trim_end_matches('\t');
-    let plain = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    let plain = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
     let name = plain.unwrap_or(text).strip_prefix(prefix)?;
     Some(name.to_owned())
 }

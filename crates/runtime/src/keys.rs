@@ -224,11 +224,12 @@ pub fn enter(runtime: &Runtime, name: &str, key: &str) -> Result<PathBuf, EnterE
     }
     let path = place_of_entered(runtime, name).ok_or(EnterError::Name)?;
     runtime.keys.secrets.learn(&format!("{name}-key"), text);
-    crate::private::replace(&path, format!("{text}\n").as_bytes())
-        .map_err(|source| EnterError::Write {
+    crate::private::replace(&path, format!("{text}\n").as_bytes()).map_err(|source| {
+        EnterError::Write {
             path: path.clone(),
             source,
-        })?;
+        }
+    })?;
     Ok(path)
 }
 

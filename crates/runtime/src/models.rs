@@ -122,13 +122,10 @@ pub fn small(runtime: &Runtime, config: &Config) -> Result<Option<Model>, SmallM
     let made = parse(&setting.value).and_then(|target| {
         let candidate_status = |target: &ModelRef| candidate_status(runtime, config, target);
         let needs = Needs::default();
-        let route = possible(config, Route::decide(
-            target,
-            &[],
-            RouteSource::Config,
-            needs,
-            candidate_status,
-        ))?;
+        let route = possible(
+            config,
+            Route::decide(target, &[], RouteSource::Config, needs, candidate_status),
+        )?;
         let selected = route.selected().map(|it| model(runtime, config, it));
         selected.transpose()
     });
@@ -175,7 +172,10 @@ fn possible(config: &Config, route: Route) -> Result<Route, RuntimeError> {
             let (provider, model) = (&candidate.target.provider, &candidate.target.model);
             unknown_provider_hints(config, provider, model)
         });
-        let failure = hints.into_iter().flatten().fold(failure, RuntimeError::hint);
+        let failure = hints
+            .into_iter()
+            .flatten()
+            .fold(failure, RuntimeError::hint);
         return Err(failure.hint("`agent demo` runs without a model"));
     }
     Ok(route)

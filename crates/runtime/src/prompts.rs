@@ -64,7 +64,9 @@ pub fn review(changes: &Changes, form: ReviewForm) -> String {
     };
     let look = match command.is_empty() {
         true => "Read the files below.".to_owned(),
-        false => format!("Look at the changes with `{command}`; read new files that git does not know."),
+        false => {
+            format!("Look at the changes with `{command}`; read new files that git does not know.")
+        }
     };
     let files = files(changes);
     let end = match form {

@@ -80,7 +80,8 @@ impl Runtime {
                 "create one with `agent run PROMPT`, or try `agent demo`".to_owned()
             }
             Err(ResolveError::Ambiguous { found, .. }) => self.candidates(found),
-            _ => "`agent sessions` lists them; name one by its number, its title or its id".to_owned(),
+            _ => "`agent sessions` lists them; name one by its number, its title or its id"
+                .to_owned(),
         };
         found.or_usage().map_err(|error| error.hint(hint))
     }

@@ -48,7 +48,10 @@ fn complaint(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let said = || text.lines().filter(|line| !line.trim().is_empty());
     let named = said().find(|line| ["fatal:", "error:"].iter().any(|it| line.starts_with(it)));
-    agent_text::brief(named.or_else(|| said().next()).unwrap_or("it said nothing"), 300)
+    agent_text::brief(
+        named.or_else(|| said().next()).unwrap_or("it said nothing"),
+        300,
+    )
 }
 
 pub(crate) struct WorkTree {

@@ -252,7 +252,11 @@ pub fn printed(out: &mut Vec<u8>, lines: &[Line<'static>], styled: bool) {
         if styled {
             encode(out, line, width);
         } else {
-            let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
+            let text: String = line
+                .spans
+                .iter()
+                .map(|span| span.content.as_ref())
+                .collect();
             let harmless = text.chars().filter(|character| is_harmless(*character));
             push(out, harmless.collect::<String>().trim_end());
         }

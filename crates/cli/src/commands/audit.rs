@@ -236,19 +236,17 @@ impl<'a> ProjectAuditor<'a> {
                 ResolveError::NotFound { .. }
                 | ResolveError::OutOfRange { .. }
                 | ResolveError::Empty { .. },
-            ) => {
-                match self.deleted(asked)? {
-                    Some(report) => Ok(report),
-                    None => Err(self.app.session(asked).err().map_or_else(
-                        || {
-                            Failure::usage(format!(
-                                "session `{asked}` was created during the search; try again"
-                            ))
-                        },
-                        Failure::from,
-                    )),
-                }
-            }
+            ) => match self.deleted(asked)? {
+                Some(report) => Ok(report),
+                None => Err(self.app.session(asked).err().map_or_else(
+                    || {
+                        Failure::usage(format!(
+                            "session `{asked}` was created during the search; try again"
+                        ))
+                    },
+                    Failure::from,
+                )),
+            },
             // Said again with what to do about it.
             Err(_) => self.audit(&self.app.session(asked)?),
         }

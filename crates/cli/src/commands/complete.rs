@@ -87,7 +87,9 @@ impl<'a> Place<'a> {
             self.only_positionals = true;
         } else if is_flag {
             let has_value = word.contains('=');
-            self.waits = self.flag(word).filter(|flag| takes_value(flag) && !has_value);
+            self.waits = self
+                .flag(word)
+                .filter(|flag| takes_value(flag) && !has_value);
         } else if let Some(command) = self
             .command
             .find_subcommand(word)
@@ -119,7 +121,9 @@ impl<'a> Place<'a> {
     fn candidates(&self, typed: &str, app: &App) -> Vec<Candidate> {
         let typed = if typed == "=" { "" } else { typed };
         let begins = |all: Vec<Candidate>, before: &str| {
-            let fits = all.into_iter().filter(|(value, _)| value.starts_with(typed_value(typed)));
+            let fits = all
+                .into_iter()
+                .filter(|(value, _)| value.starts_with(typed_value(typed)));
             let whole = fits.map(|(value, about)| (format!("{before}{value}"), about));
             whole.collect()
         };
@@ -135,7 +139,10 @@ impl<'a> Place<'a> {
         }
         let mut all = Vec::new();
         if self.positionals == 0 && !self.only_positionals {
-            let shown = self.command.get_subcommands().filter(|it| !it.is_hide_set());
+            let shown = self
+                .command
+                .get_subcommands()
+                .filter(|it| !it.is_hide_set());
             all.extend(shown.map(|it| (it.get_name().to_owned(), about(it.get_about()))));
         }
         let positionals: Vec<&Arg> = self.command.get_positionals().collect();
@@ -205,7 +212,8 @@ fn values(argument: &Arg, typed: &str, app: &App) -> Vec<Candidate> {
 fn sessions(app: &App, typed: &str) -> Vec<Candidate> {
     let sessions = app.sessions().list().unwrap_or_default();
     let by_id = typed.starts_with("ses_");
-    let last = (!sessions.is_empty() && !by_id).then(|| ("last".to_owned(), "the newest".to_owned()));
+    let last =
+        (!sessions.is_empty() && !by_id).then(|| ("last".to_owned(), "the newest".to_owned()));
     let numbered = sessions.iter().zip(1..).take(MOST_SESSIONS);
     let listed = numbered.map(|(session, number): (_, usize)| {
         let name = session.preview().ok().and_then(|preview| preview.name());

@@ -71,7 +71,9 @@ fn read(name: &str) -> Result<String, Failure> {
         read.context("cannot read the key").or_usage()?;
         return Ok(text);
     }
-    let quiet = QuietTerminal::new().context("cannot hide what is typed").or_usage()?;
+    let quiet = QuietTerminal::new()
+        .context("cannot hide what is typed")
+        .or_usage()?;
     let _ = write!(io::stderr(), "key of {name} (not shown): ");
     let typed = typed();
     drop(quiet);

@@ -17,8 +17,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Table, Tone, visible};
 use agent_runtime::keys;
-use agent_text::words::tokens;
 use agent_runtime::models::{LOCAL_PATIENCE, base_url, provider_config, route};
+use agent_text::words::tokens;
 
 /// Show model providers, which API keys are set, and the model in use
 ///
@@ -294,7 +294,8 @@ fn known(name: &str, own: Option<&ProviderConfig>) -> Vec<ModelFound> {
         .iter()
         .flat_map(|own| own.models.keys().map(String::as_str))
         .collect();
-    let listed = listed_models(name).filter(|model| own.is_none_or(|own| !own.models.contains_key(*model)));
+    let listed =
+        listed_models(name).filter(|model| own.is_none_or(|own| !own.models.contains_key(*model)));
     names.extend(listed.collect::<Vec<_>>());
     let found = names.into_iter().map(|model| {
         let facts = model_facts(name, model, own);

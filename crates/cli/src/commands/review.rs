@@ -136,7 +136,11 @@ impl From<&Finding> for FindingOutput {
 
 /// Runs it.
 pub(crate) fn run(arguments: &ReviewArgs, app: &App) -> Result<Exit, Failure> {
-    if let Some(mode) = arguments.settings.mode.filter(|mode| *mode != Mode::ReadOnly) {
+    if let Some(mode) = arguments
+        .settings
+        .mode
+        .filter(|mode| *mode != Mode::ReadOnly)
+    {
         return Err(Failure::usage(format!(
             "a review only reads: it does not run in mode `{mode}`"
         )));
@@ -198,7 +202,8 @@ pub(crate) fn run(arguments: &ReviewArgs, app: &App) -> Result<Exit, Failure> {
 fn read(report: &RunReport, changes: &Changes) -> Result<Review, Exit> {
     let usable = matches!(report.exit(), Exit::Done | Exit::Denied);
     let text = report.final_text().filter(|_| usable);
-    let review = text.and_then(|text| Review::read(text, |file, line| changes.has_line(file, line)));
+    let review =
+        text.and_then(|text| Review::read(text, |file, line| changes.has_line(file, line)));
     review.ok_or(match report.exit() {
         Exit::Done => Exit::Failed,
         exit => exit,
@@ -285,11 +290,20 @@ fn as_text(app: &App, review: &ReviewOutput, is_terminal: bool) -> String {
             "dropped: {}:{} does not exist: {}",
             dropped.file, dropped.line, dropped.title
         );
-        text.push_str(&format!("\n{}", paint(Tone::Faint, &wrapped(app, &line, 2))));
+        text.push_str(&format!(
+            "\n{}",
+            paint(Tone::Faint, &wrapped(app, &line, 2))
+        ));
     }
     if review.malformed > 0 {
         let count = counted(review.malformed, "entry").replace("entrys", "entries");
-        text.push_str(&format!("\n{}", paint(Tone::Faint, &format!("dropped: {count} without a file or a line"))));
+        text.push_str(&format!(
+            "\n{}",
+            paint(
+                Tone::Faint,
+                &format!("dropped: {count} without a file or a line")
+            )
+        ));
     }
     if !text.ends_with('\n') {
         text.push('\n');

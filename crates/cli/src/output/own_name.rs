@@ -62,10 +62,19 @@ mod tests {
     fn commands_have_the_name_and_words_stay() {
         let check = |text: &str, expected: &str| assert_eq!(renamed(text, "cda"), expected);
         check("run `agent doctor` again", "run `cda doctor` again");
-        check("Examples:\n  agent run \"x\" || agent actions", "Examples:\n  cda run \"x\" || cda actions");
-        check("--session \"$(agent fork last)\"", "--session \"$(cda fork last)\"");
+        check(
+            "Examples:\n  agent run \"x\" || agent actions",
+            "Examples:\n  cda run \"x\" || cda actions",
+        );
+        check(
+            "--session \"$(agent fork last)\"",
+            "--session \"$(cda fork last)\"",
+        );
         check("an agent that `agents` know", "an agent that `agents` know");
-        check("the directory `.agent/sessions`", "the directory `.agent/sessions`");
+        check(
+            "the directory `.agent/sessions`",
+            "the directory `.agent/sessions`",
+        );
         check("no name", "no name");
     }
 }

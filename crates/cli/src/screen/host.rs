@@ -21,11 +21,11 @@ use agent_protocol::command::{ControlCommand, SubmitTurn, ToolInventoryQuery};
 use agent_protocol::reply::Reply;
 use agent_runtime::Session;
 use agent_runtime::changes::{Changes, Subject};
-use agent_runtime::prompts::{self, ReviewForm};
-use agent_text::words::ago;
 use agent_runtime::models;
 use agent_runtime::private;
+use agent_runtime::prompts::{self, ReviewForm};
 use agent_runtime::undo::{Chosen, Extent, SessionDiff};
+use agent_text::words::ago;
 
 /// The most bytes of an artifact that are shown.
 const ARTIFACT_LIMIT: u64 = 8 << 20;

@@ -81,7 +81,9 @@ pub(crate) fn choose_session(
     }
     if session::settings(app, &config).plain {
         crate::commands::sessions::list::run(&Default::default(), app)?;
-        return Err(Failure::usage("name the session to resume, for example `agent resume 1`"));
+        return Err(Failure::usage(
+            "name the session to resume, for example `agent resume 1`",
+        ));
     }
     let runtime = tokio::runtime::Runtime::new().or_fail()?;
     let chosen = runtime.block_on(start::choose_session(app, &config, sessions));

@@ -164,7 +164,8 @@ fn keep_key(app: &App, entered: &Secret) -> Result<(), String> {
         return Err("Keys can be kept for openai, anthropic and the other services in docs/providers.md; the first word was none of them.".to_owned());
     }
     let kept = keys::enter(app, provider, key);
-    kept.map(|_| ()).map_err(|error| agent_runtime::chain(&error))
+    kept.map(|_| ())
+        .map_err(|error| agent_runtime::chain(&error))
 }
 
 /// Shows the list of past sessions.

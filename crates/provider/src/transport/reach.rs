@@ -94,7 +94,10 @@ mod tests {
             let expected = expected.map(|ids| ids.iter().map(ToString::to_string).collect());
             assert_eq!(found, expected, "{text}");
         };
-        check(r#"{"data":[{"id":"a"},{"id":"b"},{"no":1}]}"#, Some(&["a", "b"]));
+        check(
+            r#"{"data":[{"id":"a"},{"id":"b"},{"no":1}]}"#,
+            Some(&["a", "b"]),
+        );
         check(r#"{"data":[]}"#, Some(&[]));
         check(r#"{"data":"x"}"#, None);
         check("<html>", None);

@@ -38,7 +38,8 @@ impl Plain {
                 self.out.push("Any one of these is enough:".into());
                 self.out
                     .extend(found.to_set.iter().map(|line| safe::one_line(line)));
-                self.out.extend(found.notes.iter().map(|note| safe::one_line(note)));
+                self.out
+                    .extend(found.notes.iter().map(|note| safe::one_line(note)));
                 self.out
                     .push("Or run `agent config key PROVIDER` to enter a key.".into());
                 self.out.push(

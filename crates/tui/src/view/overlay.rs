@@ -269,7 +269,11 @@ fn key_entry(secret: &Secret, columns: usize, theme: Theme) -> Vec<Line<'static>
     lines.push(Line::default());
     let entered = match secret.0.chars().count() {
         0 => Line::styled("  (nothing yet)", theme.dim()),
-        count => Line::from(format!("  {} {}", "•".repeat(count.min(24)), counted(count as u64, "character"))),
+        count => Line::from(format!(
+            "  {} {}",
+            "•".repeat(count.min(24)),
+            counted(count as u64, "character")
+        )),
     };
     lines.push(entered);
     lines

@@ -7,8 +7,8 @@ mod server;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use agent_provider::config::{key_is_optional, key_variables};
 use agent_provider::ModelRef;
+use agent_provider::config::{key_is_optional, key_variables};
 use anyhow::Context as _;
 use clap::Args;
 use nix::sys::statvfs::statvfs;
@@ -283,7 +283,10 @@ fn model(app: &App, config: &Config) -> Check {
     let own = own.map(|settings| settings.config());
     if let Err(error) = reach::at_hand(app, config, &asked.provider) {
         let origin = "`agent config show --origin` shows where the model was set".to_owned();
-        let hints = error.hints().iter().map(|hint| hint.replace("MODEL", &asked.model));
+        let hints = error
+            .hints()
+            .iter()
+            .map(|hint| hint.replace("MODEL", &asked.model));
         let hints: Vec<String> = hints.chain([origin]).collect();
         return Check::failed("model", error.to_string(), hints.join("; "));
     }
@@ -330,7 +333,10 @@ fn model(app: &App, config: &Config) -> Check {
                 format!("`{}`, key from `{program}` (not run)", model.value),
             ),
             None if keys::place_of_entered(app, &asked.provider).is_some_and(|it| it.exists()) => {
-                Check::ok("model", format!("`{}`, key entered in `agent`", model.value))
+                Check::ok(
+                    "model",
+                    format!("`{}`, key entered in `agent`", model.value),
+                )
             }
             None if file.is_some() || key_is_optional(&asked.provider, own.as_ref()) => {
                 Check::ok("model", format!("`{}`", model.value))

@@ -69,7 +69,10 @@ pub(super) fn name(app: &App) -> Check {
     match (found.before.first(), found.after.first()) {
         (Some(other), _) => Check::warning(
             NAME,
-            format!("`{name}` in a shell runs `{}`, another program", other.display()),
+            format!(
+                "`{name}` in a shell runs `{}`, another program",
+                other.display()
+            ),
             second_name(app, &own),
         ),
         (None, Some(other)) => Check::warning(

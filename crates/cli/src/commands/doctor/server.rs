@@ -43,53 +43,62 @@ pub(super) fn server(app: &App, config: &Config, offline: bool) -> Option<Check>
         Some(variable) => format!("the key in {variable}"),
         None => "the key".to_owned(),
     };
-    Some(match runtime.block_on(found.provider.list_models(PATIENCE)) {
-        Err(error) => Check::failed(
-            NAME,
-            format!("no answer from {url}: {}", error.message),
-            error
-                .hint
-                .unwrap_or_else(|| format!("start the server, or fix `base_url` under {section}")),
-        ),
-        Ok(Reached::Unauthorised(status)) if found.key_command => Check::warning(
-            NAME,
-            format!("{url} answers and wants a key (HTTP {status}); the command for it was not run"),
-            "`agent doctor --online` runs it and sends a tiny request",
-        ),
-        Ok(Reached::Unauthorised(status)) if found.has_key => Check::failed(
-            NAME,
-            format!("{url} refuses {key} (HTTP {status})"),
-            "check that the key is whole and belongs to this service",
-        ),
-        Ok(Reached::Unauthorised(status)) => Check::failed(
-            NAME,
-            format!("{url} wants a key (HTTP {status})"),
-            format!("set `api_key_env` under {section}, or `agent config key {}`", asked.provider),
-        ),
-        Ok(Reached::Listed(models)) if lists(&models, &asked.model) => Check::ok(
-            NAME,
-            format!("{url} answers and lists `{}`", asked.model),
-        ),
-        Ok(Reached::Listed(models)) if models.is_empty() => {
-            Check::ok(NAME, format!("{url} answers; its list of models is empty"))
-        }
-        Ok(Reached::Listed(models)) => {
-            let near = agent_text::nearest(&asked.model, models.iter().map(String::as_str));
-            let hint = match near {
-                Some(near) => format!("did you mean `{}/{near}`?", asked.provider),
-                None => format!("it lists {} others; some servers list not all", models.len()),
-            };
-            let message = format!("{url} answers and does not list `{}`", asked.model);
-            Check::warning(NAME, message, hint)
-        }
-        Ok(Reached::Answered(status @ 500..)) => Check::warning(
-            NAME,
-            format!("{url} answers with an error (HTTP {status})"),
-            "try again later; `agent doctor --online` sends a tiny request",
-        ),
-        // Many servers have no list.
-        Ok(Reached::Answered(_)) => Check::ok(NAME, format!("{url} answers")),
-    })
+    Some(
+        match runtime.block_on(found.provider.list_models(PATIENCE)) {
+            Err(error) => Check::failed(
+                NAME,
+                format!("no answer from {url}: {}", error.message),
+                error.hint.unwrap_or_else(|| {
+                    format!("start the server, or fix `base_url` under {section}")
+                }),
+            ),
+            Ok(Reached::Unauthorised(status)) if found.key_command => Check::warning(
+                NAME,
+                format!(
+                    "{url} answers and wants a key (HTTP {status}); the command for it was not run"
+                ),
+                "`agent doctor --online` runs it and sends a tiny request",
+            ),
+            Ok(Reached::Unauthorised(status)) if found.has_key => Check::failed(
+                NAME,
+                format!("{url} refuses {key} (HTTP {status})"),
+                "check that the key is whole and belongs to this service",
+            ),
+            Ok(Reached::Unauthorised(status)) => Check::failed(
+                NAME,
+                format!("{url} wants a key (HTTP {status})"),
+                format!(
+                    "set `api_key_env` under {section}, or `agent config key {}`",
+                    asked.provider
+                ),
+            ),
+            Ok(Reached::Listed(models)) if lists(&models, &asked.model) => {
+                Check::ok(NAME, format!("{url} answers and lists `{}`", asked.model))
+            }
+            Ok(Reached::Listed(models)) if models.is_empty() => {
+                Check::ok(NAME, format!("{url} answers; its list of models is empty"))
+            }
+            Ok(Reached::Listed(models)) => {
+                let near = agent_text::nearest(&asked.model, models.iter().map(String::as_str));
+                let hint = match near {
+                    Some(near) => format!("did you mean `{}/{near}`?", asked.provider),
+                    None => format!(
+                        "it lists {} others; some servers list not all",
+                        models.len()
+                    ),
+                };
+                let message = format!("{url} answers and does not list `{}`", asked.model);
+                Check::warning(NAME, message, hint)
+            }
+            Ok(Reached::Answered(status @ 500..)) => Check::warning(
+                NAME,
+                format!("{url} answers with an error (HTTP {status})"),
+                "try again later; `agent doctor --online` sends a tiny request",
+            ),
+            // Many servers have no list.
+            Ok(Reached::Answered(_)) => Check::ok(NAME, format!("{url} answers")),
+        },
+    )
 }
 
 /// Servers put folders before a name, and a version behind it.
