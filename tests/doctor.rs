@@ -213,6 +213,23 @@ fn the_server_of_the_model_is_asked_for_its_models() {
     assert_eq!(server_check(&broken.url, "", 0).0, "warning");
 }
 
+/// A key is enough to begin with, so it is enough here.
+#[test]
+fn a_model_that_would_be_chosen_is_looked_at() {
+    let project = TestProject::new();
+    let answering = Answering::with("200 OK", "{\"data\":[]}");
+    let run = agent(&project, &["doctor", "--json"])
+        .env("OPENAI_API_KEY", "very-secret")
+        .env("OPENAI_BASE_URL", &answering.url);
+    let report = run.finish().expect_code(0).json();
+    let model = check(&report, "model");
+    assert_eq!(model["status"], "ok");
+    assert!(model["message"].as_str().unwrap().starts_with("`openai/"), "{model}");
+    assert_eq!(check(&report, "server")["status"], "ok");
+    let asked = answering.asked.recv().unwrap();
+    assert!(asked.contains("Bearer very-secret"), "{asked}");
+}
+
 #[test]
 fn a_dead_server_is_a_finding() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -33,6 +33,11 @@ fn resume_without_a_name_offers_the_sessions() {
     terminal.wait_for("The parser is fixed.");
     leave(&mut terminal);
 
+    // The one that was written last, which is the parser's again.
+    let mut terminal = Terminal::start(&project, &["-c"], USUAL);
+    terminal.wait_for("The parser is fixed.");
+    leave(&mut terminal);
+
     let mut terminal = Terminal::start(&project, &["resume"], USUAL);
     terminal.wait_for("resume a session").keys("\x1b");
     assert_eq!(terminal.exit_code(), 0);

@@ -301,6 +301,33 @@ mod tests {
         assert_eq!(review.worst(), Some(Severity::Critical));
     }
 
+    proptest::proptest! {
+        /// Whatever a model says: a finding that is reported has a place that exists, and none is lost
+        /// without being counted.
+        #[test]
+        fn every_finding_has_a_place(
+            entries in proptest::collection::vec(("(src/a.rs|b/src/a.rs|src/b.rs|)", 0u64..14, "[a-z]{0,2}"), 0..20),
+            around in "[`{}\"\\[\\]a-z\n ]{0,30}",
+        ) {
+            let findings: Vec<Value> = entries
+                .iter()
+                .map(|(file, line, title)| json!({"file": file, "line": line, "title": title}))
+                .collect();
+            let object = json!({ "findings": findings });
+            let review = read(&format!("```json\n{object}\n```")).unwrap();
+            let exists = |it: &Finding| it.file == "src/a.rs" && (1..=10).contains(&it.line);
+            proptest::prop_assert!(review.findings.iter().all(exists));
+            let told = review.findings.len() + review.dropped.len();
+            proptest::prop_assert_eq!(told as u64 + review.malformed, entries.len() as u64);
+            // The simple rule, said again.
+            let expected = entries.iter().filter(|(file, line, title)| {
+                file.ends_with("src/a.rs") && (1..=10).contains(line) && !title.is_empty()
+            });
+            proptest::prop_assert_eq!(review.findings.len(), expected.count());
+            let _ = read(&format!("{around}{object}{around}"));
+        }
+    }
+
     #[test]
     fn sarif_names_file_line_and_level() {
         let sarif = read(ONE).unwrap().to_sarif("1.0.0");

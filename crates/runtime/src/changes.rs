@@ -218,11 +218,11 @@ fn read_diff(diff: &str) -> (Vec<ChangedFile>, ChangedLines) {
             match (line.as_bytes().first(), file) {
                 (Some(b'+'), Some(file)) => {
                     file.added += 1;
-                    new_left -= 1;
+                    new_left = less(new_left);
                 }
                 (Some(b'-'), Some(file)) => {
                     file.removed += 1;
-                    old_left -= 1;
+                    old_left = less(old_left);
                 }
                 (Some(b'\\'), _) => {}
                 _ => (old_left, new_left) = (less(old_left), less(new_left)),
@@ -327,6 +327,18 @@ diff --git \"a/t\\303\\274r\" \"b/t\\303\\274r\"
         assert!(has("src/a.rs", 22) && has("src/a.rs", 23) && !has("src/a.rs", 24));
         assert!(has("gone.txt", 2) && !has("gone.txt", 3));
         assert!(!has("three", 1));
+    }
+
+    proptest::proptest! {
+        /// What is no diff is read to its end too, and no file has a line before its first.
+        #[test]
+        fn anything_is_read(lines in proptest::collection::vec(
+            "(--- a/[a-c]|\\+\\+\\+ b/[a-c]|--- /dev/null|@@ -[0-9]{1,20},[0-9]{1,3} \\+[0-9]{1,3}(,[0-9]{1,20})? @@|[-+ ].{0,4}|.{0,6})", 0..40
+        )) {
+            let (_, lines) = read_diff(&lines.join("\n"));
+            let ranges = lines.0.values().flatten();
+            proptest::prop_assert!(ranges.clone().all(|range| range.start() <= range.end()));
+        }
     }
 
     #[test]

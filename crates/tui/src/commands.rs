@@ -88,6 +88,15 @@ pub const COMMANDS: &[Command] = &[
     ),
     command("diff", "", "show all changes of this session", Does::Diff),
     command(
+        "undo",
+        "[event]",
+        "undo the last turn's file changes",
+        Does::Undo,
+    ),
+    command("resume", "", "open a past session", Does::Resume),
+    command("fork", "", "fork before an earlier message", Does::Fork),
+    command("replay", "", "replay this session", Does::Replay),
+    command(
         "init",
         "",
         "write AGENTS.md, the instructions for agents here",
@@ -99,15 +108,6 @@ pub const COMMANDS: &[Command] = &[
         "review uncommitted changes, those since a branch, or a commit",
         Does::Review,
     ),
-    command(
-        "undo",
-        "[event]",
-        "undo the last turn's file changes",
-        Does::Undo,
-    ),
-    command("resume", "", "open a past session", Does::Resume),
-    command("fork", "", "fork before an earlier message", Does::Fork),
-    command("replay", "", "replay this session", Does::Replay),
     command("why", "[call]", "explain how a call was decided", Does::Why),
     command(
         "tools",
@@ -207,7 +207,7 @@ mod tests {
                 .map(|command| command.name)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(names("re"), ["resume", "replay"]);
+        assert_eq!(names("re"), ["resume", "replay", "review"]);
         assert_eq!(names("mode"), ["mode", "model"]);
         assert_eq!(names("box"), ["sandbox"]);
         assert_eq!(names("").len(), COMMANDS.len());

@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
+use crate::output::own_name::in_own_name;
 
 /// Create a new session from a past one, at any of its events
 ///
@@ -96,6 +97,6 @@ pub(crate) fn run(arguments: &ForkArgs, app: &App) -> Result<Exit, Failure> {
          {session_id}\n  agent run --session {session_id} PROMPT",
         parent.id()
     );
-    app.output.print(&text).context(doing)?;
+    app.output.print(&in_own_name(&text)).context(doing)?;
     Ok(Exit::Done)
 }

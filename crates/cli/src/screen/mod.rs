@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
+use crate::output::own_name::in_own_name;
 use crate::session_args::SessionArgs;
 use agent_runtime::models::{self, Chosen};
 
@@ -98,10 +99,10 @@ fn say_where_it_is(app: &App, session_id: &SessionId) {
         return;
     }
     let name = short_name(app, session_id);
-    let _ = app.output.print(&format!(
+    let _ = app.output.print(&in_own_name(&format!(
         "session {session_id}\nresume with `agent resume {name}`, replay with \
          `agent replay {name}`\n"
-    ));
+    )));
 }
 
 /// `last` where that is the session, else its id.

@@ -115,13 +115,17 @@ pub(crate) fn run(arguments: &DoctorArgs, app: &App) -> Result<Exit, Failure> {
     match config::load(&app.host, &app.project, &SettingArgs::default()) {
         Ok(config) => {
             checks.push(settings(&config));
-            let named = model(app, &config);
+            let asked = asked(app, &config);
+            let named = model(app, &config, asked.as_ref());
             let usable = named.status == CheckStatus::Ok;
             checks.push(named);
             if arguments.online {
                 checks.push(server::online(app, &config));
             } else if usable {
-                checks.extend(server::server(app, &config, arguments.offline));
+                let asked = asked.as_ref();
+                checks.extend(asked.and_then(|asked| {
+                    server::server(app, &config, asked, arguments.offline)
+                }));
             }
         }
         Err(failure) => {
@@ -262,9 +266,25 @@ fn settings(config: &Config) -> Check {
     }
 }
 
-fn model(app: &App, config: &Config) -> Check {
+/// The model that is set, or that would be chosen. No command is run for a key.
+fn asked(app: &App, config: &Config) -> Option<ModelRef> {
+    if let Some(set) = &config.model.default {
+        return ModelRef::parse(&set.value).ok();
+    }
+    let mut providers = config.providers.values();
+    if providers.any(|provider| provider.config().api_key_cmd.is_some()) {
+        return None;
+    }
+    let route = agent_runtime::models::route(app, config).ok()?;
+    Some(route.selected()?.target.clone())
+}
+
+fn model(app: &App, config: &Config, asked: Option<&ModelRef>) -> Check {
     let environment = &app.host.environment;
     let Some(model) = &config.model.default else {
+        if let Some(chosen) = asked {
+            return Check::ok("model", format!("`{chosen}`; none is set, this one can be used"));
+        }
         return Check::warning(
             "model",
             "no model is set",
