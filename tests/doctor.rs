@@ -224,7 +224,10 @@ fn a_model_that_would_be_chosen_is_looked_at() {
     let report = run.finish().expect_code(0).json();
     let model = check(&report, "model");
     assert_eq!(model["status"], "ok");
-    assert!(model["message"].as_str().unwrap().starts_with("`openai/"), "{model}");
+    assert!(
+        model["message"].as_str().unwrap().starts_with("`openai/"),
+        "{model}"
+    );
     assert_eq!(check(&report, "server")["status"], "ok");
     let asked = answering.asked.recv().unwrap();
     assert!(asked.contains("Bearer very-secret"), "{asked}");

@@ -247,8 +247,8 @@ fn first_run(found: &FirstRun, columns: usize, theme: Theme) -> Vec<Line<'static
         say(Line::styled(what, theme.code()), 4);
     }
     say(Line::default(), 0);
-    let key = "Press k to paste a key: it is kept in a file that only you can read. A variable that you set now \
-        in another window is seen by programs you start there, not by this one: set it, then start agent again.";
+    let key = "Press k to paste a key. A variable that you set now in another window is not seen here: set it, \
+        then start agent again.";
     say(Line::from(key), 0);
     for note in &found.notes {
         say(Line::styled(safe::one_line(note), theme.warn()), 0);

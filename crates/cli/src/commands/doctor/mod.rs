@@ -123,9 +123,9 @@ pub(crate) fn run(arguments: &DoctorArgs, app: &App) -> Result<Exit, Failure> {
                 checks.push(server::online(app, &config));
             } else if usable {
                 let asked = asked.as_ref();
-                checks.extend(asked.and_then(|asked| {
-                    server::server(app, &config, asked, arguments.offline)
-                }));
+                checks.extend(
+                    asked.and_then(|asked| server::server(app, &config, asked, arguments.offline)),
+                );
             }
         }
         Err(failure) => {
@@ -283,7 +283,10 @@ fn model(app: &App, config: &Config, asked: Option<&ModelRef>) -> Check {
     let environment = &app.host.environment;
     let Some(model) = &config.model.default else {
         if let Some(chosen) = asked {
-            return Check::ok("model", format!("`{chosen}`; none is set, this one can be used"));
+            return Check::ok(
+                "model",
+                format!("`{chosen}`; none is set, this one can be used"),
+            );
         }
         return Check::warning(
             "model",

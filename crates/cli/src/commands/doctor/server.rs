@@ -18,12 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ONLINE_TOKENS: u32 = 16;
 
 /// The server of the model that is set, asked for its models; nothing for a model that needs none.
-pub(super) fn server(
-    app: &App,
-    config: &Config,
-    asked: &ModelRef,
-    offline: bool,
-) -> Option<Check> {
+pub(super) fn server(app: &App, config: &Config, asked: &ModelRef, offline: bool) -> Option<Check> {
     const NAME: &str = "server";
     let own = config.providers.get(&asked.provider);
     if own.is_some_and(|own| own.config().transcript.is_some()) {
