@@ -44,6 +44,18 @@ fn resume_without_a_name_offers_the_sessions() {
     terminal.assert_given_back();
 }
 
+/// Where nothing can be drawn over, the list is printed and a name is asked for.
+#[test]
+fn resume_in_plain_words_prints_the_list() {
+    let (project, _server) = project_with(Script::new().turn(Turn::text("Fixed.")));
+    agent(&project, &["run", "Fix it"]).finish().expect_code(0);
+    let dumb = [("TERM", "dumb")];
+    let mut terminal = Terminal::start_with(&project, &["resume"], USUAL, &dumb);
+    assert_eq!(terminal.exit_code(), 2);
+    let shown = terminal.screen();
+    assert!(shown.contains("Fix it") && shown.contains("`agent resume 1`"), "{shown}");
+}
+
 #[test]
 fn a_key_can_be_entered_at_the_first_start() {
     const KEY: &str = "zQ8rNoKnownShape77aaBBccDDee";

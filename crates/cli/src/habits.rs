@@ -67,7 +67,7 @@ pub(crate) fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Argumen
     Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut description))
 }
 
-/// What stands before a command and would not be seen by it.
+/// Complaint about what stands before a command and would not be seen by it.
 fn misplaced(description: &clap::Command, matches: &ArgMatches) -> Option<String> {
     let command = matches.subcommand_name()?;
     let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
@@ -115,6 +115,8 @@ mod tests {
         assert!(printed.print);
         assert_eq!(printed.prompt.as_deref(), Some("hello"));
         assert!(read("agent exec hello").unwrap().command.is_some());
+        assert!(read("agent --resume last").is_ok());
+        assert!(read("agent -c -r 2").is_err());
         // An option of `run` alone says nothing about the screen.
         assert!(read("agent --output json hello").is_err());
     }

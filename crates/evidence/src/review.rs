@@ -12,7 +12,7 @@ const MOST_TITLE: usize = 200;
 const MOST_BODY: usize = 8_000;
 const MOST_SUMMARY: usize = 8_000;
 
-/// How much a finding matters, the least first.
+/// Weight of a finding, the least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     Low,
@@ -69,7 +69,7 @@ pub struct Finding {
     pub body: String,
 }
 
-/// What an answer says.
+/// Content of an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Review {
     pub summary: String,

@@ -1,4 +1,4 @@
-//! How people name a session: by its id or a beginning of it, as `last`, by its number in the list, or by
+//! Names of a session, as people use them: its id or a beginning of it, `last`, its number in the list, or
 //! words of its title. One resolver, so that a name means the same to every command.
 
 use std::path::PathBuf;
@@ -114,7 +114,7 @@ impl SessionStore {
     }
 }
 
-/// How many sessions before the last one `last~N` means.
+/// Number of sessions before the last one that `last~N` means.
 fn steps_back(asked: &str) -> Option<usize> {
     match asked.strip_prefix("last")? {
         "" => Some(0),

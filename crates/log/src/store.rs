@@ -211,11 +211,11 @@ pub struct SessionPreview {
     pub last_type: Option<String>,
     /// True if a model was asked for something, as far as the beginning shows it.
     pub asks_model: bool,
-    /// How far the last turn has come, as far as the end shows it.
+    /// State of the last turn, as far as the end shows it.
     pub last_turn: Option<LastTurn>,
 }
 
-/// How far a turn has come.
+/// State of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastTurn {
     /// It is at work, or the program died in the middle of it.

@@ -17,7 +17,7 @@ const MOST_BYTES: u64 = 64 << 20;
 /// The changes one can ask about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
-    /// What is in no commit yet, new files included.
+    /// Everything that is in no commit yet, new files included.
     Uncommitted,
     /// Everything since the branch of this name was left.
     Since(String),

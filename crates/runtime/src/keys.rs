@@ -172,7 +172,7 @@ pub fn at_hand(runtime: &Runtime, config: &Config, name: &str) -> (Option<Key>, 
     (find(runtime, config, name).ok().flatten(), false)
 }
 
-/// Where keys are that were entered in the program.
+/// Directory of the keys that were entered in the program.
 fn entered_keys(runtime: &Runtime) -> PathBuf {
     runtime.host.directories.state.join("keys")
 }

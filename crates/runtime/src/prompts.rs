@@ -6,7 +6,7 @@ use crate::changes::{Changes, Subject};
 /// The most changed files that are named.
 const MOST_FILES: usize = 200;
 
-/// How a review ends.
+/// Form in which a review ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReviewForm {
     /// A list that people read.

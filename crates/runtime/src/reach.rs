@@ -10,7 +10,7 @@ use crate::error::{OrFail as _, RuntimeError};
 use crate::keys;
 use crate::models::{base_url, provider_config};
 
-/// What to do about a provider that nobody knows.
+/// Advice about a provider that nobody knows.
 #[must_use]
 pub fn unknown_provider_hints(config: &Config, name: &str, model: &str) -> Vec<String> {
     let built_in = BUILT_IN.iter().map(|provider| provider.name);

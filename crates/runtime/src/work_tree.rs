@@ -96,7 +96,7 @@ impl WorkTree {
         Some(!self.ask(&status).ok()?.is_empty())
     }
 
-    /// What git prints when it is asked with these arguments, which have to be for reading only.
+    /// Output of git for these arguments, which have to be for reading only.
     ///
     /// # Errors
     /// When there is no repository, git cannot be confined, or it fails.

@@ -47,7 +47,7 @@ pub fn seconds(millis: u64) -> String {
     }
 }
 
-/// How long ago something was.
+/// Time since something, in words.
 #[must_use]
 pub fn ago(millis: u64) -> String {
     const HOUR: u64 = 3_600_000;

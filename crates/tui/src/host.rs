@@ -266,7 +266,7 @@ pub struct FirstRun {
     pub found: Vec<(String, bool)>,
     /// Lines to put into a shell or a file, as they stand.
     pub to_set: Vec<String>,
-    /// What else one should know, or what became of the last key.
+    /// Further things to know, such as what became of the last key.
     pub notes: Vec<String>,
 }
 

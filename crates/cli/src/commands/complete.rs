@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &CompleteArgs, app: &App) -> Result<Exit, Failure> 
     Ok(Exit::Done)
 }
 
-/// Where on the command line one is.
+/// Place on a command line, behind some words.
 struct Place<'a> {
     command: &'a Command,
     /// Flag whose value comes next.
@@ -228,7 +228,7 @@ fn sessions(app: &App, typed: &str) -> Vec<Candidate> {
     last.into_iter().chain(listed).collect()
 }
 
-/// What settings and catalogue know; nobody is asked, and no command runs for a key.
+/// Models of settings and catalogue; nobody is asked, and no command runs for a key.
 fn models(app: &App) -> Vec<Candidate> {
     let config = config::load(&app.host, &app.project, &SettingArgs::default()).ok();
     let mut names: Vec<String> = Vec::new();

@@ -84,7 +84,7 @@ fn read(name: &str) -> Result<String, Failure> {
     }
 }
 
-/// What is typed until Enter; nothing when it is given up.
+/// Words typed until Enter; nothing when they are given up.
 fn typed() -> io::Result<Option<String>> {
     let mut key = Vec::new();
     for byte in io::stdin().lock().take(LONGEST).bytes() {

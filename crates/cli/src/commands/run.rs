@@ -50,7 +50,7 @@ pub(crate) struct RunArgs {
     session: SessionArgs,
 }
 
-/// How one turn without a screen is worked on and printed; `agent -p` takes them too.
+/// Options of one turn without a screen; `agent -p` takes them too.
 #[derive(Args, Debug)]
 pub(crate) struct RunOptions {
     /// Output format

@@ -21,14 +21,14 @@ use agent_tui::theme::Theme;
 use crate::app::App;
 use crate::output::visible;
 
-/// How often the line is looked at; it changes once a second, and when something happens.
+/// Time between two looks at the line; it changes once a second, and when something happens.
 const TICK: Duration = Duration::from_millis(250);
-/// What takes less is over before it can be read.
+/// Shortest work worth a line: less is over before it can be read.
 const CALM: Duration = Duration::from_millis(500);
 /// Answers are easier to read when their lines are not as wide as a wide terminal.
 const WIDEST: usize = 100;
 
-/// What is on the terminal, shared with the thread that keeps the line current.
+/// Terminal of a run, shared with the thread that keeps the line current.
 pub(super) struct Console {
     shared: Arc<Shared>,
     ticker: Option<JoinHandle<()>>,
@@ -49,7 +49,7 @@ pub(super) struct Shows {
 }
 
 impl Shows {
-    /// What `app` may show on this process's own terminal.
+    /// Everything that `app` may show on this process's own terminal.
     pub(super) fn on_terminal(app: &App, is_text: bool, is_quiet: bool) -> Self {
         let term = app.host.environment.get("TERM");
         let can_move = term.is_some_and(|term| !term.is_empty() && term != "dumb");
@@ -63,7 +63,9 @@ impl Shows {
 struct State {
     shows: Shows,
     width: usize,
-    theme: Option<Theme>,
+    theme: Theme,
+    /// False where only characters are wanted.
+    styled: bool,
     /// True while the line is on the terminal.
     drawn: bool,
     work: Vec<Work>,
@@ -91,7 +93,7 @@ enum Of {
 #[derive(Default)]
 struct Answer {
     request: Option<ModelRequestId>,
-    /// What came of this answer and was not printed yet.
+    /// Text of this answer that was not printed yet.
     pending: String,
     /// True if some of this answer was printed.
     begun: bool,
@@ -104,13 +106,12 @@ struct Answer {
 impl Console {
     /// Begins; the thread runs only where there is a line to keep current.
     pub(super) fn new(app: &App, shows: Shows) -> Self {
-        let colors = app.output.has_color();
-        let theme = colors.then(|| crate::screen::theme(app));
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 shows,
                 width: app.output.width(),
-                theme,
+                theme: crate::screen::theme(app),
+                styled: app.output.has_color(),
                 drawn: false,
                 work: Vec::new(),
                 answer: Answer::default(),
@@ -139,7 +140,7 @@ impl Console {
         }
     }
 
-    /// What prints a line of its own on standard error, above the line that is replaced.
+    /// Printer of lines that stay, above the one that is replaced.
     pub(super) fn printer(&self) -> Printer {
         Printer(Arc::clone(&self.shared))
     }
@@ -207,7 +208,7 @@ impl Shared {
 }
 
 impl State {
-    /// What goes on, as far as `event` says.
+    /// Takes in the work that `event` tells of.
     fn take(&mut self, event: &Event) {
         let call = event.scope.tool_call_id.clone().map(Of::Call);
         match (&event.payload, call) {
@@ -276,11 +277,18 @@ impl State {
             1 => String::new(),
             count => format!(" (+{} more)", count - 1),
         };
-        let line = shown.in_words(&others, self.width.saturating_sub(1));
+        let line = shown.in_words(&others, self.columns().saturating_sub(1));
         // When standard error is gone there is nobody left to tell.
         let _ = write!(io::stderr(), "\r\x1b[K{line}");
         let _ = io::stderr().flush();
         self.drawn = true;
+    }
+
+    /// The columns of the window as it is now.
+    fn columns(&self) -> usize {
+        let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
+        let columns = size.map(|size| usize::from(size.ws_col));
+        columns.filter(|columns| *columns > 0).unwrap_or(self.width)
     }
 
     fn clear(&mut self) {
@@ -338,14 +346,14 @@ impl State {
         if text.trim().is_empty() {
             return Ok(());
         }
-        let columns = self.width.min(WIDEST);
-        let lines = markdown::render(text, columns, self.theme.unwrap_or_default());
+        let columns = self.columns().min(WIDEST);
+        let lines = markdown::render(text, columns, self.theme);
         self.clear();
         let mut out = Vec::new();
         if std::mem::replace(&mut self.answer.any, true) {
             out.push(b'\n');
         }
-        printed(&mut out, &lines, self.theme.is_some());
+        printed(&mut out, &lines, self.styled);
         let mut stdout = io::stdout().lock();
         stdout.write_all(&out)?;
         stdout.flush()?;

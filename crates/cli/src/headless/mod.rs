@@ -49,7 +49,7 @@ pub(crate) struct Task {
     pub(crate) require_verified: bool,
 }
 
-/// How work in a session ended.
+/// End of the work in a session.
 pub(crate) enum Ended {
     /// With these facts; true if the answer is on the terminal already.
     Reported(Box<RunReport>, bool),

@@ -164,7 +164,7 @@ fn variable<'a>(app: &'a App, name: &str) -> Option<&'a str> {
     value.and_then(std::ffi::OsStr::to_str)
 }
 
-/// What the terminal can show, as its environment says.
+/// Colours of the terminal, as its environment says.
 pub(crate) fn theme(app: &App) -> agent_tui::theme::Theme {
     let (depth, background) = detect(TerminalHints {
         // `--color` says it, or the environment does.

@@ -15,7 +15,7 @@ use crate::hint::hint;
 /// The most bytes of a list that are read; a reseller lists thousands of models.
 const LIST_CAP: usize = 8 << 20;
 
-/// What a server said when it was asked for its models.
+/// Answer of a server that was asked for its models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reached {
     /// These models, in its own order.

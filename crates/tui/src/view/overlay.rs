@@ -260,7 +260,7 @@ fn first_run(found: &FirstRun, columns: usize, theme: Theme) -> Vec<Line<'static
     lines
 }
 
-/// What is being entered, by its length alone.
+/// A key that is being entered, by its length alone.
 fn key_entry(secret: &Secret, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let said = "Paste the key and press Enter. If nothing in it says whose it is, write the provider before it: \
         `mistral KEY`. It is kept in a file that only you can read, sent to that provider, and shown nowhere.";

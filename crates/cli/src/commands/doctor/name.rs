@@ -13,7 +13,7 @@ use crate::host;
 
 const NAME: &str = "name";
 
-/// What the shell finds under our name.
+/// Programs that the shell finds under our name.
 #[derive(Debug, Default)]
 struct Found {
     /// Other programs before this one, and when this one is not there, all others.
@@ -51,7 +51,7 @@ fn here(app: &App) -> Option<(Found, PathBuf)> {
     Some((look(search.as_bytes(), host::called_as(), &own), own))
 }
 
-/// How to get a second name.
+/// Advice on a second name.
 fn second_name(app: &App, own: &Path) -> String {
     let folder = app.runtime.home().join(".local/bin");
     format!(
@@ -85,7 +85,7 @@ pub(super) fn name(app: &App) -> Check {
         }
         (None, None) => Check::ok(
             NAME,
-            format!("`{}` is not in PATH; no other `{name}` is", own.display()),
+            format!("this program is not in PATH, nor is another `{name}` ({})", own.display()),
         ),
     }
 }

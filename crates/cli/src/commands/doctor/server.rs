@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::config::Config;
 use crate::failure::Failure;
 
-/// How long the server may take to list its models. It is asked once.
+/// Time the server has to list its models. It is asked once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The least that every dialect accepts as a limit of the answer.
