@@ -189,7 +189,7 @@ fn object_in(answer: &str) -> Option<Map<String, Value>> {
     pieces.reverse();
     pieces.push(answer);
     pieces.into_iter().find_map(|piece| {
-        let object = &piece[piece.find('{')?..=piece.rfind('}')?];
+        let object = piece.get(piece.find('{')?..=piece.rfind('}')?)?;
         match serde_json::from_str(object) {
             Ok(Value::Object(object)) if object.contains_key("findings") => Some(object),
             _ => None,
