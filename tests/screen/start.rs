@@ -52,8 +52,12 @@ fn resume_in_plain_words_prints_the_list() {
     let dumb = [("TERM", "dumb")];
     let mut terminal = Terminal::start_with(&project, &["resume"], USUAL, &dumb);
     assert_eq!(terminal.exit_code(), 2);
+    terminal.assert_given_back();
     let shown = terminal.screen();
-    assert!(shown.contains("Fix it") && shown.contains("`agent resume 1`"), "{shown}");
+    assert!(
+        shown.contains("Fix it") && shown.contains("`agent resume 1`"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -85,7 +85,10 @@ pub(super) fn name(app: &App) -> Check {
         }
         (None, None) => Check::ok(
             NAME,
-            format!("this program is not in PATH, nor is another `{name}` ({})", own.display()),
+            format!(
+                "this program is not in PATH, nor is another `{name}` ({})",
+                own.display()
+            ),
         ),
     }
 }
