@@ -112,13 +112,19 @@ fn a_closed_pipe_is_no_error() {
 }
 
 #[test]
-fn completions_know_the_commands() {
+fn every_shell_has_a_completion_script() {
     let project = TestProject::new();
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+    for (shell, part) in [
+        ("bash", "complete -o default"),
+        ("zsh", "#compdef agent"),
+        ("fish", "complete -c agent"),
+        ("elvish", "config"),
+        ("powershell", "config"),
+    ] {
         let script = agent(&project, &["completions", shell])
             .finish()
             .expect_code(0);
-        assert!(script.stdout().contains("config"), "{shell}");
+        assert!(script.stdout().contains(part), "{shell}");
     }
 }
 

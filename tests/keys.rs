@@ -268,3 +268,50 @@ fn a_key_command_runs_once_and_blanks_around_a_key_do_not_matter() {
     );
     assert_eq!(std::fs::read_to_string(count).unwrap(), "x\n");
 }
+
+/// A key that was entered is a file for the user alone, goes to the server, and is masked like any other.
+#[test]
+fn an_entered_key_is_kept_for_the_user_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let project = TestProject::new();
+    let server = ModelServer::start(Script::new().turn(Turn::text(&format!("It is {KEY}."))));
+    let settings = format!(
+        "model = \"openai/gpt-5.4\"\n[providers.openai]\nbase_url = \"{}\"\n",
+        server.openai_url()
+    );
+    project.write_home("config.toml", settings);
+    let enter = |arguments: &[&str], key: &str| {
+        let mut all = vec!["config", "key"];
+        all.extend(arguments);
+        agent(&project, &all).stdin(format!("{key}\n")).finish()
+    };
+    assert_eq!(agent(&project, &["run", "hello"]).finish().code(), 2);
+    assert_eq!(enter(&["openai"], "two words").code(), 2);
+    assert_eq!(enter(&["opnai"], KEY).code(), 2);
+    assert_silent(&enter(&["openai"], KEY).expect_code(0), "entering");
+    let file = project.home().join("state/keys/openai");
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let ran = agent(&project, &["run", "Say it."]).finish().expect_code(0);
+    assert_silent(&ran, "the run");
+    let sent = server.requests().remove(0);
+    assert_eq!(
+        sent.header("authorization"),
+        Some(format!("Bearer {KEY}").as_str())
+    );
+    let mut found = Vec::new();
+    holding(&project.root(), &mut found);
+    assert!(found.is_empty(), "{found:?}");
+    let models = agent(&project, &["models", "--json"])
+        .finish()
+        .expect_code(0);
+    assert_silent(&models, "models");
+    let providers = models.json()["providers"].as_array().unwrap().clone();
+    let openai = providers.iter().find(|it| it["name"] == "openai").unwrap();
+    assert_eq!(openai["key"]["state"], "in_file");
+
+    enter(&["openai", "--remove"], "").expect_code(0);
+    assert!(!file.exists());
+    assert_eq!(agent(&project, &["run", "hello"]).finish().code(), 2);
+}

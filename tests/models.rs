@@ -471,3 +471,30 @@ fn the_small_model_writes_summaries() {
     let of_kind = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
     assert_eq!(of_kind("cost.recorded"), of_kind("model.completed"));
 }
+
+#[test]
+fn the_known_models_of_a_usable_provider_are_listed() {
+    let project = TestProject::new();
+    let with_key = agent(&project, &["models"]).env("ANTHROPIC_API_KEY", "very-secret");
+    let text = with_key.finish().expect_code(0).stdout();
+    assert!(text.contains("\nanthropic/claude-sonnet-5 "), "{text}");
+    assert!(!text.contains("openai/gpt-5.4"), "{text}");
+    let text = agent(&project, &["models"])
+        .finish()
+        .expect_code(0)
+        .stdout();
+    assert!(text.contains("`agent models --all`"), "{text}");
+    let text = agent(&project, &["models", "--all"]).finish().stdout();
+    assert!(text.contains("openai/gpt-5.4"), "{text}");
+    project.write_home(
+        "config.toml",
+        "[providers.mine]\nbase_url = \"http://127.0.0.1:9/v1\"\n[providers.mine.models.tiny]\ncontext_window = 8192\n",
+    );
+    let text = agent(&project, &["models"]).finish().stdout();
+    assert!(text.contains("mine/tiny"), "{text}");
+    assert!(
+        text.lines()
+            .all(|line| line.chars().count() <= 80 || line.contains("http")),
+        "{text}"
+    );
+}

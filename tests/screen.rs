@@ -7,6 +7,7 @@ mod context;
 mod manual;
 mod outside;
 mod questions;
+mod start;
 pub(crate) mod terminal;
 
 use agent_protocol::payload::permission::{ActionDecision, DecidedBy};

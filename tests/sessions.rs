@@ -131,7 +131,7 @@ fn a_session_is_named_by_id_beginning_or_last() {
         .finish()
         .expect_code(2);
     assert!(
-        run.stderr().contains("is the beginning of 2 sessions"),
+        run.stderr().contains("matches 2 sessions"),
         "{}",
         run.stderr()
     );
@@ -139,7 +139,7 @@ fn a_session_is_named_by_id_beginning_or_last() {
         .finish()
         .expect_code(2);
     assert!(
-        run.stderr().contains("hint: `agent sessions list`"),
+        run.stderr().contains("hint: `agent sessions` lists them"),
         "{}",
         run.stderr()
     );

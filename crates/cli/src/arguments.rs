@@ -17,7 +17,8 @@ use crate::{commands, exit};
     version,
     disable_help_subcommand = true,
     max_term_width = 80,
-    after_help = exit::HELP
+    after_help = exit::HELP,
+    mut_args = of_print
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -25,10 +26,24 @@ pub(crate) struct Arguments {
     /// A one-off prompt; without a command or a prompt, opens the screen
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
+    /// Print the answer and leave, as `agent run` does; takes the options of that command too
+    #[arg(short = 'p', long)]
+    pub(crate) print: bool,
     #[command(flatten)]
     pub(crate) interactive: commands::interactive::InteractiveArgs,
+    #[command(flatten)]
+    pub(crate) run: commands::run::RunOptions,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+}
+
+/// The options of `run` mean something only where the answer is printed, and its help explains them.
+fn of_print(argument: clap::Arg) -> clap::Arg {
+    if commands::run::RunOptions::NAMES.contains(&argument.get_id().as_str()) {
+        argument.requires("print").hide(true)
+    } else {
+        argument
+    }
 }
 
 /// What every command understands.
@@ -70,7 +85,10 @@ pub(crate) enum ColorChoice {
 /// What can be asked for.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    #[command(alias = "exec")]
     Run(commands::run::RunArgs),
+    Init(commands::init::InitArgs),
+    Review(commands::review::ReviewArgs),
     Call(commands::call::CallArgs),
     Tools(commands::tools::ToolsArgs),
     Demo(commands::demo::DemoArgs),
@@ -93,6 +111,8 @@ pub(crate) enum Command {
     Models(commands::models::ModelsArgs),
     Sandbox(commands::sandbox::SandboxArgs),
     Config(commands::config::ConfigArgs),
+    #[command(hide = true)]
+    Complete(commands::complete::CompleteArgs),
     Completions(commands::completions::CompletionsArgs),
     Man(commands::man::ManArgs),
 }

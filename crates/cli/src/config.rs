@@ -4,6 +4,7 @@ use agent_protocol::status::Mode;
 use agent_runtime::{Host, Project};
 use agent_tui::KeyMap;
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::failure::Failure;
 
@@ -13,10 +14,10 @@ pub(crate) use agent_runtime::config::*;
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SettingArgs {
     /// The model to use, as `provider/name` [env: AGENT_MODEL]
-    #[arg(long, value_name = "PROVIDER/MODEL")]
+    #[arg(short, long, value_name = "PROVIDER/MODEL")]
     pub(crate) model: Option<String>,
-    /// What may happen without asking: read-only, ask, accept-edits, auto, full [env: AGENT_MODE]
-    #[arg(long, value_name = "MODE")]
+    /// What may happen without asking [env: AGENT_MODE]
+    #[arg(long, value_name = "MODE", value_parser = mode())]
     pub(crate) mode: Option<Mode>,
     /// Stop a turn after this many model requests
     #[arg(long, value_name = "N")]
@@ -75,6 +76,12 @@ pub(crate) fn key_map(config: &Config) -> Result<KeyMap, Failure> {
         let failure = Failure::usage(format!("{cannot}: {error}"));
         error.hint.into_iter().fold(failure, Failure::hint)
     })
+}
+
+/// One of the modes, with what completions and errors say about them.
+fn mode() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(Mode::ALL.iter().map(|mode| mode.as_str()))
+        .try_map(|word| word.parse::<Mode>())
 }
 
 /// An amount of money: `nan` and `inf` are numbers, and no limits.

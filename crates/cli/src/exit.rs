@@ -38,7 +38,7 @@ impl From<Exit> for ExitCode {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
-  1    the command failed (`audit`: there are findings)
+  1    the command failed (`audit`, `review --fail-on`: there are findings)
   2    bad usage or configuration; nothing was started (`audit`: unreadable)
   3    something needed was denied, or needed an approval nobody could give
   4    finished, but not verified, with --require-verified

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use agent_protocol::id::IdMint;
@@ -97,6 +97,26 @@ fn directories(environment: &Environment) -> anyhow::Result<Directories> {
         state: state.to_path_buf(),
         managed_config,
     })
+}
+
+/// The name this program was called by, for what it says about itself; it decides nothing.
+pub(crate) fn called_as() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let first = std::env::args_os().next();
+        let name = first.as_deref().map(Path::new).and_then(Path::file_name);
+        let is_plain = |name: &&str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
+            !name.is_empty() && name.len() <= 64 && name.bytes().all(plain)
+        };
+        let name = name.and_then(|name| name.to_str()).filter(is_plain);
+        name.unwrap_or("agent").to_owned()
+    })
+}
+
+/// The file this program was started from.
+pub(crate) fn own_file() -> Option<PathBuf> {
+    fs::canonicalize(std::env::current_exe().ok()?).ok()
 }
 
 /// Whether the user's environment is content with colours. Apart from [`Host`], because errors

@@ -20,6 +20,7 @@ mod commands;
 mod config;
 mod exit;
 mod failure;
+mod habits;
 mod headless;
 mod host;
 mod output;
@@ -30,10 +31,7 @@ mod session_args;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use crate::app::App;
-use crate::arguments::Arguments;
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
@@ -45,13 +43,17 @@ fn main() -> ExitCode {
         return version();
     }
     // Nothing is read before the arguments are understood.
-    let arguments = match Arguments::try_parse() {
+    let arguments = match habits::parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
     };
     let errors = output::Errors::new(arguments.global.color, arguments.global.volume());
     let ended = App::new(&arguments.global).and_then(|app| match arguments.command {
         Some(command) => commands::run(command, &app),
+        None if arguments.print => {
+            let (prompt, interactive) = (arguments.prompt, &arguments.interactive);
+            commands::run::print(prompt, interactive, arguments.run, &app).map(ExitCode::from)
+        }
         None => commands::interactive::run(&arguments.interactive, arguments.prompt, &app)
             .map(ExitCode::from),
     });
@@ -72,7 +74,11 @@ fn version() -> ExitCode {
 
 /// Help and version are answers, everything else the parser says is a usage error.
 fn usage(error: &clap::Error) -> ExitCode {
-    let printed = error.print();
+    if let Some(failure) = habits::explained(error) {
+        let errors = output::Errors::new(arguments::ColorChoice::Auto, output::Volume::Usual);
+        return errors.report(&failure).into();
+    }
+    let printed = output::own_name::print(error);
     if error.use_stderr() {
         Exit::Usage.into()
     } else if printed.is_err() {

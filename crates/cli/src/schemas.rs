@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 
 use crate::commands::{
-    actions, audit, call, config, diff, doctor, fork, import, models, permissions, rerun, sandbox,
-    sessions, tools, undo, why,
+    actions, audit, call, config, diff, doctor, fork, import, models, permissions, rerun, review,
+    sandbox, sessions, tools, undo, why,
 };
 use crate::headless::RunReport;
 
@@ -41,6 +41,7 @@ fn all() -> Vec<(&'static str, serde_json::Value)> {
         ("replay", agent_evidence::replay::json::schema()),
         ("replay-card", agent_evidence::replay::json::card_schema()),
         ("report", agent_evidence::report::schema()),
+        ("review", of::<review::ReviewOutput>()),
         ("run", of::<RunReport>()),
         ("sandbox-check", of::<sandbox::CheckOutput>()),
         ("sessions-list", of::<sessions::list::SessionList>()),

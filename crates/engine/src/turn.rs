@@ -6,7 +6,7 @@ use agent_protocol::Refs;
 use agent_protocol::command::InterruptReason;
 use agent_protocol::id::{ArtifactId, EvidenceId, TurnId};
 use agent_protocol::payload::conversation::{
-    Budget, RunMetadata, RunStatus, ThreadUpdated, TurnCompleted, TurnFailed, TurnSource,
+    Budget, NO_MODEL, RunMetadata, RunStatus, ThreadUpdated, TurnCompleted, TurnFailed, TurnSource,
     TurnStarted, TurnSubmitted,
 };
 use agent_protocol::payload::model::CompactionTrigger;
@@ -198,7 +198,7 @@ impl Engine {
         };
         self.append(submitted, Refs::default())?;
         let started = TurnStarted {
-            model: "none".to_owned(),
+            model: NO_MODEL.to_owned(),
             mode: self.mode(),
             ..TurnStarted::default()
         };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use agent_protocol::id::{ArtifactId, TurnId};
-use agent_protocol::payload::conversation::TurnSubmitted;
+use agent_protocol::payload::conversation::{NO_MODEL, TurnSubmitted};
 use agent_protocol::payload::model::ExcerptedInput;
 use agent_protocol::{Event, Payload};
 
@@ -18,8 +18,6 @@ const EXCERPT: (usize, usize) = (1_200, 400);
 const SHORT_EXCERPT: (usize, usize) = (160, 40);
 /// What goes around an input, at most.
 const FRAME: usize = 300;
-/// The model of a turn that asks none: the user ran something themselves.
-const NO_MODEL: &str = "none";
 
 /// Everything the user said that became a part of the conversation, in order.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,8 @@
 //! people with the same log get the same answer. Import alone writes, and only a new session.
 //!
 //! Where to start: [`audit::audit`] judges a log, [`replay::Timeline`] tells it, [`report::report`]
-//! sums it up, [`export`] gives it away and [`import`] takes another program's record in.
+//! sums it up, [`review`] reads the findings in an answer, [`export`] gives it away and [`import`] takes another
+//! program's record in.
 
 pub mod audit;
 pub mod compare;
@@ -12,3 +13,5 @@ pub mod export;
 pub mod import;
 pub mod replay;
 pub mod report;
+pub mod review;
+mod sarif;

@@ -25,6 +25,7 @@ mod inventory;
 mod lease;
 mod line;
 mod model_input;
+mod naming;
 mod open;
 mod place;
 mod prune;
@@ -48,6 +49,7 @@ pub use inventory::{ArtifactBrief, ArtifactInventory, ArtifactState};
 pub use lease::{Holder, LeaseError};
 pub use line::{Line, Lines, Text, quick_type};
 pub use model_input::{Kept, ModelInputError, ModelInputs, read_after, read_model_input};
+pub use naming::{Among, Candidate, ResolveError};
 pub use open::{Listener, OpenError, Opened, Repairs, SessionEnv};
 pub use place::{Place, PlaceError};
 pub use prune::{Expiring, PruneError, PrunePlan, PrunePolicy, plan_prune, prune};
@@ -59,7 +61,7 @@ pub use redact::{
     Unresolved, placeholders,
 };
 pub use store::{
-    AGENT_DIRECTORY, MASKED_COPIES, ResolveError, SessionDirectory, SessionPreview, SessionSize,
+    AGENT_DIRECTORY, LastTurn, MASKED_COPIES, SessionDirectory, SessionPreview, SessionSize,
     SessionStore, StoreError, project_root,
 };
 pub use subscribe::Appended;

@@ -3,8 +3,9 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use agent_protocol::id::{Id, SessionId};
-use agent_protocol::payload::conversation::SessionCreated;
+use agent_protocol::id::SessionId;
+use agent_protocol::payload::conversation::{NO_MODEL, SessionCreated, TurnOutcome};
+use agent_protocol::status::Status;
 use agent_protocol::{Event, Payload, Timestamp};
 
 use crate::LOG;
@@ -48,28 +49,6 @@ pub enum StoreError {
     Artifact(#[from] ArtifactError),
     #[error(transparent)]
     Read(#[from] ReadError),
-}
-
-/// Reason a session was not found.
-#[derive(Debug, thiserror::Error)]
-pub enum ResolveError {
-    #[error("there is no session `{asked}` in `{directory}`")]
-    NotFound { asked: String, directory: PathBuf },
-    #[error("there is no session yet in `{directory}`")]
-    Empty { directory: PathBuf },
-    #[error("`{asked}` is the beginning of {} sessions: {}", found.len(), listed(found))]
-    Ambiguous {
-        asked: String,
-        found: Vec<SessionId>,
-    },
-    #[error(transparent)]
-    Place(#[from] PlaceError),
-}
-
-fn listed(ids: &[SessionId]) -> String {
-    let shown: Vec<&str> = ids.iter().take(5).map(SessionId::as_str).collect();
-    let more = if ids.len() > shown.len() { ", …" } else { "" };
-    format!("{}{more}", shown.join(", "))
 }
 
 /// The directory the project's files are in: the nearest ancestor with `.agent` or `.git`, else
@@ -171,51 +150,9 @@ impl SessionStore {
         Ok(found)
     }
 
-    /// Finds a session by its id, by a beginning of it that only one session has (with or without
-    /// `ses_`), or as `last`, the one written last.
-    ///
-    /// # Errors
-    /// When there is no such session, or several.
-    pub fn resolve(&self, asked: &str) -> Result<SessionDirectory, ResolveError> {
-        let mut sessions = self.list()?;
-        let directory = self.directory.join(SESSIONS);
-        if sessions.is_empty() {
-            return Err(ResolveError::Empty { directory });
-        }
-        if asked == "last" {
-            // A run that died while it made its session has left a directory without a log.
-            let begun = sessions
-                .into_iter()
-                .find(|session| session.log_bytes.is_some());
-            return begun.ok_or(ResolveError::Empty { directory });
-        }
-        let prefix = format!("{}_", SessionId::PREFIX);
-        let matches = |id: &SessionId| {
-            let bare = id.as_str().strip_prefix(&prefix).unwrap_or(id.as_str());
-            !asked.is_empty() && (id.as_str().starts_with(asked) || bare.starts_with(asked))
-        };
-        if let Some(exact) = sessions
-            .iter()
-            .position(|session| session.id.as_str() == asked)
-        {
-            return Ok(sessions.swap_remove(exact));
-        }
-        sessions.retain(|session| matches(&session.id));
-        match sessions.len() {
-            0 => Err(ResolveError::NotFound {
-                asked: asked
-                    .chars()
-                    .take(80)
-                    .flat_map(char::escape_debug)
-                    .collect(),
-                directory,
-            }),
-            1 => Ok(sessions.swap_remove(0)),
-            _ => Err(ResolveError::Ambiguous {
-                asked: asked.to_owned(),
-                found: sessions.into_iter().map(|session| session.id).collect(),
-            }),
-        }
+    /// The directory that sessions are kept in.
+    pub(crate) fn sessions_directory(&self) -> PathBuf {
+        self.directory.join(SESSIONS)
     }
 
     /// Makes what is missing of the layout.
@@ -272,6 +209,44 @@ pub struct SessionPreview {
     pub last_sequence: Option<u64>,
     /// The class of the last event.
     pub last_type: Option<String>,
+    /// True if a model was asked for something, as far as the beginning shows it.
+    pub asks_model: bool,
+    /// State of the last turn, as far as the end shows it.
+    pub last_turn: Option<LastTurn>,
+}
+
+/// State of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastTurn {
+    /// It is at work, or the program died in the middle of it.
+    Open,
+    /// A question waits for its answer.
+    Waiting,
+    Completed,
+    /// It ended with a check that failed or is stale.
+    Degraded,
+    Failed,
+    /// Somebody stopped it.
+    Cancelled,
+}
+
+impl SessionPreview {
+    /// The title, or the first line of the first input in its place.
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        let named = self.title.as_deref().or(self.first_input.as_deref())?;
+        let line = named.lines().map(str::trim).find(|line| !line.is_empty())?;
+        Some(line.to_owned())
+    }
+
+    /// True if there is something to continue. What cannot be read is not passed over.
+    #[must_use]
+    pub fn is_conversation(&self) -> bool {
+        match &self.created {
+            Some(created) => self.asks_model || created.parent.is_some(),
+            None => true,
+        }
+    }
 }
 
 impl SessionDirectory {
@@ -438,11 +413,24 @@ impl SessionDirectory {
                 preview.created = Some(created);
             }
         }
-        preview.first_input = events.find_map(|event| match event.payload {
-            Payload::TurnSubmitted(submitted) => submitted.text.map(|text| brief(&text, 200)),
-            _ => None,
-        });
+        for event in events {
+            match event.payload {
+                Payload::TurnSubmitted(submitted) => {
+                    let text = submitted.text.map(|text| brief(&text, 200));
+                    preview.first_input = preview.first_input.or(text);
+                    preview.asks_model = true;
+                }
+                // Calls that a program made are turns too.
+                Payload::TurnStarted(started) if started.model == NO_MODEL => {
+                    preview.asks_model = false;
+                }
+                Payload::TurnStarted(_) => break,
+                _ => {}
+            }
+        }
         let size = file.seek(SeekFrom::End(0)).map_err(io_error)?;
+        // What lies between is not looked at, and may hold a request.
+        preview.asks_model |= size > LOOK;
         file.seek(SeekFrom::Start(size.saturating_sub(LOOK)))
             .map_err(io_error)?;
         let mut end = Vec::new();
@@ -451,6 +439,7 @@ impl SessionDirectory {
             preview.last_event_at = Some(event.timestamp);
             preview.last_sequence = Some(event.sequence);
             preview.last_type = Some(event.payload.type_name().to_owned());
+            preview.last_turn = LastTurn::after(preview.last_turn, &event.payload);
             if let Payload::SessionUpdated(updated) = event.payload
                 && updated.changed.title.is_some()
             {
@@ -458,6 +447,13 @@ impl SessionDirectory {
             }
         }
         Ok(preview)
+    }
+
+    /// True if there is something to continue in it, and not only single calls.
+    #[must_use]
+    pub fn is_conversation(&self) -> bool {
+        self.preview()
+            .map_or(true, |preview| preview.is_conversation())
     }
 
     /// Disk usage of the session.
@@ -504,6 +500,26 @@ impl SessionDirectory {
             }
             _ => Place::open(&self.path),
         }
+    }
+}
+
+impl LastTurn {
+    fn after(before: Option<Self>, payload: &Payload) -> Option<Self> {
+        Some(match payload {
+            Payload::TurnSubmitted(_) | Payload::TurnStarted(_) => Self::Open,
+            Payload::ActionRequired(_) => Self::Waiting,
+            Payload::ActionResolved(_) if before == Some(Self::Waiting) => Self::Open,
+            Payload::TurnCompleted(completed) => match completed.outcome {
+                TurnOutcome::Completed => Self::Completed,
+                TurnOutcome::Degraded => Self::Degraded,
+            },
+            Payload::TurnFailed(failed) => match failed.status {
+                Status::Cancelled => Self::Cancelled,
+                Status::WaitingPermission => Self::Waiting,
+                _ => Self::Failed,
+            },
+            _ => return before,
+        })
     }
 }
 

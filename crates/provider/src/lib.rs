@@ -50,4 +50,4 @@ pub use provider::{Provider, Signal};
 pub use quirks::Quirks;
 pub use response::{Response, ResponseBuilder};
 pub use routing::{ModelRef, Route};
-pub use transport::{EndpointError, HttpProvider};
+pub use transport::{EndpointError, HttpProvider, Reached};

@@ -1,6 +1,8 @@
 //! Sends encoded requests over HTTP and feeds the answers to a decoder; tries again where that can
 //! help. All waiting is in here, and all of it ends: by time, by count or by cancellation.
 
+mod reach;
+
 use std::error::Error as _;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -22,6 +24,8 @@ use crate::hint::{NOT_CONNECTED, NOT_UNDERSTOOD, hint, is_loopback};
 use crate::limits::RateLimits;
 use crate::provider::{Provider, Signal};
 use crate::response::{Response, ResponseBuilder};
+
+pub use reach::Reached;
 
 /// Number of idle timeouts for which a server may keep the connection alive without data.
 const MOST_SILENCE: u32 = 4;

@@ -1,7 +1,8 @@
 //! Keys of model providers: where they come from, and why one cannot be had.
 //!
 //! A key is read when it is needed, told to everything that masks, and shown nowhere. A command
-//! that prints one is run once per process: it may ask the user for a passphrase.
+//! that prints one is run once per process: it may ask the user for a passphrase. A key that was entered in
+//! the program is a file of the user's state that only the user can read; it counts last.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -46,6 +47,13 @@ impl Keys {
     /// Tells everything that masks what the settings of all providers hold or point to. Commands
     /// are not run for it.
     pub fn learn_settings(&self, runtime: &Runtime, config: &Config) {
+        for name in entered(runtime) {
+            if let Some(path) = place_of_entered(runtime, &name)
+                && let Ok(text) = read(&path)
+            {
+                self.secrets.learn(&format!("{name}-key"), &text);
+            }
+        }
         let variable = |name: &str| runtime.host.environment.get(name)?.to_str();
         for (name, settings) in &config.providers {
             let own = settings.config();
@@ -100,13 +108,8 @@ pub fn find(runtime: &Runtime, config: &Config, name: &str) -> Result<Option<Key
     let settings = config.providers.get(name);
     let own = settings.map(|settings| settings.config());
     let variables = key_variables(name, own.as_ref());
-    let in_variable = variables.iter().find_map(|variable| {
-        let value = runtime.host.environment.get(variable)?.to_str()?.trim();
-        (!value.is_empty()).then_some((variable, value))
-    });
-    if let Some((variable, value)) = in_variable {
-        runtime.keys.secrets.learn(variable, value);
-        return Ok(Some((value.into(), Some(variable.clone()))));
+    if let Some(key) = in_variable(runtime, &variables) {
+        return Ok(Some(key));
     }
     let provider = settings.map(|settings| &settings.provider);
     let file = provider.and_then(|provider| provider.api_key_file.as_ref());
@@ -121,19 +124,145 @@ pub fn find(runtime: &Runtime, config: &Config, name: &str) -> Result<Option<Key
         Some((set, Err(reason))) => Some((reason, "api_key_cmd", &set.origin)),
         None => problem,
     };
-    match problem {
-        Some((reason, setting, origin)) => Err(MissingKey {
+    let entered = place_of_entered(runtime, name).filter(|path| path.exists());
+    match (problem, entered) {
+        (None, Some(path)) => from_place(runtime, name, &path, &path)
+            .map(|key| Some((key, None)))
+            .map_err(|reason| MissingKey {
+                reason,
+                action: format!("enter it again: `agent config key {name}`"),
+            }),
+        (Some((reason, setting, origin)), _) => Err(MissingKey {
             reason,
             action: format!(
                 "fix `{setting}` under [providers.{name}]{}",
                 written_at(runtime, origin)
             ),
         }),
-        None if key_is_optional(name, own.as_ref()) => Ok(None),
-        None => Err(MissingKey::variable(
+        (None, None) if key_is_optional(name, own.as_ref()) => Ok(None),
+        (None, None) => Err(MissingKey::variable(
             variables.first().map_or("its key", String::as_str),
         )),
     }
+}
+
+fn in_variable(runtime: &Runtime, variables: &[String]) -> Option<Key> {
+    let (variable, value) = variables.iter().find_map(|variable| {
+        let value = runtime.host.environment.get(variable)?.to_str()?.trim();
+        (!value.is_empty()).then_some((variable, value))
+    })?;
+    runtime.keys.secrets.learn(variable, value);
+    Some((value.into(), Some(variable.clone())))
+}
+
+/// The key of the provider `name` as far as it is there without running a command, and true if one would
+/// be run for it.
+pub fn at_hand(runtime: &Runtime, config: &Config, name: &str) -> (Option<Key>, bool) {
+    let settings = config.providers.get(name);
+    let own = settings.map(|settings| settings.config());
+    let variables = key_variables(name, own.as_ref());
+    if let Some(key) = in_variable(runtime, &variables) {
+        return (Some(key), false);
+    }
+    let has_command = own.as_ref().is_some_and(|own| own.api_key_cmd.is_some());
+    let has_file = own.as_ref().is_some_and(|own| own.api_key_file.is_some());
+    if has_command && !has_file {
+        return (None, true);
+    }
+    (find(runtime, config, name).ok().flatten(), false)
+}
+
+/// Directory of the keys that were entered in the program.
+fn entered_keys(runtime: &Runtime) -> PathBuf {
+    runtime.host.directories.state.join("keys")
+}
+
+/// Providers whose key was entered.
+pub fn entered(runtime: &Runtime) -> Vec<String> {
+    let entries = std::fs::read_dir(entered_keys(runtime));
+    let entries = entries.into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| is_plain(name)).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The file for the entered key of the provider `name`; none for a name that is no file's.
+pub fn place_of_entered(runtime: &Runtime, name: &str) -> Option<PathBuf> {
+    is_plain(name).then(|| entered_keys(runtime).join(name))
+}
+
+fn is_plain(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    !name.is_empty() && name.len() <= 64 && name.bytes().all(plain)
+}
+
+/// A key that cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum EnterError {
+    #[error("that is no key: a key is one word of visible ASCII characters")]
+    NotAKey,
+    #[error("no key can be kept for a provider of this name")]
+    Name,
+    #[error("cannot keep the key in `{path}`")]
+    Write {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+}
+
+/// Keeps the key of the provider `name` in the user's state, where only the user can read it; from now on it
+/// is masked everywhere.
+///
+/// # Errors
+/// When it is no key, or cannot be written.
+pub fn enter(runtime: &Runtime, name: &str, key: &str) -> Result<PathBuf, EnterError> {
+    let text = key.trim();
+    let is_key = (8..=8_192).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+    if !is_key {
+        return Err(EnterError::NotAKey);
+    }
+    let path = place_of_entered(runtime, name).ok_or(EnterError::Name)?;
+    runtime.keys.secrets.learn(&format!("{name}-key"), text);
+    crate::private::replace(&path, format!("{text}\n").as_bytes()).map_err(|source| {
+        EnterError::Write {
+            path: path.clone(),
+            source,
+        }
+    })?;
+    Ok(path)
+}
+
+/// Removes the entered key of the provider `name`; false when there is none.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn forget(runtime: &Runtime, name: &str) -> std::io::Result<bool> {
+    let Some(path) = place_of_entered(runtime, name) else {
+        return Ok(false);
+    };
+    match std::fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The provider whose keys begin like this one, where that is known.
+#[must_use]
+pub fn provider_of(key: &str) -> Option<&'static str> {
+    // The longer beginnings first: `sk-` begins several.
+    const BEGINNINGS: [(&str, &str); 7] = [
+        ("sk-ant-", "anthropic"),
+        ("sk-or-", "openrouter"),
+        ("sk-proj-", "openai"),
+        ("gsk_", "groq"),
+        ("xai-", "xai"),
+        ("AIza", "gemini"),
+        ("sk-svcacct-", "openai"),
+    ];
+    let known = BEGINNINGS.iter().find(|(begin, _)| key.starts_with(begin));
+    known.map(|(_, name)| *name)
 }
 
 /// The headers of a provider whose values are in variables, or the first variable that is not set.
@@ -172,9 +301,18 @@ fn from_file(
     name: &str,
     file: &Setting<PathBuf>,
 ) -> Result<SecretString, String> {
-    let path = place_of(runtime, &file.value);
-    let shown = file.value.display();
-    let text = read(&path).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
+    from_place(runtime, name, &place_of(runtime, &file.value), &file.value)
+}
+
+/// The key in a file, which an error calls as `shown`.
+fn from_place(
+    runtime: &Runtime,
+    name: &str,
+    path: &Path,
+    shown: &Path,
+) -> Result<SecretString, String> {
+    let shown = shown.display();
+    let text = read(path).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
     if text.is_empty() {
         return Err(format!("`{shown}` is empty"));
     }

@@ -9,6 +9,7 @@
 //! or clock, and knows no screen and no command line.
 
 pub mod catalogue;
+pub mod changes;
 pub mod command_settings;
 pub mod config;
 mod error;
@@ -20,6 +21,8 @@ mod offline_gate;
 mod preamble;
 pub mod private;
 mod project;
+pub mod prompts;
+pub mod reach;
 pub mod rerun;
 pub mod rule_file;
 mod rules;

@@ -17,7 +17,9 @@ use agent_provider::config::model_facts;
 use agent_provider::cost;
 use agent_provider::local::find_local_servers;
 use agent_provider::models::{ModelFacts, writes_patches};
-use agent_provider::routing::{Candidate, CandidateStatus, MissingKey, Needs, RouteSource};
+use agent_provider::routing::{
+    Candidate, CandidateStatus, Exclusion, MissingKey, Needs, RouteSource,
+};
 use agent_provider::{
     Dialect, HostCredentials, HttpProvider, ModelRef, Provider, ProviderConfig, ReasoningEffort,
     Route, ScriptedProvider, Transcript, resolve_endpoint,
@@ -27,6 +29,7 @@ use crate::Runtime;
 use crate::config::{ApplyPatch, Config, Layer, ProviderSettings};
 use crate::error::{Context as _, OrFail as _, RuntimeError, chain};
 use crate::keys;
+use crate::reach::unknown_provider_hints;
 use crate::session::{self, OpenOptions};
 
 /// How long a local server may take to list its models.
@@ -56,7 +59,7 @@ pub fn choose_for(
     if route.selected().is_none() && wanted.session.is_some() {
         record_not_possible(runtime, config, wanted, &route)?;
     }
-    chosen(runtime, config, &possible(route)?)
+    chosen(runtime, config, &possible(config, route)?)
 }
 
 fn chosen(runtime: &Runtime, config: &Config, route: &Route) -> Result<Chosen, RuntimeError> {
@@ -80,7 +83,7 @@ pub fn choose_named(
     name: &str,
 ) -> Result<Chosen, RuntimeError> {
     let route = decide(runtime, config, parse(name)?, RouteSource::CommandLine)?;
-    chosen(runtime, config, &possible(route)?)
+    chosen(runtime, config, &possible(config, route)?)
 }
 
 /// The models one can name here: what the settings say, what there are keys for, what local servers
@@ -119,13 +122,10 @@ pub fn small(runtime: &Runtime, config: &Config) -> Result<Option<Model>, SmallM
     let made = parse(&setting.value).and_then(|target| {
         let candidate_status = |target: &ModelRef| candidate_status(runtime, config, target);
         let needs = Needs::default();
-        let route = possible(Route::decide(
-            target,
-            &[],
-            RouteSource::Config,
-            needs,
-            candidate_status,
-        ))?;
+        let route = possible(
+            config,
+            Route::decide(target, &[], RouteSource::Config, needs, candidate_status),
+        )?;
         let selected = route.selected().map(|it| model(runtime, config, it));
         selected.transpose()
     });
@@ -157,13 +157,25 @@ fn record_not_possible(
 
 /// The decision alone, without making anything that could be asked. Some candidate is selected.
 pub fn route(runtime: &Runtime, config: &Config) -> Result<Route, RuntimeError> {
-    possible(decide_default(runtime, config)?)
+    possible(config, decide_default(runtime, config)?)
 }
 
-fn possible(route: Route) -> Result<Route, RuntimeError> {
+fn possible(config: &Config, route: Route) -> Result<Route, RuntimeError> {
     if route.selected().is_none() {
         let action = route.required_action();
         let failure = RuntimeError::usage(format!("no usable model: {action}"));
+        let unknown = route
+            .candidates
+            .iter()
+            .find(|candidate| candidate.excluded == Some(Exclusion::UnknownProvider));
+        let hints = unknown.map(|candidate| {
+            let (provider, model) = (&candidate.target.provider, &candidate.target.model);
+            unknown_provider_hints(config, provider, model)
+        });
+        let failure = hints
+            .into_iter()
+            .flatten()
+            .fold(failure, RuntimeError::hint);
         return Err(failure.hint("`agent demo` runs without a model"));
     }
     Ok(route)
@@ -244,7 +256,10 @@ fn discover(runtime: &Runtime, config: &Config) -> Result<(ModelRef, RouteSource
     Err(RuntimeError::usage(
         "no model is configured, no API key is set, and no local model server is running",
     )
-    .hint("set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start a local server such as `ollama serve`")
+    .hint(
+        "set ANTHROPIC_API_KEY or OPENAI_API_KEY, enter a key with `agent config key PROVIDER`, or start a \
+         local server such as `ollama serve`",
+    )
     .hint(format!(
         "or name one: `--model ollama/qwen3`, or `model = \"ollama/qwen3\"` in {config_file}"
     ))

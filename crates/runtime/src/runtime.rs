@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_log::{
-    AnchorStore, Holder, RedactionRules, Redactor, ResolveError, SessionDirectory, SessionEnv,
-    SessionStore,
+    Among, AnchorStore, Candidate, Holder, RedactionRules, Redactor, ResolveError,
+    SessionDirectory, SessionEnv, SessionStore,
 };
+use agent_protocol::Timestamp;
 
 use crate::config::{self, Config, Overrides, Setting};
 use crate::error::{Context as _, OrFail as _, RuntimeError};
@@ -47,26 +48,68 @@ impl Runtime {
         SessionStore::of_project(self.project.root())
     }
 
-    /// The session that `asked` names: an id, a beginning only one has, `last`, or, with a slash in
-    /// it, the session's own directory wherever it was copied to.
+    /// The session that `asked` names, to look at it: see [`SessionStore::resolve_among`]; or, with a
+    /// slash in it, the session's own directory wherever it was copied to.
     ///
     /// # Errors
     /// When there is no such session, or more than one.
     pub fn session(&self, asked: &str) -> Result<SessionDirectory, RuntimeError> {
-        if asked.contains('/') {
-            let directory = self.host.cwd.join(asked);
+        if asked.contains('/')
+            && let directory = self.host.cwd.join(asked)
+            && (directory.exists() || asked.starts_with(['/', '.']))
+        {
             return SessionDirectory::at(&directory)
                 .with_context(|| format!("`{asked}` is not a session's directory"))
                 .or_usage();
         }
-        let found = self.sessions().resolve(asked);
+        self.session_among(asked, Among::All)
+    }
+
+    /// The session that `asked` names, to continue it: `last` passes over sessions of single calls.
+    ///
+    /// # Errors
+    /// When there is no such session, or more than one.
+    pub fn session_to_continue(&self, asked: &str) -> Result<SessionDirectory, RuntimeError> {
+        self.session_among(asked, Among::Conversations)
+    }
+
+    fn session_among(&self, asked: &str, among: Among) -> Result<SessionDirectory, RuntimeError> {
+        let found = self.sessions().resolve_among(asked, among);
         let hint = match &found {
             Err(ResolveError::Empty { .. }) => {
-                "create one with `agent run PROMPT`, or try `agent demo`"
+                "create one with `agent run PROMPT`, or try `agent demo`".to_owned()
             }
-            _ => "`agent sessions list` shows all sessions",
+            Err(ResolveError::Ambiguous { found, .. }) => self.candidates(found),
+            _ => "`agent sessions` lists them; name one by its number, its title or its id"
+                .to_owned(),
         };
         found.or_usage().map_err(|error| error.hint(hint))
+    }
+
+    /// The sessions that a name may mean, one per line.
+    fn candidates(&self, found: &[Candidate]) -> String {
+        const MOST: usize = 8;
+        let mut text = "name one by its number:".to_owned();
+        for candidate in found.iter().take(MOST) {
+            let title = candidate.title.as_deref().unwrap_or("no requests yet");
+            text.push_str(&format!(
+                "\n  {:>3}  {}  ({})",
+                candidate.number,
+                agent_text::clip(&agent_text::visible_line(title), 50),
+                agent_text::words::ago(self.millis_since(candidate.modified)),
+            ));
+        }
+        if found.len() > MOST {
+            text.push_str(&format!("\n  and {} more", found.len() - MOST));
+        }
+        text
+    }
+
+    /// Milliseconds from `moment` until now; none for what lies ahead.
+    #[must_use]
+    pub fn millis_since(&self, moment: Timestamp) -> u64 {
+        let now = self.host.clock.now().unix_millis();
+        u64::try_from(now.saturating_sub(moment.unix_millis())).unwrap_or(0)
     }
 
     /// The environment of a log writer for a program that calls itself `program`.

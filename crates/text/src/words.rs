@@ -47,6 +47,19 @@ pub fn seconds(millis: u64) -> String {
     }
 }
 
+/// Time since something, in words.
+#[must_use]
+pub fn ago(millis: u64) -> String {
+    const HOUR: u64 = 3_600_000;
+    const DAY: u64 = 24 * HOUR;
+    match millis {
+        0..60_000 => "just now".to_owned(),
+        60_000..HOUR => format!("{} min ago", millis / 60_000),
+        HOUR..DAY => format!("{} h ago", millis / HOUR),
+        _ => format!("{} ago", counted(millis / DAY, "day")),
+    }
+}
+
 /// Tokens in words.
 #[must_use]
 pub fn tokens(count: u64) -> String {
@@ -98,6 +111,11 @@ mod tests {
         assert_eq!(duration(61_000), "1m01s");
         assert_eq!(seconds(3_900), "3s");
         assert_eq!(seconds(61_900), "1m01s");
+        assert_eq!(ago(59_000), "just now");
+        assert_eq!(ago(61_000), "1 min ago");
+        assert_eq!(ago(7_300_000), "2 h ago");
+        assert_eq!(ago(90_000_000), "1 day ago");
+        assert_eq!(ago(900_000_000), "10 days ago");
         assert_eq!(tokens(12_345), "12.3k");
         assert_eq!(money(0.0042), "$0.0042");
     }

@@ -44,6 +44,7 @@ async fn main() {
                 "export ANTHROPIC_API_KEY=…".into(),
                 "ollama serve".into(),
             ],
+            notes: Vec::new(),
         }),
         "trust" => Start::Trust(TrustQuestion {
             file: ".agent/config.toml".into(),

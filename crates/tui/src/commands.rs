@@ -21,6 +21,8 @@ pub enum Does {
     Compact,
     Cost,
     Diff,
+    Init,
+    Review,
     Undo,
     Resume,
     Fork,
@@ -94,6 +96,18 @@ pub const COMMANDS: &[Command] = &[
     command("resume", "", "open a past session", Does::Resume),
     command("fork", "", "fork before an earlier message", Does::Fork),
     command("replay", "", "replay this session", Does::Replay),
+    command(
+        "init",
+        "",
+        "write AGENTS.md, the instructions for agents here",
+        Does::Init,
+    ),
+    command(
+        "review",
+        "[branch | commit SHA]",
+        "review uncommitted changes, those since a branch, or a commit",
+        Does::Review,
+    ),
     command("why", "[call]", "explain how a call was decided", Does::Why),
     command(
         "tools",
@@ -198,7 +212,7 @@ mod tests {
                 .map(|command| command.name)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(names("re"), ["resume", "replay"]);
+        assert_eq!(names("re"), ["resume", "replay", "review"]);
         assert_eq!(names("mode"), ["mode", "model"]);
         assert_eq!(names("box"), ["sandbox"]);
         assert_eq!(names("").len(), COMMANDS.len());

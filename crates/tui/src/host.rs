@@ -81,8 +81,40 @@ pub enum HostRequest {
     TrustProject,
     /// The project's configuration may only tighten.
     IgnoreProject,
+    /// Keep this key of a model provider.
+    KeepKey(Secret),
+    /// Submit a prepared prompt as a turn; the events tell of it.
+    Prepared(Prepared),
     /// Remember this prompt for Ctrl-R in later sessions; not answered.
     Remember { prompt: String },
+}
+
+/// A prompt that the host has in store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// Write AGENTS.md.
+    Init,
+    /// Review what is in no commit yet.
+    ReviewUncommitted,
+    /// Review everything since a branch was left.
+    ReviewSince(String),
+    ReviewCommit(String),
+}
+
+impl Prepared {
+    /// The review that the words after the command ask for.
+    #[must_use]
+    pub fn review(words: &str) -> Option<Self> {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        match words.as_slice() {
+            [] => Some(Self::ReviewUncommitted),
+            ["commit" | "--commit", name] => Some(Self::ReviewCommit((*name).to_owned())),
+            ["base" | "branch" | "--base", name] | [name] => {
+                Some(Self::ReviewSince((*name).to_owned()))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A form in which a session is given to others.
@@ -225,6 +257,8 @@ pub enum Start {
     FirstRun(FirstRun),
     /// The project's configuration wants more than it may.
     Trust(TrustQuestion),
+    /// A past session is to be chosen; leaving the list leaves the screen.
+    Sessions(Vec<SessionLine>),
 }
 
 /// What was found when looking for a model.
@@ -234,6 +268,18 @@ pub struct FirstRun {
     pub found: Vec<(String, bool)>,
     /// Lines to put into a shell or a file, as they stand.
     pub to_set: Vec<String>,
+    /// Further things to know, such as what became of the last key.
+    pub notes: Vec<String>,
+}
+
+/// Something that is shown nowhere, also not to whoever looks for a fault.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("(not shown)")
+    }
 }
 
 /// What trusting the project's configuration would change.

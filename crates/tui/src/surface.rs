@@ -244,6 +244,26 @@ impl Surface {
     }
 }
 
+/// Appends `lines` as ordinary output, each with a line break, for a terminal that nothing else is drawn
+/// on. Without `styled` they are characters alone.
+pub fn printed(out: &mut Vec<u8>, lines: &[Line<'static>], styled: bool) {
+    for line in lines {
+        let width = u16::try_from(line.width()).unwrap_or(u16::MAX).max(1);
+        if styled {
+            encode(out, line, width);
+        } else {
+            let text: String = line
+                .spans
+                .iter()
+                .map(|span| span.content.as_ref())
+                .collect();
+            let harmless = text.chars().filter(|character| is_harmless(*character));
+            push(out, harmless.collect::<String>().trim_end());
+        }
+        out.push(b'\n');
+    }
+}
+
 fn push(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }

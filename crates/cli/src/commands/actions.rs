@@ -27,7 +27,7 @@ Examples:
   agent actions last --json | jq -r '.actions[].action_id'
   agent respond last act_01m7h allow && agent run --session last")]
 pub(crate) struct ActionsArgs {
-    /// Session id, a unique prefix of it, or `last` [default: all sessions]
+    /// A session: its number, title, id, or `last` [default: all sessions]
     #[arg(value_name = "SESSION")]
     session: Option<String>,
     /// Print one JSON object (docs/schemas/actions.schema.json)

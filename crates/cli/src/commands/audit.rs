@@ -34,8 +34,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AuditArgs {
-    /// Session id, a unique prefix of it, `last`, or a session directory [default: all sessions of
-    /// the project]
+    /// Sessions: number, title, id, `last`, or a session directory [default: all of the project]
     #[arg(value_name = "SESSION")]
     sessions: Vec<String>,
     /// Only sessions written since: `7d`, `24h`, `30m`, or a date such as 2026-11-16
@@ -233,20 +232,23 @@ impl<'a> ProjectAuditor<'a> {
         match self.app.sessions().resolve(asked) {
             Ok(session) => self.audit(&session),
             // What is gone from the project may still be known by its anchor.
-            Err(ResolveError::NotFound { .. } | ResolveError::Empty { .. }) => {
-                match self.deleted(asked)? {
-                    Some(report) => Ok(report),
-                    None => Err(self.app.session(asked).err().map_or_else(
-                        || {
-                            Failure::usage(format!(
-                                "session `{asked}` was created during the search; try again"
-                            ))
-                        },
-                        Failure::from,
-                    )),
-                }
-            }
-            Err(error) => Err(error).or_usage(),
+            Err(
+                ResolveError::NotFound { .. }
+                | ResolveError::OutOfRange { .. }
+                | ResolveError::Empty { .. },
+            ) => match self.deleted(asked)? {
+                Some(report) => Ok(report),
+                None => Err(self.app.session(asked).err().map_or_else(
+                    || {
+                        Failure::usage(format!(
+                            "session `{asked}` was created during the search; try again"
+                        ))
+                    },
+                    Failure::from,
+                )),
+            },
+            // Said again with what to do about it.
+            Err(_) => self.audit(&self.app.session(asked)?),
         }
     }
 

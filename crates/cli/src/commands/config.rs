@@ -29,6 +29,7 @@ enum ConfigCommand {
     Show(ShowArgs),
     Path(PathArgs),
     Trust(TrustArgs),
+    Key(super::key::KeyArgs),
 }
 
 /// Print every effective setting, as TOML
@@ -177,6 +178,7 @@ pub(crate) fn run(arguments: &ConfigArgs, app: &App) -> Result<Exit, Failure> {
         ConfigCommand::Show(arguments) => show(arguments, app),
         ConfigCommand::Path(arguments) => path(arguments, app),
         ConfigCommand::Trust(arguments) => trust_files(arguments, app),
+        ConfigCommand::Key(arguments) => super::key::run(arguments, app),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::headless::{self, OutputForm, Task};
+use crate::output::own_name::in_own_name;
 use crate::output::visible_text;
 use crate::screen::{self, Visit};
 use crate::session_args::SessionArgs;
@@ -245,7 +246,7 @@ fn conclude(app: &App, directory: &Path, session_id: &SessionId) -> io::Result<(
     for (command, what) in tries {
         text.push_str(&format!("  {command:column$}  # {what}\n"));
     }
-    app.output.print(&text)
+    app.output.print(&in_own_name(&text))
 }
 
 /// True if a file is not what it was before the session; a log that cannot be read shows none.

@@ -29,7 +29,7 @@ Examples:
   agent diff 0a3f --from 12 --to 41 src
   agent diff --exact | git apply -R")]
 pub(crate) struct DiffArgs {
-    /// Session id, a unique prefix of it, or `last`
+    /// A session: its number, title, id, or `last`
     #[arg(value_name = "SESSION", default_value = "last")]
     session: String,
     /// Limit to these files or directories

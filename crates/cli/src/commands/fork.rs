@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
+use crate::output::own_name::in_own_name;
 
 /// Create a new session from a past one, at any of its events
 ///
@@ -24,7 +25,7 @@ Examples:
   agent fork 01m7h --at 120             continue as if nothing after event 120 had happened
   agent run --session \"$(agent fork last --json | jq -r .session_id)\" \"try it another way\"")]
 pub(crate) struct ForkArgs {
-    /// Session id, a unique prefix of it, or `last`
+    /// A session: its number, title, id, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Last event to include (`agent export` shows the sequence numbers)
@@ -96,6 +97,6 @@ pub(crate) fn run(arguments: &ForkArgs, app: &App) -> Result<Exit, Failure> {
          {session_id}\n  agent run --session {session_id} PROMPT",
         parent.id()
     );
-    app.output.print(&text).context(doing)?;
+    app.output.print(&in_own_name(&text)).context(doing)?;
     Ok(Exit::Done)
 }

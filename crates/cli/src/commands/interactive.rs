@@ -15,9 +15,9 @@ use crate::session_args::SessionArgs;
 #[derive(Args, Debug, Default)]
 pub(crate) struct InteractiveArgs {
     #[command(flatten)]
-    settings: SettingArgs,
+    pub(super) settings: SettingArgs,
     #[command(flatten)]
-    session: SessionArgs,
+    pub(super) session: SessionArgs,
     #[command(flatten)]
     screen: ScreenArgs,
 }
@@ -41,11 +41,13 @@ impl ScreenArgs {
 }
 
 /// Resume a past session on the screen
+///
+/// Without a name, shows the sessions of this project to choose from.
 #[derive(Args, Debug)]
 pub(crate) struct ResumeArgs {
-    /// Session id, a unique prefix of it, or `last`
-    #[arg(value_name = "SESSION", default_value = "last")]
-    session: String,
+    /// A session: its number, title, id, or `last`
+    #[arg(value_name = "SESSION")]
+    session: Option<String>,
     #[command(flatten)]
     settings: SettingArgs,
     #[command(flatten)]
@@ -66,10 +68,7 @@ pub(crate) fn run(
         .hint(format!("did you mean `agent {meant}`?"))
         .hint("a prompt needs more than one word; for a single word, run `agent` and type it"));
     }
-    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        return Err(Failure::usage("the screen needs a terminal")
-            .hint("`agent run PROMPT` works without one"));
-    }
+    needs_terminal()?;
     let visit = Visit {
         program: "agent",
         settings: arguments.screen.over(&arguments.settings),
@@ -87,14 +86,30 @@ fn mistyped(prompt: &str) -> Option<String> {
         return None;
     }
     let command = crate::arguments::Arguments::command();
-    let names = command.get_subcommands().map(clap::Command::get_name);
+    let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let names = shown.map(clap::Command::get_name);
     agent_text::nearest(prompt, names).map(str::to_owned)
 }
 
-/// Opens the screen for a past session.
+fn needs_terminal() -> Result<(), Failure> {
+    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        return Ok(());
+    }
+    Err(Failure::usage("the screen needs a terminal").hint("`agent run PROMPT` works without one"))
+}
+
+/// Opens the screen for a past session, after a list of them where none is named.
 pub(crate) fn resume(arguments: &ResumeArgs, app: &App) -> Result<Exit, Failure> {
+    needs_terminal()?;
+    let named = match &arguments.session {
+        Some(name) => name.clone(),
+        None => match screen::choose_session(app, &arguments.screen.over(&arguments.settings))? {
+            Ok(chosen) => chosen.to_string(),
+            Err(exit) => return Ok(exit),
+        },
+    };
     let session = SessionArgs {
-        session: Some(arguments.session.clone()),
+        session: Some(named),
         ..SessionArgs::default()
     };
     let arguments = InteractiveArgs {

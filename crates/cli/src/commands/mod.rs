@@ -3,6 +3,7 @@
 pub(crate) mod actions;
 pub(crate) mod audit;
 pub(crate) mod call;
+pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod config;
 mod damage;
@@ -12,7 +13,9 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod fork;
 pub(crate) mod import;
+pub(crate) mod init;
 pub(crate) mod interactive;
+mod key;
 mod lineage;
 pub(crate) mod man;
 pub(crate) mod models;
@@ -21,6 +24,7 @@ pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod rerun;
 pub(crate) mod respond;
+pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod sessions;
@@ -39,6 +43,8 @@ use crate::failure::Failure;
 pub(crate) fn run(command: Command, app: &App) -> Result<ExitCode, Failure> {
     let exit = match command {
         Command::Run(arguments) => run::run(&arguments, app),
+        Command::Init(arguments) => init::run(arguments, app),
+        Command::Review(arguments) => review::run(&arguments, app),
         Command::Call(arguments) => call::run(&arguments, app),
         Command::Tools(arguments) => tools::run(&arguments, app),
         Command::Demo(arguments) => demo::run(&arguments, app),
@@ -61,6 +67,7 @@ pub(crate) fn run(command: Command, app: &App) -> Result<ExitCode, Failure> {
         Command::Models(arguments) => models::run(&arguments, app),
         Command::Sandbox(arguments) => return sandbox::run(&arguments, app),
         Command::Config(arguments) => config::run(&arguments, app),
+        Command::Complete(arguments) => complete::run(&arguments, app),
         Command::Completions(arguments) => completions::run(&arguments, app),
         Command::Man(arguments) => man::run(&arguments, app),
     }?;

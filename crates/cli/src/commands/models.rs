@@ -1,9 +1,9 @@
 //! `agent models`: which providers can be used, what their keys lack, and which model would work.
 
 use agent_provider::catalog::BUILT_IN;
-use agent_provider::config::{key_is_optional, key_variables};
+use agent_provider::config::{key_is_optional, key_variables, model_facts};
 use agent_provider::local::find_local_servers;
-use agent_provider::models::ModelFacts;
+use agent_provider::models::{ModelFacts, listed_models};
 use agent_provider::routing::RouteSource;
 use agent_provider::{Dialect, HostCredentials, ProviderConfig, Route, resolve_endpoint};
 use anyhow::Context as _;
@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::output::{Table, Tone, visible};
 use agent_runtime::keys;
 use agent_runtime::models::{LOCAL_PATIENCE, base_url, provider_config, route};
+use agent_text::words::tokens;
 
 /// Show model providers, which API keys are set, and the model in use
 ///
@@ -27,6 +28,9 @@ pub(crate) struct ModelsArgs {
     /// Print one JSON object (docs/schemas/models.schema.json)
     #[arg(long)]
     json: bool,
+    /// List the known models of providers without a key too
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     settings: SettingArgs,
 }
@@ -83,6 +87,8 @@ struct ProviderFound {
     /// Without a user name or password that is part of it.
     base_url: String,
     key: KeyStanding,
+    /// Models that are known of it, by the settings and the built-in catalogue. It may have others.
+    models: Vec<ModelFound>,
     /// Reason it cannot be used as it is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
@@ -111,6 +117,15 @@ enum KeyStanding {
         #[serde(skip_serializing_if = "Option::is_none")]
         file: Option<String>,
     },
+}
+
+/// A model one can name.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ModelFound {
+    /// As `provider/model`.
+    name: String,
+    context_window: Option<u64>,
+    prices: Option<PricesShown>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -145,6 +160,15 @@ pub(crate) fn run(arguments: &ModelsArgs, app: &App) -> Result<Exit, Failure> {
         ]);
     }
     app.output.table(&table, Tone::Faint).context(doing)?;
+    app.output.print("").context(doing)?;
+    let shown = models_table(&report, arguments.all);
+    match shown {
+        Some(table) => app.output.table(&table, Tone::Faint).context(doing)?,
+        None => app
+            .output
+            .print("`agent models --all` lists the known models of every provider.")
+            .context(doing)?,
+    }
     app.output.print(&servers_text(&report)).context(doing)?;
     Ok(Exit::Done)
 }
@@ -259,8 +283,29 @@ fn provider(app: &App, config: &Config, name: &str) -> ProviderFound {
         } else {
             key(app, name, own.as_ref())
         },
+        models: known(name, own.as_ref()),
         problem,
     }
+}
+
+/// The models that settings and catalogue know of a provider.
+fn known(name: &str, own: Option<&ProviderConfig>) -> Vec<ModelFound> {
+    let mut names: Vec<&str> = own
+        .iter()
+        .flat_map(|own| own.models.keys().map(String::as_str))
+        .collect();
+    let listed =
+        listed_models(name).filter(|model| own.is_none_or(|own| !own.models.contains_key(*model)));
+    names.extend(listed.collect::<Vec<_>>());
+    let found = names.into_iter().map(|model| {
+        let facts = model_facts(name, model, own);
+        ModelFound {
+            name: format!("{name}/{model}"),
+            context_window: facts.context_window,
+            prices: prices(&facts),
+        }
+    });
+    found.collect()
 }
 
 /// In the order in which a run looks for it.
@@ -289,6 +334,12 @@ fn key(app: &App, name: &str, own: Option<&ProviderConfig>) -> KeyStanding {
             program: program.clone(),
         };
     }
+    let entered = keys::place_of_entered(app, name).filter(|path| path.exists());
+    if let Some(path) = entered.filter(|_| file.is_none()) {
+        return KeyStanding::InFile {
+            file: app.short(&path),
+        };
+    }
     if key_is_optional(name, own) {
         return KeyStanding::NotNeeded;
     }
@@ -314,6 +365,32 @@ impl KeyStanding {
             }
         }
     }
+}
+
+/// The known models of the providers that have a key, or of all; nothing when there are none.
+fn models_table(report: &ModelsOutput, all: bool) -> Option<Table> {
+    let has_key = |provider: &&ProviderFound| {
+        let missing = matches!(provider.key, KeyStanding::Missing { .. });
+        all || provider.in_settings || !missing
+    };
+    let mut models = report
+        .providers
+        .iter()
+        .filter(has_key)
+        .flat_map(|provider| &provider.models)
+        .peekable();
+    models.peek()?;
+    let mut table = Table::new(&["MODEL", ">WINDOW", ">$/M IN", ">$/M OUT"]);
+    for model in models {
+        let price = |price: Option<f64>| price.map(|it| it.to_string()).unwrap_or_default();
+        table.row([
+            visible(&model.name),
+            model.context_window.map(tokens).unwrap_or_default(),
+            price(model.prices.as_ref().map(|prices| prices.input)),
+            price(model.prices.as_ref().map(|prices| prices.output)),
+        ]);
+    }
+    Some(table)
 }
 
 fn chosen_text(report: &ModelsOutput, app: &App) -> String {

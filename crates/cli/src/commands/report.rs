@@ -23,7 +23,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {
-    /// Session id, a unique prefix of it, `last`, or a session directory
+    /// A session: its number, title, id, `last`, or a session directory
     #[arg(value_name = "SESSION", default_value = "last")]
     session: String,
     /// Output format

@@ -42,7 +42,7 @@ Examples:
 
 Exit codes: 0 all results match, 1 some differ, 2 nothing was started.")]
 pub(crate) struct RerunArgs {
-    /// Session id, a unique prefix of it, or `last`
+    /// A session: its number, title, id, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Also use the permission rules in this file

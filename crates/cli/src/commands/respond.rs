@@ -31,7 +31,7 @@ Examples:
   agent respond last act_01m7h deny --note \"use the staging server\"
   agent run --session last                   resume")]
 pub(crate) struct RespondArgs {
-    /// Session id, a unique prefix of it, or `last`
+    /// A session: its number, title, id, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Id of the question, or a unique prefix of it

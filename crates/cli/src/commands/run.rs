@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 
 use crate::app::App;
+use crate::commands::interactive::InteractiveArgs;
 use crate::config::{self, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
@@ -41,6 +42,17 @@ pub(crate) struct RunArgs {
     /// waits for it)
     #[arg(value_name = "PROMPT")]
     prompt: Vec<String>,
+    #[command(flatten)]
+    options: RunOptions,
+    #[command(flatten)]
+    settings: SettingArgs,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// Options of one turn without a screen; `agent -p` takes them too.
+#[derive(Args, Debug)]
+pub(crate) struct RunOptions {
     /// Output format
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: OutputForm,
@@ -53,10 +65,12 @@ pub(crate) struct RunArgs {
     /// Exit with code 4 unless the log shows that the changes were verified
     #[arg(long)]
     require_verified: bool,
-    #[command(flatten)]
-    settings: SettingArgs,
-    #[command(flatten)]
-    session: SessionArgs,
+}
+
+impl RunOptions {
+    /// The names by which the parser knows them.
+    pub(crate) const NAMES: [&'static str; 4] =
+        ["output", "include_transient", "on_ask", "require_verified"];
 }
 
 /// What happens to a question.
@@ -80,30 +94,68 @@ impl From<OnAskChoice> for OnAsk {
     }
 }
 
+/// `agent -p PROMPT`.
+pub(crate) fn print(
+    prompt: Option<String>,
+    interactive: &InteractiveArgs,
+    options: RunOptions,
+    app: &App,
+) -> Result<Exit, Failure> {
+    let arguments = RunArgs {
+        prompt: prompt.into_iter().collect(),
+        options,
+        settings: interactive.settings.clone(),
+        session: interactive.session.clone(),
+    };
+    run(&arguments, app)
+}
+
 /// Runs it.
 pub(crate) fn run(arguments: &RunArgs, app: &App) -> Result<Exit, Failure> {
     let prompt = prompt(arguments, app)?;
-    if prompt.is_none() && arguments.session.session.is_none() {
+    if prompt.is_none() && arguments.session.name().is_none() {
         return Err(Failure::usage(
             "no prompt: pass one as an argument or pipe it in",
         ));
     }
+    work(prompt, arguments, app)
+}
+
+/// Works on `prompt`, or goes on with what is open, and prints what came of it.
+fn work(prompt: Option<String>, arguments: &RunArgs, app: &App) -> Result<Exit, Failure> {
     let config = config::load(&app.host, &app.project, &arguments.settings)?;
     app.note_ignored_settings(&config);
-    let require_verified = arguments.require_verified || config.verification.required.value;
+    let options = &arguments.options;
+    let require_verified = options.require_verified || config.verification.required.value;
     let session = app.open(OpenOptions {
         config: Some(Arc::new(config)),
-        on_ask: arguments.on_ask.into(),
+        on_ask: options.on_ask.into(),
         models: SessionModels::FromSettings,
         ..arguments.session.options("agent run")
     })?;
     let task = Task {
         prompt,
-        form: arguments.output,
-        include_transient: arguments.include_transient,
+        form: options.output,
+        include_transient: options.include_transient,
         require_verified,
     };
     headless::run(app, session, task)
+}
+
+/// Works on a prepared prompt; standard input is not looked at.
+pub(crate) fn prepared(
+    prompt: &str,
+    interactive: &InteractiveArgs,
+    options: RunOptions,
+    app: &App,
+) -> Result<Exit, Failure> {
+    let arguments = RunArgs {
+        prompt: Vec::new(),
+        options,
+        settings: interactive.settings.clone(),
+        session: interactive.session.clone(),
+    };
+    work(Some(prompt.to_owned()), &arguments, app)
 }
 
 /// The prompt, with what standard input brings.
@@ -125,7 +177,7 @@ fn prompt(arguments: &RunArgs, app: &App) -> Result<Option<String>, Failure> {
     Ok(match (text.is_empty(), input) {
         (true, None) => None,
         // Going on with a session needs no prompt: what is offered by chance is not taken for one.
-        (true, Some(input)) => (asked || arguments.session.session.is_none()).then_some(input),
+        (true, Some(input)) => (asked || arguments.session.name().is_none()).then_some(input),
         (false, None) => Some(text),
         (false, Some(input)) => Some(format!("{text}\n\nFrom standard input:\n\n{input}")),
     })

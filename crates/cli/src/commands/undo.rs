@@ -44,7 +44,7 @@ Examples:
 
 Exit codes: 0 done, 1 something could not be restored, 2 nothing was started (for example, the session is in use), 3 not confirmed, or files were kept because something else changed them.")]
 pub(crate) struct UndoArgs {
-    /// Session id, a unique prefix of it, or `last`
+    /// A session: its number, title, id, or `last`
     #[arg(value_name = "SESSION", default_value = "last")]
     session: String,
     /// Go back to the state after this event [default: the start of the session]

@@ -29,7 +29,7 @@ const LONGEST: usize = 400;
 /// Lists the recorded facts from request to result. Reads only.
 #[derive(Args, Debug)]
 pub(crate) struct WhyArgs {
-    /// Session id, a unique prefix of it, or `last`
+    /// A session: its number, title, id, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
     /// The call's number in the session, its id, or a unique prefix of it

@@ -1,6 +1,7 @@
 //! A session without a screen: one turn (and what is queued behind it), its progress on standard
 //! error, its result on standard output, its exit code from the facts.
 
+mod console;
 mod progress;
 mod report;
 mod signals;
@@ -34,6 +35,9 @@ pub(crate) enum OutputForm {
     /// Nothing; the caller prints the story.
     #[value(skip)]
     Quiet,
+    /// Nothing but progress; the caller makes something of the answer.
+    #[value(skip)]
+    Report,
 }
 
 /// The task of a headless run.
@@ -45,36 +49,55 @@ pub(crate) struct Task {
     pub(crate) require_verified: bool,
 }
 
-/// Runs turns in `session` until nothing is left to do.
+/// End of the work in a session.
+pub(crate) enum Ended {
+    /// With these facts; true if the answer is on the terminal already.
+    Reported(Box<RunReport>, bool),
+    /// By a signal that came before it had begun.
+    Stopped(Exit),
+}
+
+/// Runs turns in `session` until nothing is left to do, and prints what came of it.
 pub(crate) fn run(app: &App, session: Session, task: Task) -> Result<Exit, Failure> {
+    let form = task.form;
+    let (report, is_shown) = match work(app, session, task)? {
+        Ended::Reported(report, is_shown) => (report, is_shown),
+        Ended::Stopped(exit) => return Ok(exit),
+    };
+    match form {
+        OutputForm::Text => report.print(&app.output, is_shown).or_fail()?,
+        OutputForm::Json => app.output.json(&report).or_fail()?,
+        OutputForm::StreamJson | OutputForm::Quiet | OutputForm::Report => {}
+    }
+    Ok(report.exit())
+}
+
+/// Runs turns in `session` until nothing is left to do.
+pub(crate) fn work(app: &App, session: Session, task: Task) -> Result<Ended, Failure> {
     for note in session.notes() {
         app.output.note(note);
     }
     if task.form == OutputForm::StreamJson {
         stream_events(&session, task.include_transient)?;
     }
-    progress::show(app, &session, task.form);
+    let console = progress::show(app, &session, task.form);
     let session = Arc::new(session);
     let peer = Peer::new(PeerKind::Headless, "agent run");
     let signals = signals::watch(&session, &peer).or_fail()?;
     let ended = turns(&session, &peer, task.prompt);
-    let stopped = session.close()?;
-    tell_stopped(app, &stopped);
+    let stopped = session.close();
+    let is_shown = console.end();
+    tell_stopped(app, &stopped?);
     let ended = match ended {
         // A signal came first.
         Err(error) if error.code == ControlErrorCode::SessionEnded => {
-            return signals.exit().ok_or_else(|| error.into());
+            let exit = signals.exit().ok_or_else(|| Failure::from(error))?;
+            return Ok(Ended::Stopped(exit));
         }
         ended => ended?,
     };
     let report = RunReport::new(session.id(), ended, task.require_verified);
-    let exit = report.exit();
-    match task.form {
-        OutputForm::Text => report.print(&app.output).or_fail()?,
-        OutputForm::Json => app.output.json(&report).or_fail()?,
-        OutputForm::StreamJson | OutputForm::Quiet => {}
-    }
-    Ok(exit)
+    Ok(Ended::Reported(Box::new(report), is_shown))
 }
 
 /// Submits the prompt, resumes what is open, and waits for the end of it all. An input is in the log

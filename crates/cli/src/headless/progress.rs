@@ -10,30 +10,47 @@ use agent_protocol::payload::permission::Effect;
 use agent_protocol::{Event, Payload};
 
 use super::OutputForm;
+use super::console::{Console, Shows};
 use crate::app::App;
 use crate::output::visible;
 use agent_runtime::Session;
 use agent_text::clip;
 
 /// Starts showing, where somebody can see it and wants to.
-pub(super) fn show(app: &App, session: &Session, form: OutputForm) {
+pub(super) fn show(app: &App, session: &Session, form: OutputForm) -> Console {
     let verbose = app.output.is_verbose();
+    let is_quiet = form == OutputForm::Quiet || app.output.is_quiet();
     let is_terminal = io::stderr().is_terminal();
-    let usual = matches!(form, OutputForm::Text | OutputForm::Json) && is_terminal;
-    if form == OutputForm::Quiet || app.output.is_quiet() {
-        return;
+    let is_run = matches!(
+        form,
+        OutputForm::Text | OutputForm::Json | OutputForm::Report
+    );
+    let mut shows = Shows::on_terminal(app, form == OutputForm::Text, is_quiet);
+    shows.line &= is_run;
+    let console = Console::new(app, shows);
+    if shows.line || shows.answer {
+        let mut listener = console.listener();
+        session.subscribe(move |appended| listener(&appended.event));
     }
-    if !(usual || verbose) {
+    if is_quiet {
+        return console;
+    }
+    if !(is_run && is_terminal || verbose) {
         if form == OutputForm::Text {
             show_trouble(session);
         }
-        return;
+        return console;
     }
     app.output
         .detail(&format!("log: {}", app.short(session.log_path())));
     // A line that is kept in a file is not cut for a screen.
     let width = is_terminal.then(|| app.output.width());
+    let printer = console.printer();
     session.subscribe(move |appended| {
+        // The line that is replaced says it already.
+        if !verbose && printer.shows_line() && is_pause(&appended.event) {
+            return true;
+        }
         let told = line(&appended.event).or_else(|| {
             verbose
                 .then(|| detail(&appended.event))
@@ -44,8 +61,14 @@ pub(super) fn show(app: &App, session: &Session, form: OutputForm) {
             return true;
         };
         let told = width.map_or_else(|| told.clone(), |width| clip(&told, width));
-        writeln!(io::stderr(), "{told}").is_ok()
+        printer.line(&told).is_ok()
     });
+    console
+}
+
+/// True if the model is asked again after a pause.
+fn is_pause(event: &Event) -> bool {
+    matches!(&event.payload, Payload::ModelFailed(failed) if failed.retry_in_ms.is_some())
 }
 
 /// Shows only what a reader of the answer in a file has to know: what in it the log does not show, and why it
@@ -56,7 +79,7 @@ fn show_trouble(session: &Session) {
             Payload::RuntimeWarning(warning) if warning.code.starts_with("final_answer_") => {
                 line(&appended.event)
             }
-            Payload::ModelFailed(failed) if failed.retry_in_ms.is_some() => line(&appended.event),
+            Payload::ModelFailed(_) if is_pause(&appended.event) => line(&appended.event),
             _ => None,
         };
         told.is_none_or(|told| writeln!(io::stderr(), "{}", visible(&told)).is_ok())

@@ -197,13 +197,28 @@ impl RunReport {
         }
     }
 
-    pub(super) fn exit(&self) -> Exit {
+    pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
 
-    /// The final answer for people; what went wrong goes to standard error.
-    pub(super) fn print(&self, output: &Output) -> io::Result<()> {
-        if let Some(text) = self.final_text.as_deref().filter(|text| !text.is_empty()) {
+    /// The words of the final answer.
+    pub(crate) fn final_text(&self) -> Option<&str> {
+        self.final_text.as_deref()
+    }
+
+    /// What went wrong, where something did.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    pub(crate) fn session_id(&self) -> &str {
+        &self.session_id
+    }
+
+    /// The final answer for people, unless it is shown already; what went wrong goes to standard error.
+    pub(super) fn print(&self, output: &Output, is_shown: bool) -> io::Result<()> {
+        let text = self.final_text.as_deref().filter(|_| !is_shown);
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
             output.print(&visible_text(text))?;
         }
         if self.exit != Exit::Unverified && is_in_doubt(self.verification.status) {

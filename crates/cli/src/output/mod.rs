@@ -1,6 +1,7 @@
 //! Speaking to people and scripts: standard output, notes and errors, colours, width.
 
 pub(crate) mod file;
+pub(crate) mod own_name;
 mod table;
 mod text;
 mod time;
@@ -18,7 +19,7 @@ use agent_runtime::Environment;
 
 pub(crate) use table::Table;
 pub(crate) use text::{visible, visible_text};
-pub(crate) use time::{local_minute, local_second};
+pub(crate) use time::local_second;
 
 /// Width where nothing tells us better.
 const DEFAULT_WIDTH: usize = 80;
@@ -226,6 +227,7 @@ impl Errors {
 
     fn line(self, label: &str, tone: Tone, text: &str) {
         let label = paint(self.color, tone, &format!("{label}:"));
+        let text = own_name::in_own_name(text);
         let shown: Vec<String> = text.lines().map(visible).collect();
         // When standard error is gone there is nobody left to tell.
         let _ = writeln!(io::stderr(), "{label} {}", shown.join("\n"));

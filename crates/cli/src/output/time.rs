@@ -3,11 +3,6 @@
 use agent_protocol::Timestamp;
 use jiff::tz::TimeZone;
 
-/// `2026-11-16 04:12` in the machine's time zone.
-pub(crate) fn local_minute(moment: Timestamp) -> String {
-    local(moment, "%Y-%m-%d %H:%M")
-}
-
 /// `2026-11-16 04:12:09` in the machine's time zone.
 pub(crate) fn local_second(moment: Timestamp) -> String {
     local(moment, "%Y-%m-%d %H:%M:%S")

@@ -5,22 +5,27 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent_log::{ArtifactStore, SessionDirectory, SessionStore};
+use agent_log::{ArtifactStore, SessionDirectory};
 use agent_tui::state::ToolLine;
-use agent_tui::{Document, DocumentFormat, ExportForm, HostMessage, HostRequest, SessionLine};
+use agent_tui::{
+    Document, DocumentFormat, ExportForm, HostMessage, HostRequest, Prepared, SessionLine,
+};
 
 use super::sender;
 use crate::app::App;
 use crate::commands;
+use crate::commands::sessions::list::turn_in_words;
 use crate::config::Config;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::local_second;
-use agent_protocol::command::{ControlCommand, ToolInventoryQuery};
+use agent_protocol::command::{ControlCommand, SubmitTurn, ToolInventoryQuery};
 use agent_protocol::reply::Reply;
 use agent_runtime::Session;
+use agent_runtime::changes::{Changes, Subject};
 use agent_runtime::models;
 use agent_runtime::private;
+use agent_runtime::prompts::{self, ReviewForm};
 use agent_runtime::undo::{Chosen, Extent, SessionDiff};
+use agent_text::words::ago;
 
 /// The most bytes of an artifact that are shown.
 const ARTIFACT_LIMIT: u64 = 8 << 20;
@@ -80,6 +85,7 @@ impl Host {
             }
             HostRequest::Tools => self.tools(),
             HostRequest::Export { form } => told(self.export(form)),
+            HostRequest::Prepared(prepared) => return self.submit(&prepared),
             HostRequest::Remember { prompt } => {
                 self.remember(&prompt);
                 return None;
@@ -89,19 +95,45 @@ impl Host {
                 Err(failure) => told(Err(failure)),
             },
             // These belong to the start.
-            HostRequest::TrustProject | HostRequest::IgnoreProject => return None,
+            HostRequest::TrustProject | HostRequest::IgnoreProject | HostRequest::KeepKey(_) => {
+                return None;
+            }
         })
     }
 
     fn sessions(&self) -> Vec<SessionLine> {
-        let store = SessionStore::of_project(self.app.project.root());
-        let mut sessions = store.list().unwrap_or_default();
-        sessions.sort_by_key(|session| std::cmp::Reverse(session.modified()));
-        sessions
-            .iter()
-            .filter(|session| session.id() != self.session.id())
-            .map(session_line)
-            .collect()
+        let mut lines = session_lines(&self.app);
+        lines.retain(|line| &line.session_id != self.session.id());
+        lines
+    }
+
+    /// Submits a prepared prompt, as if it had been typed.
+    fn submit(&self, prepared: &Prepared) -> Option<HostMessage> {
+        let review = |subject: Subject| -> Result<String, Failure> {
+            let changes = Changes::read(&self.app.runtime, subject)?;
+            if changes.files.is_empty() {
+                return Err(Failure::usage("no changes to review"));
+            }
+            Ok(prompts::review(&changes, ReviewForm::Text))
+        };
+        let prompt = match prepared {
+            Prepared::Init => Ok(prompts::INIT.to_owned()),
+            Prepared::ReviewUncommitted => review(Subject::Uncommitted),
+            Prepared::ReviewSince(branch) => review(Subject::Since(branch.clone())),
+            Prepared::ReviewCommit(name) => review(Subject::Commit(name.clone())),
+        };
+        let text = match prompt {
+            Ok(text) => text,
+            Err(failure) => return Some(told(Err(failure))),
+        };
+        let submit = SubmitTurn {
+            text,
+            ..SubmitTurn::default()
+        };
+        let taken = self
+            .session
+            .handle(ControlCommand::SubmitTurn(submit), &sender::peer());
+        taken.err().map(|error| sender::problem(&error))
     }
 
     /// The tools as the session stands now: its mode and its rules, not those of its last turn.
@@ -171,19 +203,37 @@ fn told(done: Result<String, Failure>) -> HostMessage {
     }
 }
 
-fn session_line(session: &SessionDirectory) -> SessionLine {
+/// The past sessions of the project with something to continue, each with the number it has in
+/// `agent sessions`.
+pub(super) fn session_lines(app: &App) -> Vec<SessionLine> {
+    let sessions = app.sessions().list().unwrap_or_default();
+    let lines = sessions.iter().zip(1..);
+    lines
+        .filter_map(|(session, number)| session_line(app, session, number))
+        .collect()
+}
+
+fn session_line(app: &App, session: &SessionDirectory, number: usize) -> Option<SessionLine> {
     let preview = session.preview().unwrap_or_default();
-    let events = preview.last_sequence.map_or(0, |last| last + 1);
-    let title = preview.title.or(preview.first_input);
-    SessionLine {
-        session_id: session.id().clone(),
-        title: title.unwrap_or_else(|| "no requests yet".to_owned()),
-        detail: format!(
-            "{} · {events} events · {}",
-            local_second(session.modified()),
-            session.id()
-        ),
+    if !preview.is_conversation() {
+        return None;
     }
+    let events = preview.last_sequence.map_or(0, |last| last + 1);
+    let title = preview.name();
+    let title = title.unwrap_or_else(|| "no requests yet".to_owned());
+    let mut detail = ago(app.millis_since(session.modified()));
+    if let Some(turn) = preview.last_turn {
+        detail.push_str(&format!(" · {}", turn_in_words(turn)));
+    }
+    if session.holder().is_some() {
+        detail.push_str(" · in use");
+    }
+    detail.push_str(&format!(" · {events} events · {}", session.id()));
+    Some(SessionLine {
+        session_id: session.id().clone(),
+        title: format!("{number:>2}  {title}"),
+        detail,
+    })
 }
 
 fn rules_text(rules: &str) -> String {

@@ -18,11 +18,12 @@ use crate::app::App;
 use crate::config::{self, Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
+use crate::output::own_name::in_own_name;
 use crate::session_args::SessionArgs;
 use agent_runtime::models::{self, Chosen};
 
 pub(crate) use replay::replay;
-pub(crate) use session::settings;
+pub(crate) use session::{settings, theme};
 
 /// Where the models of a session come from.
 pub(crate) type ChooseModels = Arc<dyn Fn(&App, &Config) -> Result<Chosen, Failure> + Send + Sync>;
@@ -68,6 +69,29 @@ pub(crate) fn visit(app: &App, visit: Visit) -> Result<Left, Failure> {
     Ok(left)
 }
 
+/// Lets the user choose a past session to go on with; or says how to leave, when none was chosen.
+pub(crate) fn choose_session(
+    app: &App,
+    settings: &SettingArgs,
+) -> Result<Result<SessionId, Exit>, Failure> {
+    let config = load(app, settings)?;
+    let sessions = host::session_lines(app);
+    if sessions.is_empty() {
+        // Says what there is instead.
+        return Ok(Ok(app.session_to_continue("last")?.id().clone()));
+    }
+    if session::settings(app, &config).plain {
+        crate::commands::sessions::list::run(&Default::default(), app)?;
+        return Err(Failure::usage(
+            "name the session to resume, for example `agent resume 1`",
+        ));
+    }
+    let runtime = tokio::runtime::Runtime::new().or_fail()?;
+    let chosen = runtime.block_on(start::choose_session(app, &config, sessions));
+    runtime.shutdown_background();
+    chosen
+}
+
 /// What the session is called once its screen is gone. One without a turn is not worth a line, and
 /// a terminal that went away in the meantime needs none.
 fn say_where_it_is(app: &App, session_id: &SessionId) {
@@ -75,10 +99,10 @@ fn say_where_it_is(app: &App, session_id: &SessionId) {
         return;
     }
     let name = short_name(app, session_id);
-    let _ = app.output.print(&format!(
+    let _ = app.output.print(&in_own_name(&format!(
         "session {session_id}\nresume with `agent resume {name}`, replay with \
          `agent replay {name}`\n"
-    ));
+    )));
 }
 
 /// `last` where that is the session, else its id.
@@ -144,9 +168,9 @@ async fn journey(app: &App, visit: Visit) -> Result<Left, Failure> {
         let here = closed.session_id.to_string();
         session_id = Some(closed.session_id);
         match closed.exit {
-            agent_tui::Exit::Resume(wanted) => session.session = Some(wanted.to_string()),
+            agent_tui::Exit::Resume(wanted) => session.for_session(Some(wanted.to_string())),
             agent_tui::Exit::NewSession => {
-                session.session = None;
+                session.for_session(None);
                 let mut text = "A new session begins.".to_owned();
                 if had_a_turn(&app, &here) == Some(true) {
                     text.push_str(&format!(
@@ -155,14 +179,14 @@ async fn journey(app: &App, visit: Visit) -> Result<Left, Failure> {
                 }
                 notice = Some(text);
             }
-            agent_tui::Exit::LookAgain => session.session = None,
+            agent_tui::Exit::LookAgain => session.for_session(None),
             agent_tui::Exit::Fork { at, text } => {
-                session.session = Some(past::fork(&app, &config, &here, at)?);
+                session.for_session(Some(past::fork(&app, &config, &here, at)?));
                 prefill = text;
             }
             agent_tui::Exit::Replay => {
                 play(&app, &here).await?;
-                session.session = Some(here);
+                session.for_session(Some(here));
                 mode = Some(closed.mode);
             }
             agent_tui::Exit::Demo => return demo(&app).await,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use agent_log::{SessionDirectory, SessionStore};
+use agent_log::SessionDirectory;
 use agent_protocol::Payload;
 use agent_protocol::command::{
     ControlCommand, EndSession, InterruptReason, ResumeThread, SubmitTurn,
@@ -119,11 +119,9 @@ pub(super) async fn run(opening: Opening) -> Result<Closed, Failure> {
 }
 
 fn existing(opening: &Opening) -> Result<Option<SessionDirectory>, Failure> {
-    let store = SessionStore::of_project(opening.app.project.root());
-    let asked = opening.session.session.as_deref();
-    asked
-        .map(|asked| store.resolve(asked).or_usage())
-        .transpose()
+    let asked = opening.session.name();
+    let found = asked.map(|asked| opening.app.session_to_continue(asked));
+    Ok(found.transpose()?)
 }
 
 /// Chooses the models and opens the session, beside the screen that is already there.
@@ -184,21 +182,34 @@ fn status_item(item: &StatusItem) -> agent_tui::StatusItem {
     }
 }
 
-/// What the screen has to know about terminal, project and settings.
-pub(crate) fn settings(app: &App, config: &Config) -> Settings {
-    let variable = |name: &str| {
-        app.host
-            .environment
-            .get(name)
-            .and_then(std::ffi::OsStr::to_str)
-    };
-    let (colors, background) = detect(TerminalHints {
+fn variable<'a>(app: &'a App, name: &str) -> Option<&'a str> {
+    let value = app.host.environment.get(name);
+    value.and_then(std::ffi::OsStr::to_str)
+}
+
+/// Colours of the terminal, as its environment says.
+pub(crate) fn theme(app: &App) -> agent_tui::theme::Theme {
+    let (depth, background) = detect(TerminalHints {
         // `--color` says it, or the environment does.
         no_color: !app.output.has_color(),
-        term: variable("TERM"),
-        colorterm: variable("COLORTERM"),
-        colorfgbg: variable("COLORFGBG"),
+        term: variable(app, "TERM"),
+        colorterm: variable(app, "COLORTERM"),
+        colorfgbg: variable(app, "COLORFGBG"),
     });
+    agent_tui::theme::Theme {
+        depth,
+        background,
+        ..Default::default()
+    }
+}
+
+/// What the screen has to know about terminal, project and settings.
+pub(crate) fn settings(app: &App, config: &Config) -> Settings {
+    let agent_tui::theme::Theme {
+        depth: colors,
+        background,
+        ..
+    } = theme(app);
     let theme = match config.ui.theme.value {
         Theme::Auto => agent_tui::ThemeChoice::Auto,
         Theme::Light => agent_tui::ThemeChoice::Light,
@@ -211,7 +222,7 @@ pub(crate) fn settings(app: &App, config: &Config) -> Settings {
         background,
         theme,
         // Where nothing can be drawn over, lines are all there is.
-        plain: config.ui.plain.value || variable("TERM") == Some("dumb"),
+        plain: config.ui.plain.value || variable(app, "TERM") == Some("dumb"),
         full_screen: config.ui.full_screen.value,
         vim_keys: config.ui.vim_keys.value,
         mode: config.permissions.mode.value,

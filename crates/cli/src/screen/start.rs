@@ -5,19 +5,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent_protocol::Payload;
+use agent_protocol::id::SessionId;
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
-use agent_provider::catalog::BUILT_IN;
+use agent_provider::catalog::{BUILT_IN, BuiltIn};
 use agent_provider::local::find_local_servers;
-use agent_tui::{FirstRun, HostRequest, Output, Settings, Start, TrustQuestion};
+use agent_tui::{
+    FirstRun, HostRequest, Output, Secret, SessionLine, Settings, Start, TrustQuestion,
+};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::sync::CancellationToken;
 
 use super::{exit_of, load, settings};
 use crate::app::App;
+use crate::commands::doctor::other_program;
 use crate::config::trust::{self, Proposal, TrustStore};
 use crate::config::{Config, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
+use agent_runtime::keys;
 use agent_runtime::models::{self, LOCAL_PATIENCE};
 
 /// How to go on.
@@ -59,15 +64,21 @@ pub(super) async fn begin(
         config = load(app, args)?;
     }
     if needs_model {
+        let mut notes = other_program(app).into_iter().collect();
         while let Err(failure) = models::route(app, &config) {
             // A model that was asked for and cannot be used is an error, not a first run.
             if config.model.default.is_some() {
                 return Err(failure.into());
             }
-            match ask(app, &config, Start::FirstRun(look_around(app))).await? {
+            let found = look_around(app, std::mem::take(&mut notes));
+            match ask(app, &config, Start::FirstRun(found)).await? {
                 Said::Exit(agent_tui::Exit::Demo) => return Ok(Begin::Demo),
                 Said::Exit(agent_tui::Exit::LookAgain) => config = load(app, args)?,
                 Said::Exit(exit) => return Ok(Begin::Leave(exit_of(&exit))),
+                Said::Request(HostRequest::KeepKey(key)) => match keep_key(app, &key) {
+                    Ok(()) => config = load(app, args)?,
+                    Err(problem) => notes.push(problem),
+                },
                 Said::Request(_) => {}
             }
         }
@@ -101,7 +112,7 @@ fn trusted(app: &App, path: &std::path::Path) -> Payload {
 }
 
 /// What there is to work with, and what would be enough.
-fn look_around(app: &App) -> FirstRun {
+fn look_around(app: &App, notes: Vec<String>) -> FirstRun {
     let mut found: Vec<(String, bool)> = Vec::new();
     for provider in BUILT_IN {
         if let Some(variable) = provider.key_variables.first() {
@@ -134,7 +145,40 @@ fn look_around(app: &App) -> FirstRun {
             "ollama serve, with a model pulled".to_owned(),
             format!("model = \"provider/model\" in {file}"),
         ],
+        notes,
     }
+}
+
+/// Keeps a key, with its provider before it or by its own beginning.
+fn keep_key(app: &App, entered: &Secret) -> Result<(), String> {
+    let entered = entered.0.trim();
+    let (provider, key) = match entered.split_once(char::is_whitespace) {
+        Some((provider, key)) => (Some(provider.trim_end_matches(':')), key.trim()),
+        None => (keys::provider_of(entered), entered),
+    };
+    let Some(provider) = provider else {
+        return Err("Nothing in the key says whose it is: write its provider before it, as in `mistral KEY`.".to_owned());
+    };
+    if BuiltIn::named(provider).is_none_or(|known| known.key_variables.is_empty()) {
+        // What was typed may be the key itself, so it is not said again.
+        return Err("Keys can be kept for openai, anthropic and the other services in docs/providers.md; the first word was none of them.".to_owned());
+    }
+    let kept = keys::enter(app, provider, key);
+    kept.map(|_| ())
+        .map_err(|error| agent_runtime::chain(&error))
+}
+
+/// Shows the list of past sessions.
+pub(super) async fn choose_session(
+    app: &App,
+    config: &Config,
+    sessions: Vec<SessionLine>,
+) -> Result<Result<SessionId, Exit>, Failure> {
+    Ok(match ask(app, config, Start::Sessions(sessions)).await? {
+        Said::Exit(agent_tui::Exit::Resume(session_id)) => Ok(session_id),
+        Said::Exit(exit) => Err(exit_of(&exit)),
+        Said::Request(_) => Err(Exit::Done),
+    })
 }
 
 /// What came of a question.
@@ -157,7 +201,12 @@ async fn ask(app: &App, config: &Config, start: Start) -> Result<Said, Failure> 
         tokio::select! {
             exit = &mut screen => return Ok(Said::Exit(exit.or_fail()?.or_fail()?)),
             Some(output) = sent.recv() => {
-                if let Output::Host(request @ (HostRequest::TrustProject | HostRequest::IgnoreProject)) = output {
+                if let Output::Host(
+                    request @ (HostRequest::TrustProject
+                    | HostRequest::IgnoreProject
+                    | HostRequest::KeepKey(_)),
+                ) = output
+                {
                     shutdown.cancel();
                     screen.await.or_fail()?.or_fail()?;
                     return Ok(Said::Request(request));

@@ -1,4 +1,4 @@
-//! Findings as SARIF 2.1.0, which build servers and code hosts show beside the code.
+//! Findings of an audit as SARIF.
 
 use std::collections::BTreeSet;
 
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::meaning::meaning;
 use super::{AuditReport, Finding, Severity};
+use crate::sarif::{self, uri};
 
 /// Several audits as one SARIF log. Each report comes with where its log is, as a relative path
 /// with slashes.
@@ -33,20 +34,7 @@ pub fn to_sarif<'a>(
             })
         })
         .collect();
-    json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": { "driver": {
-                "name": "agent audit",
-                "version": version,
-                "semanticVersion": version,
-                "rules": rules,
-            } },
-            "columnKind": "utf16CodeUnits",
-            "results": results,
-        }],
-    })
+    sarif::log("agent audit", version, rules, results)
 }
 
 fn result(report: &AuditReport, finding: &Finding, path: &str) -> Value {
@@ -74,18 +62,4 @@ fn result(report: &AuditReport, finding: &Finding, path: &str) -> Value {
             ),
         },
     })
-}
-
-/// A path as a URI reference: what is not plain is escaped.
-fn uri(path: &str) -> String {
-    let mut uri = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                uri.push(char::from(byte));
-            }
-            other => uri.push_str(&format!("%{other:02X}")),
-        }
-    }
-    uri
 }

@@ -118,6 +118,9 @@ record! {
     }
 }
 
+/// The model of a turn that no model works on: calls that a program or a person made.
+pub const NO_MODEL: &str = "none";
+
 record! {
     /// Work on the input begins.
     TurnStarted {

@@ -10,8 +10,8 @@ use agent_log::Appended;
 use agent_protocol::command::{CallTool, InterruptReason, RejectCall};
 use agent_protocol::id::{StepId, TurnId};
 use agent_protocol::payload::conversation::{
-    RuntimeWarning, TurnCompleted, TurnFailed, TurnOutcome, TurnSource, TurnStarted, TurnSubmitted,
-    Verification,
+    NO_MODEL, RuntimeWarning, TurnCompleted, TurnFailed, TurnOutcome, TurnSource, TurnStarted,
+    TurnSubmitted, Verification,
 };
 use agent_protocol::reply::{CallReport, ControlError, Reply};
 use agent_protocol::status::{Status, VerificationStatus};
@@ -72,7 +72,7 @@ impl CallTurn {
             ..TurnSubmitted::default()
         })?;
         turn.record(TurnStarted {
-            model: "none".to_owned(),
+            model: NO_MODEL.to_owned(),
             mode: authority.mode(),
             ..TurnStarted::default()
         })?;

@@ -82,6 +82,7 @@ impl LiveSession {
             Some(config) => config,
             None => Arc::new(runtime.config(&Overrides::default())?),
         };
+        options.find_session(runtime)?;
         let chosen = match std::mem::take(&mut options.models) {
             SessionModels::Without => None,
             SessionModels::FromSettings => Some(models::choose_for(runtime, &config, &options)?),

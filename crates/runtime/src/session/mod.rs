@@ -23,20 +23,36 @@ use std::sync::mpsc::Receiver;
 
 use agent_log::{Appended, SessionDirectory, SessionWriter};
 use agent_protocol::command::{ControlCommand, Peer};
-use agent_protocol::id::{ProcessId, SessionId};
+use agent_protocol::id::{ArtifactId, ProcessId, SessionId};
+use agent_protocol::payload::conversation::SessionCreated;
 use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::reply::{ControlError, ControlErrorCode, Reply};
 use agent_protocol::status::Mode;
+use sha2::{Digest as _, Sha256};
 
 use crate::Runtime;
 use crate::error::{ErrorKind, RuntimeError, chain};
 use at_rest::SessionAtRest;
 use live::LiveSession;
 
-pub use open::{created, verification_patterns};
+pub use open::verification_patterns;
 pub(crate) use open::{open_parts, registry};
 pub use options::{OnFailure, OpenOptions, SessionModels};
 pub use report::TurnReport;
+
+/// The first event of a session of this project.
+#[must_use]
+pub fn created(runtime: &Runtime, mode: Mode) -> SessionCreated {
+    use std::os::unix::ffi::OsStrExt as _;
+    let root = runtime.project.root().as_os_str().as_bytes();
+    let digest: [u8; 32] = Sha256::digest(root).into();
+    SessionCreated {
+        project_root_hash: ArtifactId::from_digest(&digest).to_string(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        mode: Some(mode),
+        ..SessionCreated::default()
+    }
+}
 
 /// An open session of a project.
 pub struct Session(Kind);

@@ -30,8 +30,8 @@ use agent_tool_runtime::{
     Authority, Baselines, Journal, Pipeline, PipelineParts, Registry, Settings as PipelineSettings,
     Workspace,
 };
-use sha2::{Digest as _, Sha256};
 
+use super::created;
 use super::options::OpenOptions;
 use crate::Runtime;
 use crate::config::Config;
@@ -89,7 +89,13 @@ pub(crate) fn open_parts(
     let mut history = History::new(verification_patterns(config));
     let writer = match &existing {
         Some(directory) => history.open(directory, env)?,
-        None => store.create(created(runtime, mode), env).or_usage()?,
+        None => {
+            let created = SessionCreated {
+                title: wanted.title.clone(),
+                ..created(runtime, mode)
+            };
+            store.create(created, env).or_usage()?
+        }
     };
     let events = writer.listen();
     // What this run adds begins here; a new session's first line is already written.
@@ -432,19 +438,6 @@ impl Config {
                 .as_ref()
                 .and_then(|set| u64::try_from(set.value.duration().as_millis()).ok()),
         }
-    }
-}
-
-/// The first event of a session of this project.
-pub fn created(runtime: &Runtime, mode: Mode) -> SessionCreated {
-    use std::os::unix::ffi::OsStrExt as _;
-    let root = runtime.project.root().as_os_str().as_bytes();
-    let digest: [u8; 32] = Sha256::digest(root).into();
-    SessionCreated {
-        project_root_hash: ArtifactId::from_digest(&digest).to_string(),
-        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        mode: Some(mode),
-        ..SessionCreated::default()
     }
 }
 

@@ -4,7 +4,7 @@ use agent_protocol::command::{ControlCommand, Undo, UndoExtent};
 use agent_protocol::status::Mode;
 
 use crate::commands::{self, Does};
-use crate::host::{Exit, ExportForm, HostRequest};
+use crate::host::{Exit, ExportForm, HostRequest, Prepared};
 use crate::state::cell::{CellKind, NoticeLevel};
 use crate::theme::{ColorDepth, ThemeChoice};
 use crate::ui::overlay::{Choices, Overlay, Picker, Transcript};
@@ -56,6 +56,14 @@ impl Ui {
             Does::Compact => return vec![Effect::Command(ControlCommand::Compact)],
             Does::Cost => self.overlay = Some(documents::cost(&self.state.facts)),
             Does::Diff => return host(HostRequest::Diff),
+            Does::Init => return host(HostRequest::Prepared(Prepared::Init)),
+            Does::Review => match Prepared::review(arguments) {
+                Some(review) => return host(HostRequest::Prepared(review)),
+                None => {
+                    let text = "/review takes nothing, a branch, or `commit` and its name";
+                    self.state.say(NoticeLevel::Error, text);
+                }
+            },
             Does::Undo => match arguments.parse() {
                 Ok(sequence) => return undo(UndoExtent::After { sequence }),
                 Err(_) if arguments.is_empty() => return undo(UndoExtent::LastChange),

@@ -75,10 +75,12 @@ impl Ui {
             return vec![Effect::Exit(Exit::Quit)];
         }
         if self.overlay.is_some() {
-            if matches!(
-                self.overlay,
-                Some(Overlay::FirstRun(..) | Overlay::Trust(..))
-            ) {
+            if self.is_choosing_session()
+                || matches!(
+                    self.overlay,
+                    Some(Overlay::FirstRun(..) | Overlay::Key(..) | Overlay::Trust(..))
+                )
+            {
                 return vec![Effect::Exit(Exit::Quit)];
             }
             self.overlay = None;

@@ -3,7 +3,7 @@
 use agent_protocol::status::Mode;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::host::{Exit, ExportForm, HostRequest};
+use crate::host::{Exit, ExportForm, HostRequest, Secret, Start};
 use crate::state::cell::CellKind;
 use crate::theme::ThemeChoice;
 use crate::ui::overlay::{Choices, Overlay, Picker, Scroll, Transcript};
@@ -19,7 +19,7 @@ impl Ui {
         if let Some(prompt) = &mut self.prompt {
             prompt.guard.disturb(self.now);
         }
-        let (stays, effects) = match &mut overlay {
+        let (stays, mut effects) = match &mut overlay {
             Overlay::Transcript(transcript) => self.transcript_key(transcript, key),
             Overlay::Reader(reader) => (scroll_key(&mut reader.scroll, key), Vec::new()),
             Overlay::Picker(picker) => {
@@ -27,6 +27,18 @@ impl Ui {
                 let chosen = place.map(|place| self.chosen(&picker.choices, place));
                 (stays, chosen.unwrap_or_default())
             }
+            Overlay::Key(secret, behind) => match key_key(secret, key) {
+                KeyStep::Entered => {
+                    let secret = std::mem::take(secret);
+                    (true, vec![Effect::Host(HostRequest::KeepKey(secret))])
+                }
+                KeyStep::Typed => (true, Vec::new()),
+                KeyStep::Left => {
+                    let behind = std::mem::take(behind);
+                    self.overlay = Some(Overlay::FirstRun(behind, Scroll::default()));
+                    (false, Vec::new())
+                }
+            },
             Overlay::FirstRun(_, scroll) | Overlay::Trust(_, scroll) => {
                 if scrolls(key)
                     || (key.code == KeyCode::Char(' ') && self.start_guard.is_quiet(self.now))
@@ -43,8 +55,15 @@ impl Ui {
         // A handler may have opened another overlay; that one wins.
         if stays && self.overlay.is_none() {
             self.overlay = Some(overlay);
+        } else if effects.is_empty() && self.is_choosing_session() {
+            effects.push(Effect::Exit(Exit::Quit));
         }
         effects
+    }
+
+    /// True if there is nothing behind the list that is shown.
+    pub(crate) fn is_choosing_session(&self) -> bool {
+        matches!(self.settings.start, Start::Sessions(_))
     }
 
     /// A key that answers the question before a session.
@@ -53,6 +72,11 @@ impl Ui {
         let exit = |exit| vec![Effect::Exit(exit)];
         match (&mut self.overlay, key.code) {
             (Some(Overlay::FirstRun(..)), KeyCode::Char('d')) => exit(Exit::Demo),
+            (Some(Overlay::FirstRun(found, _)), KeyCode::Char('k')) => {
+                let behind = std::mem::take(found);
+                self.overlay = Some(Overlay::Key(Secret::default(), behind));
+                Vec::new()
+            }
             (Some(Overlay::FirstRun(..)), KeyCode::Esc) => exit(Exit::Quit),
             (Some(Overlay::FirstRun(..)), KeyCode::Enter) => exit(Exit::LookAgain),
             (Some(Overlay::Trust(_, scroll)), KeyCode::Char('t')) => {
@@ -232,6 +256,29 @@ fn scroll_key(scroll: &mut Scroll, key: KeyEvent) -> bool {
         _ => {}
     }
     true
+}
+
+enum KeyStep {
+    Typed,
+    Entered,
+    Left,
+}
+
+/// Takes in a key press while a key is being entered.
+fn key_key(secret: &mut Secret, key: KeyEvent) -> KeyStep {
+    match key.code {
+        KeyCode::Esc => return KeyStep::Left,
+        KeyCode::Enter if !secret.0.trim().is_empty() => return KeyStep::Entered,
+        KeyCode::Backspace => {
+            secret.0.pop();
+        }
+        KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => secret.0.clear(),
+        KeyCode::Char(character) if !key.modifiers.contains(KeyModifiers::CONTROL) => {
+            secret.0.push(character);
+        }
+        _ => {}
+    }
+    KeyStep::Typed
 }
 
 /// Whether the list stays, and the place that was chosen in it.

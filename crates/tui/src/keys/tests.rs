@@ -227,6 +227,8 @@ fn slash_commands() {
     check("\"/undo\" enter", "undo LastChange");
     check("\"/undo_12\" enter", "undo After { sequence: 12 }");
     check("\"/resume\" enter", "Sessions");
+    check("\"/init\" enter", "Prepared(Init)");
+    check("\"/review_main\" enter", "Prepared(ReviewSince(\"main\"))");
     check(
         "\"/fork\" enter enter",
         "exit Fork { at: 7, text: \"an earlier message\" }",

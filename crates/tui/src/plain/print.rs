@@ -38,6 +38,10 @@ impl Plain {
                 self.out.push("Any one of these is enough:".into());
                 self.out
                     .extend(found.to_set.iter().map(|line| safe::one_line(line)));
+                self.out
+                    .extend(found.notes.iter().map(|note| safe::one_line(note)));
+                self.out
+                    .push("Or run `agent config key PROVIDER` to enter a key.".into());
                 self.out.push(
                     "d and Enter: the demo, without a model. Enter: check again. q and Enter: quit."
                         .into(),
@@ -56,7 +60,7 @@ impl Plain {
                 self.ui.overlay = Some(Overlay::Trust(question, scroll));
                 self.ui.start_guard.drawn(self.ui.now);
             }
-            Some(Overlay::Transcript(_)) | None => {}
+            Some(Overlay::Transcript(_) | Overlay::Key(..)) | None => {}
         }
     }
 

@@ -4,7 +4,7 @@
 use agent_history::describe;
 use agent_history::describe::{BlockKind, Kind, Tone, phrases};
 use agent_protocol::payload::conversation::{
-    HistoryStatus, QueueChanged, QueueOperation, QueuePolicy, TurnCompleted, TurnFailed,
+    HistoryStatus, NO_MODEL, QueueChanged, QueueOperation, QueuePolicy, TurnCompleted, TurnFailed,
     TurnOutcome, TurnSubmitted,
 };
 use agent_protocol::status::Status;
@@ -69,7 +69,7 @@ impl State {
                 self.facts.mode = Some(started.mode);
                 self.facts.compacting = false;
                 // A call of the user's own asks no model.
-                self.own_turn = started.model == "none";
+                self.own_turn = started.model == NO_MODEL;
                 if !started.model.is_empty() && !self.own_turn {
                     self.facts.model = Some(one_line(&started.model));
                 }

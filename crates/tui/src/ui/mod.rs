@@ -142,6 +142,10 @@ impl Ui {
             Start::Composer => None,
             Start::FirstRun(found) => Some(Overlay::FirstRun(found.clone(), Scroll::default())),
             Start::Trust(question) => Some(Overlay::Trust(question.clone(), Scroll::default())),
+            Start::Sessions(sessions) => {
+                let choices = Choices::Sessions(sessions.clone());
+                Some(Overlay::Picker(Picker::new("resume a session", choices)))
+            }
         };
         let mut state = State::default();
         state.facts.mode = Some(settings.mode);
@@ -247,6 +251,9 @@ impl Ui {
         // Whoever pastes something does not want to leave with the next key.
         self.disarm();
         self.disturb();
+        if let Some(Overlay::Key(secret, _)) = &mut self.overlay {
+            secret.0.push_str(text.trim());
+        }
         if self.overlay.is_some() {
             return;
         }

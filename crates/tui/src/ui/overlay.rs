@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::host::{Document, ExportForm, FirstRun, SessionLine, TrustQuestion};
+use crate::host::{Document, ExportForm, FirstRun, Secret, SessionLine, TrustQuestion};
 use crate::theme::ThemeChoice;
 
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub enum Overlay {
     Reader(Reader),
     Picker(Picker),
     FirstRun(FirstRun, Scroll),
+    /// A key is being entered over the screen of the first run.
+    Key(Secret, FirstRun),
     Trust(TrustQuestion, Scroll),
 }
 

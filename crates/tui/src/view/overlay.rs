@@ -5,13 +5,13 @@ use ratatui::text::{Line, Span};
 
 use super::answers::{self, Answer, answer};
 use super::{Frame, window};
-use crate::host::{Document, DocumentFormat, FirstRun, TrustQuestion};
+use crate::host::{Document, DocumentFormat, FirstRun, Secret, TrustQuestion};
 use crate::text::{Break, wrap};
 use crate::theme::Theme;
 use crate::ui::overlay::{Choices, Overlay, Picker, Scroll};
 use crate::ui::{Shown, Ui};
 use crate::{diff, markdown, safe};
-use agent_text::{clip, width};
+use agent_text::{clip, counted, width};
 
 pub(super) fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
     let theme = ui.theme;
@@ -30,11 +30,13 @@ pub(super) fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
         Some(Overlay::FirstRun(..)) => {
             let taken = !ui.is_guarded();
             answers(vec![
+                answer("k", "enter a key", taken),
                 answer("d", "demo", taken),
                 answer("Enter", "check again", taken),
                 answer("q", "leave", taken),
             ])
         }
+        Some(Overlay::Key(..)) => keys("Enter keeps it · Ctrl-U clears · Esc goes back"),
         Some(Overlay::Trust(_, scroll)) => {
             let taken = !ui.is_guarded();
             let seen = scroll.at >= scroll.last;
@@ -73,6 +75,10 @@ pub(super) fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
             let (lines, scroll) = scrolled(first_run(found, columns, theme), *scroll, room);
             shown.scroll = Some(scroll);
             (position(&first_run_title(ui), scroll), lines)
+        }
+        Some(Overlay::Key(secret, _)) => {
+            let lines = key_entry(secret, columns, theme);
+            ("Enter an API key".to_owned(), lines)
         }
         Some(Overlay::Trust(question, scroll)) => {
             let text = Line::from(trust_in_words(question));
@@ -241,9 +247,35 @@ fn first_run(found: &FirstRun, columns: usize, theme: Theme) -> Vec<Line<'static
         say(Line::styled(what, theme.code()), 4);
     }
     say(Line::default(), 0);
+    let key = "Press k to paste a key. A variable that you set now in another window is not seen here: set it, \
+        then start agent again.";
+    say(Line::from(key), 0);
+    for note in &found.notes {
+        say(Line::styled(safe::one_line(note), theme.warn()), 0);
+    }
+    say(Line::default(), 0);
     let demo = "Or press d for the demo: it fixes a failing test in a temporary project, without \
         a key or a network.";
     say(Line::from(demo), 0);
+    lines
+}
+
+/// A key that is being entered, by its length alone.
+fn key_entry(secret: &Secret, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let said = "Paste the key and press Enter. If nothing in it says whose it is, write the provider before it: \
+        `mistral KEY`. It is kept in a file that only you can read, sent to that provider, and shown nowhere.";
+    let mut lines = vec![Line::default()];
+    lines.extend(wrap(&Line::from(said), columns, 0, Break::Words));
+    lines.push(Line::default());
+    let entered = match secret.0.chars().count() {
+        0 => Line::styled("  (nothing yet)", theme.dim()),
+        count => Line::from(format!(
+            "  {} {}",
+            "•".repeat(count.min(24)),
+            counted(count as u64, "character")
+        )),
+    };
+    lines.push(entered);
     lines
 }
 

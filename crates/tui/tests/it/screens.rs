@@ -163,6 +163,7 @@ fn first_run() {
                     ),
                 ],
                 to_set: vec!["export OPENAI_API_KEY=…".into(), "ollama pull qwen3".into()],
+                notes: vec!["`agent` in a shell runs `/usr/bin/agent`, another program".into()],
             }),
             ..settings()
         })

@@ -37,7 +37,7 @@ Examples:
   agent import ~/.claude/projects/-home-me-app/0205f437.jsonl
   agent permissions test last --mode auto")]
 pub(crate) struct TestArgs {
-    /// Session id, a unique prefix of it, or `last`
+    /// A session: its number, title, id, or `last`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Also use the permission rules in this file

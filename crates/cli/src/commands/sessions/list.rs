@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use agent_log::SessionDirectory;
+use agent_log::{LastTurn, SessionDirectory};
 use agent_protocol::Timestamp;
 use agent_protocol::id::SessionId;
+use agent_text::words::ago;
 use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
@@ -13,9 +14,11 @@ use serde::Serialize;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
-use crate::output::{Table, Tone, local_minute, visible};
+use crate::output::{Table, Tone, visible};
 
 /// List the sessions of this project, newest first
+///
+/// Every command takes the number of a session in this list as its name. `--verbose` adds the ids.
 #[derive(Args, Debug, Default)]
 pub(crate) struct ListArgs {
     /// Print one JSON object (docs/schemas/sessions-list.schema.json)
@@ -34,6 +37,8 @@ pub(crate) struct SessionList {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct SessionEntry {
+    /// Its place in the list, by which commands name it; 1 is the one written last.
+    number: usize,
     session_id: SessionId,
     path: PathBuf,
     /// `null` when the log does not say.
@@ -44,9 +49,17 @@ struct SessionEntry {
     parent: Option<SessionId>,
     created_at: Option<Timestamp>,
     last_event_at: Option<Timestamp>,
+    /// `open`, `waiting` for an answer, `completed`, `degraded`, `failed` or `cancelled`; `null` when
+    /// there was no turn.
+    last_turn: Option<&'static str>,
+    /// False if it has calls without a model alone: `last` passes over it where a session is continued.
+    is_conversation: bool,
     /// How many events the log has, by its last line.
     events: Option<u64>,
     log_bytes: u64,
+    /// The title, or what stands for it.
+    #[serde(skip)]
+    name: Option<String>,
     /// The process that writes it now.
     writer: Option<Writer>,
     /// Why the log could not be read.
@@ -60,7 +73,7 @@ struct Writer {
     program: String,
 }
 
-pub(super) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
     let found = app
         .sessions()
         .list()
@@ -68,7 +81,7 @@ pub(super) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
         .or_fail()?;
     let list = SessionList {
         project: app.project.root().to_path_buf(),
-        sessions: found.iter().map(SessionEntry::of).collect(),
+        sessions: found.iter().zip(1..).map(SessionEntry::of).collect(),
     };
     let doing = "cannot print the sessions";
     if arguments.json {
@@ -79,9 +92,18 @@ pub(super) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
         app.output.note("no sessions in this project yet");
         return Ok(Exit::Done);
     }
-    let mut table = Table::new(&["session", "last event", ">events", "about"]);
+    let ids = app.output.is_verbose();
+    let mut headings = vec![">#", "last used", ">events", "state", "about"];
+    if ids {
+        headings.insert(1, "session");
+    }
+    let mut table = Table::new(&headings);
     for session in &list.sessions {
-        table.row(session.cells());
+        let mut cells = session.cells(app);
+        if ids {
+            cells.insert(1, session.session_id.to_string());
+        }
+        table.row(cells);
     }
     app.output.table(&table, Tone::Heading).context(doing)?;
     Ok(Exit::Done)
@@ -89,12 +111,15 @@ pub(super) fn run(arguments: &ListArgs, app: &App) -> Result<Exit, Failure> {
 
 impl SessionEntry {
     /// A session whose log cannot be read is listed too, with the reason.
-    fn of(session: &SessionDirectory) -> Self {
+    fn of((session, number): (&SessionDirectory, usize)) -> Self {
         let (preview, problem) = match session.preview() {
             Ok(preview) => (preview, None),
             Err(error) => (Default::default(), Some(agent_runtime::chain(&error))),
         };
+        let is_conversation = preview.is_conversation();
+        let name = preview.name();
         Self {
+            number,
             session_id: session.id().clone(),
             path: session.path().to_path_buf(),
             title: preview.title,
@@ -105,10 +130,13 @@ impl SessionEntry {
                 .map(|parent| parent.session_id),
             created_at: preview.created_at,
             last_event_at: preview.last_event_at,
+            last_turn: preview.last_turn.map(turn_in_words),
+            is_conversation,
             events: preview
                 .last_sequence
                 .map(|sequence| sequence.saturating_add(1)),
             log_bytes: session.log_bytes().unwrap_or(0),
+            name,
             writer: session.holder().map(|holder| Writer {
                 pid: holder.pid,
                 program: holder.program,
@@ -117,26 +145,43 @@ impl SessionEntry {
         }
     }
 
-    fn cells(&self) -> [String; 4] {
-        let named = self.title.clone().or_else(|| self.first_input.clone());
-        let title = match (&self.problem, &self.parent, named) {
+    fn cells(&self, app: &App) -> Vec<String> {
+        let title = match (&self.problem, &self.parent, &self.name) {
             // The reason is in the JSON, and in what the other commands say; here is no room.
             (Some(_), _, _) => "(cannot be read)".to_owned(),
-            (None, _, Some(title)) => title,
+            (None, _, Some(title)) => title.clone(),
             (None, Some(parent), None) => format!("(fork of {parent})"),
             (None, None, None) => String::new(),
         };
-        let title = match &self.writer {
-            Some(writer) => format!("(open in pid {}) {title}", writer.pid),
-            None => title,
+        // A program that has it open says more than how its last turn ended.
+        let state = match (&self.writer, self.last_turn) {
+            (Some(_), Some("waiting")) => "asking",
+            (Some(_), _) => "in use",
+            (None, Some("completed")) => "done",
+            (None, Some("open")) => "cut off",
+            (None, other) => other.unwrap_or_default(),
         };
-        [
-            self.session_id.to_string(),
-            self.last_event_at.map(local_minute).unwrap_or_default(),
+        let age = self.last_event_at.map(|moment| app.millis_since(moment));
+        vec![
+            self.number.to_string(),
+            age.map(ago).unwrap_or_default(),
             self.events
                 .map(|events| events.to_string())
                 .unwrap_or_default(),
+            state.to_owned(),
             visible(&title),
         ]
+    }
+}
+
+/// The word for programs.
+pub(crate) fn turn_in_words(turn: LastTurn) -> &'static str {
+    match turn {
+        LastTurn::Open => "open",
+        LastTurn::Waiting => "waiting",
+        LastTurn::Completed => "completed",
+        LastTurn::Degraded => "degraded",
+        LastTurn::Failed => "failed",
+        LastTurn::Cancelled => "cancelled",
     }
 }

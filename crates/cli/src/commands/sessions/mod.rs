@@ -13,7 +13,8 @@ use crate::failure::Failure;
 
 /// List, show, measure and prune sessions
 ///
-/// Name a session by its id, a unique prefix of it, or `last` for the most recent one.
+/// Every command names a session by its number in the list (1 is the newest), words of its title,
+/// its id or the beginning of it, `last`, or `last~1` for the one before.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SessionsArgs {

@@ -25,7 +25,7 @@ use agent_text::{clip, counted};
 /// Show details of a session
 #[derive(Args, Debug)]
 pub(crate) struct ShowArgs {
-    /// Session id, a unique prefix of it, or `last`
+    /// A session: its number, title, id, or `last`
     #[arg(value_name = "SESSION", default_value = "last")]
     session: String,
     /// Print one JSON object (docs/schemas/sessions-show.schema.json)

@@ -1,51 +1,49 @@
 //! `agent doctor`: looks at everything a session needs and says what is missing and how to get it.
-//! It changes nothing, and contacts nobody outside this machine unless it is asked to.
+//! It changes nothing, and contacts the server of the configured model alone.
 
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
+mod name;
+mod server;
+
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
+use agent_provider::ModelRef;
 use agent_provider::config::{key_is_optional, key_variables};
-use agent_provider::{
-    HostCredentials, Message, ModelRef, ModelRequest, Signal, UserPart, resolve_endpoint,
-};
 use anyhow::Context as _;
 use clap::Args;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, Uid, access};
 use schemars::JsonSchema;
 use serde::Serialize;
-use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::config::trust::Trust;
 use crate::config::{self, Config, FileState, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::own_name::in_own_name;
 use crate::output::{Tone, visible};
 use agent_runtime::keys;
-use agent_runtime::models;
+use agent_runtime::reach;
 use agent_text::counted;
 
-/// How long a server on this machine may take to accept a connection.
-const CONNECT: Duration = Duration::from_secs(2);
-
-/// The least that every dialect accepts as a limit of the answer.
-const ONLINE_TOKENS: u32 = 16;
+pub(crate) use name::other_program;
 
 /// Check that this machine has what a session needs
 ///
-/// Changes nothing, and contacts no other machine without --online. Exit code 1 means that a check
-/// failed.
+/// Changes nothing. The server of the configured model is asked for its list of models, which costs
+/// nothing, and nobody else is contacted. Exit code 1 means that a check failed.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object (docs/schemas/doctor.schema.json)
     #[arg(long)]
     json: bool,
-    /// Send a tiny request to the configured model
+    /// Send a tiny request to the configured model too
     #[arg(long)]
     online: bool,
+    /// Contact nobody
+    #[arg(long, conflicts_with = "online")]
+    offline: bool,
 }
 
 /// What `agent doctor --json` prints.
@@ -117,13 +115,17 @@ pub(crate) fn run(arguments: &DoctorArgs, app: &App) -> Result<Exit, Failure> {
     match config::load(&app.host, &app.project, &SettingArgs::default()) {
         Ok(config) => {
             checks.push(settings(&config));
-            let named = model(app, &config);
+            let asked = asked(app, &config);
+            let named = model(app, &config, asked.as_ref());
             let usable = named.status == CheckStatus::Ok;
             checks.push(named);
             if arguments.online {
-                checks.push(online(app, &config));
+                checks.push(server::online(app, &config));
             } else if usable {
-                checks.extend(server(&config));
+                let asked = asked.as_ref();
+                checks.extend(
+                    asked.and_then(|asked| server::server(app, &config, asked, arguments.offline)),
+                );
             }
         }
         Err(failure) => {
@@ -134,6 +136,7 @@ pub(crate) fn run(arguments: &DoctorArgs, app: &App) -> Result<Exit, Failure> {
     }
     checks.push(sandbox(&app.host.temporary));
     checks.push(programs(app));
+    checks.push(name::name(app));
     let report = DoctorReport {
         ok: checks
             .iter()
@@ -263,9 +266,28 @@ fn settings(config: &Config) -> Check {
     }
 }
 
-fn model(app: &App, config: &Config) -> Check {
+/// The model that is set, or that would be chosen. No command is run for a key.
+fn asked(app: &App, config: &Config) -> Option<ModelRef> {
+    if let Some(set) = &config.model.default {
+        return ModelRef::parse(&set.value).ok();
+    }
+    let mut providers = config.providers.values();
+    if providers.any(|provider| provider.config().api_key_cmd.is_some()) {
+        return None;
+    }
+    let route = agent_runtime::models::route(app, config).ok()?;
+    Some(route.selected()?.target.clone())
+}
+
+fn model(app: &App, config: &Config, asked: Option<&ModelRef>) -> Check {
     let environment = &app.host.environment;
     let Some(model) = &config.model.default else {
+        if let Some(chosen) = asked {
+            return Check::ok(
+                "model",
+                format!("`{chosen}`; none is set, this one can be used"),
+            );
+        }
         return Check::warning(
             "model",
             "no model is set",
@@ -282,10 +304,14 @@ fn model(app: &App, config: &Config) -> Check {
     };
     let own = config.providers.get(&asked.provider);
     let own = own.map(|settings| settings.config());
-    if let Err(error) = resolve_endpoint(&asked.provider, own.as_ref(), HostCredentials::default())
-    {
-        let hint = "`agent config show --origin` shows where the model was set";
-        return Check::failed("model", error.to_string(), hint);
+    if let Err(error) = reach::at_hand(app, config, &asked.provider) {
+        let origin = "`agent config show --origin` shows where the model was set".to_owned();
+        let hints = error
+            .hints()
+            .iter()
+            .map(|hint| hint.replace("MODEL", &asked.model));
+        let hints: Vec<String> = hints.chain([origin]).collect();
+        return Check::failed("model", error.to_string(), hints.join("; "));
     }
     let variables = key_variables(&asked.provider, own.as_ref());
     // A command is not run for this: it may ask for a passphrase.
@@ -329,130 +355,25 @@ fn model(app: &App, config: &Config) -> Check {
                 "model",
                 format!("`{}`, key from `{program}` (not run)", model.value),
             ),
+            None if keys::place_of_entered(app, &asked.provider).is_some_and(|it| it.exists()) => {
+                Check::ok(
+                    "model",
+                    format!("`{}`, key entered in `agent`", model.value),
+                )
+            }
             None if file.is_some() || key_is_optional(&asked.provider, own.as_ref()) => {
                 Check::ok("model", format!("`{}`", model.value))
             }
             None => Check::failed(
                 "model",
                 format!("`{}` needs a key", model.value),
-                format!("set the variable {}", variables.join(" or ")),
-            ),
-        },
-    }
-}
-
-/// The server of the model, as far as it is known without asking the model: one on this machine can
-/// be connected to, any other is left alone and said to be.
-fn server(config: &Config) -> Option<Check> {
-    const NAME: &str = "server";
-    let asked = ModelRef::parse(&config.model.default.as_ref()?.value).ok()?;
-    let own = config.providers.get(&asked.provider);
-    let own = own.map(|settings| settings.config());
-    let endpoint =
-        resolve_endpoint(&asked.provider, own.as_ref(), HostCredentials::default()).ok()?;
-    let (scheme, after) = endpoint.base_url.split_once("://")?;
-    let authority = after.split(['/', '?', '#']).next().unwrap_or_default();
-    let authority = authority.rsplit('@').next().unwrap_or_default();
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
-        _ if scheme == "http" => (authority, 80),
-        _ => (authority, 443),
-    };
-    let address = match host.trim_matches(['[', ']']) {
-        "localhost" => Some(IpAddr::from(Ipv4Addr::LOCALHOST)),
-        host => host.parse().ok().filter(IpAddr::is_loopback),
-    };
-    let Some(address) = address else {
-        return Some(Check::warning(
-            NAME,
-            format!("{} was not contacted", endpoint.shown_url()),
-            "`agent doctor --online` sends it a tiny request",
-        ));
-    };
-    Some(
-        match TcpStream::connect_timeout(&(address, port).into(), CONNECT) {
-            Ok(_) => Check::ok(
-                NAME,
-                format!("a server is listening at {}", endpoint.shown_url()),
-            ),
-            Err(error) => Check::failed(
-                NAME,
-                format!("no server at {}: {error}", endpoint.shown_url()),
                 format!(
-                    "start the server, or fix `base_url` under [providers.{}]",
+                    "set the variable {}, or enter it: `agent config key {}`",
+                    variables.join(" or "),
                     asked.provider
                 ),
             ),
         },
-    )
-}
-
-/// Asks the model for a word. One attempt: a finding now is worth more than a success later.
-fn online(app: &App, config: &Config) -> Check {
-    const NAME: &str = "online";
-    let chosen = models::choose(app, config).map_err(Failure::from);
-    let chosen = chosen.and_then(|chosen| {
-        let first = chosen.models.into_iter().next();
-        first.ok_or_else(|| Failure::usage("no usable model"))
-    });
-    let model = match chosen {
-        Ok(model) => model,
-        Err(failure) => {
-            let message = format!("no request was sent: {:#}", failure.error);
-            return Check::failed(NAME, message, failure.hints.join("; "));
-        }
-    };
-    let request = ModelRequest {
-        model: model.settings.model.clone(),
-        messages: vec![
-            Message::User(vec![UserPart::Text("Answer with the word ok.".to_owned())]).into(),
-        ],
-        max_output_tokens: Some(ONLINE_TOKENS),
-        ..ModelRequest::default()
-    };
-    let name = format!("`{}/{}`", model.provider.name(), request.model);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            return Check::failed(
-                NAME,
-                format!(
-                    "no request was sent to {name}: \
-            {error}"
-                ),
-                "",
-            );
-        }
-    };
-    let cancel = CancellationToken::new();
-    let (stop, mut first_error) = (cancel.clone(), None);
-    let begin = Instant::now();
-    let answer = runtime.block_on(model.provider.exchange(&request, &cancel, &mut |signal| {
-        if let Signal::AttemptFailed { error, .. } = signal {
-            first_error.get_or_insert(error);
-            stop.cancel();
-        }
-    }));
-    match answer {
-        Ok(_) => {
-            let took = begin.elapsed().as_millis();
-            Check::ok(NAME, format!("{name} answered after {took} ms"))
-        }
-        Err(last) => {
-            let error = first_error.unwrap_or(last);
-            let status = error
-                .http_status
-                .map_or_else(String::new, |status| format!(", HTTP {status}"));
-            let message = format!(
-                "{name} did not answer ({}{status}): {}",
-                error.kind.as_str(),
-                error.message
-            );
-            Check::failed(NAME, message, error.hint.unwrap_or_default())
-        }
     }
 }
 
@@ -519,10 +440,10 @@ fn as_text(report: &DoctorReport, app: &App) -> String {
             CheckStatus::Failed => ("FAIL", Tone::Bad),
         };
         let mark = app.output.paint(tone, &format!("{word:<4}"));
-        let message = app.output.wrap(&visible(&check.message), 15);
+        let message = app.output.wrap(&in_own_name(&visible(&check.message)), 15);
         text.push_str(&format!("{mark} {:<9} {message}\n", check.name));
         if let Some(hint) = check.hint.as_deref().filter(|hint| !hint.is_empty()) {
-            let hint = app.output.wrap(&visible(hint), 15);
+            let hint = app.output.wrap(&in_own_name(&visible(hint)), 15);
             text.push_str(&format!(
                 "{:15}{}\n",
                 "",
