@@ -510,9 +510,11 @@ impl Story {
                 // Somebody else changes the file: the key is gone, or another one is there.
                 let (word, number) = (format!("o{other}"), (other > 0).then_some(other));
                 let secret = number.map_or_else(|| "none".to_owned(), key);
-                self.project.write(&path, content(&word, &secret));
+                let now = content(&word, &secret);
+                self.project.write(&path, &now);
                 self.files[file] = number;
-                self.known[file] = false;
+                // The same bytes again are still what was read.
+                self.known[file] &= now == on_disk;
             }
             8 | 9 => self.end_process(),
             _ => {
