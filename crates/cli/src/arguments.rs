@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// A one-off prompt; without a command or a prompt, opens the screen
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// Print the answer and leave, as `agent run` does; takes the options of that command too
+    /// Print the answer and exit, as `agent run` does; takes the options of that command too
     #[arg(short = 'p', long)]
     pub(crate) print: bool,
     #[command(flatten)]

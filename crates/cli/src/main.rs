@@ -6,12 +6,12 @@
 //! environment, the home directory or the clock.
 //!
 //! What it deliberately cannot do: it has no allow or deny rules of its own, it never writes an
-//! event except through the session crate, and it prints nothing a file or a model supplied
+//! event except through `agent-log`, and it prints nothing a file or a model supplied
 //! without [escaping it](output::visible).
 //!
 //! Where to start: [`arguments`] is the list of commands, [`app::App`] is what each of them gets,
-//! and [`commands`] has one file per command. [`config`] explains how layers of settings become
-//! one value with an origin.
+//! and [`commands`] has one file per command. [`agent_runtime::config`] explains how layers of
+//! settings become one value with an origin.
 
 mod app;
 mod arguments;

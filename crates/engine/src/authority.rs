@@ -289,7 +289,7 @@ impl Authority for SessionAuthority {
         {
             evaluated.decision = Effect::Ask;
             evaluated.decision_source = DecisionSource::Sandbox;
-            evaluated.reason = "it needs the network, which the sandbox does not give".to_owned();
+            evaluated.reason = "it needs the network, which the sandbox does not allow".to_owned();
         }
         Decision {
             evaluated: judgement.evaluated,

@@ -1,6 +1,6 @@
 //! The conversation of one thread: a fold of its events into what the next model input repeats.
 //!
-//! StreamSink, on resume and when an input is rebuilt for an audit, the same fold runs over the same
+//! Live, on resume and when an input is rebuilt for an audit, the same fold runs over the same
 //! events, so the bytes are the same. It takes observations only, never raw results, and it never
 //! looks at the workspace.
 

@@ -248,7 +248,7 @@ impl Limits {
             };
             let left = limit - self.spent - prices.input;
             let affordable = if prices.output_token > 0.0 {
-                // Rounds towards nothing, also when what is left is less than nothing.
+                // Rounds towards zero, also when what is left is below zero.
                 (left / prices.output_token) as u64
             } else {
                 u64::MAX

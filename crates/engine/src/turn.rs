@@ -109,7 +109,7 @@ impl Engine {
         self.begin(&turn_id, interrupt);
         let _timer = Timer::start(&budget, interrupt);
         self.record_routing()?;
-        self.thread_status(Status::Running, Some("going on where the turn was left"))?;
+        self.thread_status(Status::Running, Some("continuing where the turn left off"))?;
         let waiting = self.waiting_calls();
         // A call the user made themselves has no model that wants to know.
         let is_own =

@@ -1,5 +1,5 @@
 //! What the user said, for the fact sheet of a compaction: word for word as far as there is room,
-//! the newest first, and otherwise the begin and the end of it with the artifact that has all of it.
+//! the newest first, and otherwise its beginning and its end with the artifact that has all of it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -122,7 +122,7 @@ impl Report {
             }
             ("blocked", _) => (
                 "waiting",
-                "a question was answered, and nobody has gone on since".into(),
+                "a question was answered, and the session has not been resumed since".into(),
             ),
             _ => ("open", "the last turn has not ended".into()),
         }

@@ -6,7 +6,7 @@
 //! sandbox and what they change is found by looking.
 //!
 //! What this crate deliberately cannot do: it holds no allow or deny code (the gate is in
-//! `agent-tool-runtime`), writes no log of its own (facts go to the journal it is given), follows no
+//! `agent-policy`), writes no log of its own (facts go to the journal it is given), follows no
 //! link out of the project, and reads neither environment nor home directory.
 //!
 //! Where to start: [`local_tools`] makes all of them; [`path`](Roots) is how paths are resolved,

@@ -39,7 +39,7 @@ pub enum Expected<'a> {
 /// Result of a replacement.
 #[derive(Debug)]
 pub struct Replaced {
-    /// Of the file as it is now.
+    /// Stamp of the file as it is now.
     pub stamp: Stamp,
     /// Other names the same file has, which changed with it.
     pub other_names: u64,

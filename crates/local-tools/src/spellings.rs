@@ -245,7 +245,7 @@ pub const SPELLINGS: Spellings = Spellings {
                 "web_search",
                 "google_web_search",
             ],
-            instead: "nothing on the web can be read, except by a command of bash with network access, which is asked for",
+            instead: "nothing on the web can be read, except by a bash command with network access, which needs approval",
         },
         Missing {
             names: &[

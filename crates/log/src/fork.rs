@@ -29,13 +29,13 @@ const MOST_GENERATIONS: usize = 64;
 /// Reason a session was not forked, or its history not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
-    #[error("cannot fork session {session_id} at event {at}: its last whole event is {last}")]
+    #[error("session {session_id} has no event {at}: its last whole event is {last}")]
     TooFar {
         session_id: SessionId,
         at: u64,
         last: String,
     },
-    #[error("cannot fork session {session_id} at event {at}: its log is damaged at {damage}")]
+    #[error("event {at} cannot be read: the log of session {session_id} is damaged at {damage}")]
     Damaged {
         session_id: SessionId,
         at: u64,

@@ -63,7 +63,7 @@ impl Lease {
     /// Number of tries for the lock: a process that merely looks at a lease holds it for a moment.
     const TRIES: u32 = 5;
 
-    /// Takes the lease. Also returns who had it last and died without giving it back.
+    /// Takes the lease. Also returns who had it last and died without releasing it.
     pub(crate) fn take(
         place: &Place,
         session: &str,

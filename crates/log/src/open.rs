@@ -302,7 +302,7 @@ fn record_repairs(
     if let Some(holder) = &repairs.stale_holder {
         let warning = RuntimeWarning {
             code: "stale_lease".into(),
-            message: format!("{holder} held this session and ended without giving it back"),
+            message: format!("{holder} held this session and ended without releasing it"),
             evidence_refs: Vec::new(),
         };
         writer.append(&Scope::default(), warning, Refs::default())?;

@@ -1,4 +1,5 @@
-//! Repair of a killed session: the events that close its pending calls and turns on the next open.
+//! Repair of a killed session: the events that close its pending calls and turns on the next open. (The torn
+//! last line itself is cut off in `open.rs`.)
 //!
 //! Nothing is run again. A request to the model was interrupted; a call is lost, and whether it
 //! acted is known only when it had not started; a question that was asked stays asked, answered or

@@ -1,4 +1,4 @@
-//! Address and credentials for requests, resolved from built-in entries and configuration.
+//! Address, credentials, timeouts and retries for requests, resolved from built-in entries and configuration.
 
 use std::fmt;
 use std::sync::Arc;

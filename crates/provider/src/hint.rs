@@ -139,7 +139,7 @@ fn network(endpoint: &Endpoint, section: &str) -> String {
         "vllm" => "start it with `vllm serve MODEL --enable-auto-tool-choice`",
         _ => "start the server",
     };
-    format!("nothing listens at {url}: {start}, or set `base_url` under {section}")
+    format!("nothing is listening at {url}: {start}, or set `base_url` under {section}")
 }
 
 /// True if a URL points at this machine.

@@ -187,7 +187,7 @@ pub fn entered(runtime: &Runtime) -> Vec<String> {
     names
 }
 
-/// The file for the entered key of the provider `name`; none for a name that is no file's.
+/// The file for the entered key of the provider `name`; none if the name cannot be that of a file.
 pub fn place_of_entered(runtime: &Runtime, name: &str) -> Option<PathBuf> {
     is_plain(name).then(|| entered_keys(runtime).join(name))
 }
@@ -200,7 +200,7 @@ fn is_plain(name: &str) -> bool {
 /// A key that cannot be kept.
 #[derive(Debug, thiserror::Error)]
 pub enum EnterError {
-    #[error("that is no key: a key is one word of visible ASCII characters")]
+    #[error("that is not a key: a key is one word of visible ASCII characters")]
     NotAKey,
     #[error("no key can be kept for a provider of this name")]
     Name,

@@ -484,7 +484,7 @@ impl Supervisor {
         })
     }
 
-    /// Hands on what was printed, in the order in which it was; returns how much it was.
+    /// Passes on what was printed, in the order in which it was printed; returns how many bytes it was.
     fn pass_on(&mut self) -> usize {
         let output = &mut self.output;
         let give = &mut |stream, bytes: &[u8]| output.take(stream, bytes);

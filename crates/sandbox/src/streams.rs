@@ -123,7 +123,7 @@ impl Streams {
         self.lanes.iter().any(|lane| lane.has_more)
     }
 
-    /// Hands on what is there, in order, and returns how much it was.
+    /// Passes on what is there, in order, and returns how many bytes it was.
     pub(crate) fn pass_on(&mut self, give: OutputFn<'_>) -> usize {
         let mut passed = 0;
         for number in 0..self.lanes.len() {

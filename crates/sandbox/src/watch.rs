@@ -373,7 +373,7 @@ impl Comparison<'_> {
         let folder = Path::new("quarantine");
         session.make_parent(&folder.join("file"), 0o755)?;
         let name = shortened(&self.shown(path).to_string_lossy().replace('/', "%"));
-        // A name that is taken gets a number which no other of this process has.
+        // A name that is taken gets a number that no other name of this process has.
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut number = 0;
         loop {

@@ -71,7 +71,7 @@ pub(crate) fn parse(text: &str) -> Result<Value, BadArguments> {
         return Err(BadArguments::whole(
             Code::TooLarge,
             format!(
-                "the arguments have {} bytes, and at most {MAX_ARGUMENT_BYTES} are taken",
+                "the arguments are {} bytes long, and at most {MAX_ARGUMENT_BYTES} are accepted",
                 text.len()
             ),
         ));

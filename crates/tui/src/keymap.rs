@@ -219,9 +219,9 @@ const FIXED: &[(&str, &str)] = &[
     ("ctrl-a", "goes to the beginning of the line"),
     ("ctrl-e", "goes to the end of the line"),
     ("ctrl-b", "goes back one character"),
-    ("ctrl-f", "goes on one character"),
+    ("ctrl-f", "goes forward one character"),
     ("ctrl-n", "goes to the next prompt"),
-    ("ctrl-p", "goes to the prompt before"),
+    ("ctrl-p", "goes to the previous prompt"),
     ("ctrl-w", "deletes a word"),
     ("ctrl-u", "deletes to the beginning of the line"),
     ("ctrl-k", "deletes to the end of the line"),
@@ -229,7 +229,7 @@ const FIXED: &[(&str, &str)] = &[
     ("ctrl-_", "undoes"),
     ("ctrl-x", "begins Ctrl-X Ctrl-E"),
     ("alt-b", "goes back one word"),
-    ("alt-f", "goes on one word"),
+    ("alt-f", "goes forward one word"),
     ("alt-d", "deletes the next word"),
 ];
 

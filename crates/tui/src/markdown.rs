@@ -371,7 +371,7 @@ impl Renderer {
 
     fn push_wrapped(&mut self, line: &Line<'static>, hang: usize, breaks: Break) {
         let lead_width: usize = self.prefixes.iter().map(|prefix| width(&prefix.rest)).sum();
-        // Half of a line is for what is said, however deep it stands; the inner marks stay.
+        // The text gets at least half of the line, however deep it is nested; the inner marks stay.
         let room = self.columns.saturating_sub(lead_width);
         let room = room.max(self.columns / 2);
         let surplus = (lead_width + room).saturating_sub(self.columns);

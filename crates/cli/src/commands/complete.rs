@@ -163,7 +163,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Of `--mode=au`, what is typed of the value.
+/// The part of the value that is typed already: `au` of `--mode=au`.
 fn typed_value(typed: &str) -> &str {
     match typed.split_once('=') {
         Some((flag, value)) if flag.starts_with("--") => value,

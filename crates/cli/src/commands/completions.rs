@@ -12,7 +12,7 @@ use crate::host;
 
 /// Print shell completions
 ///
-/// In bash, zsh and fish also sessions, models and modes are completed.
+/// In bash, zsh and fish, sessions, models and modes are completed too.
 /// For bash: `agent completions bash > ~/.local/share/bash-completion/completions/agent`
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {

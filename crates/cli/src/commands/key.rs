@@ -20,7 +20,7 @@ const LONGEST: u64 = 8_192;
 /// Keep the API key of a provider in a file that only you can read
 ///
 /// Asks for the key without showing it, or reads it from standard input. A variable, `api_key_file`
-/// and `api_key_cmd` count before it.
+/// and `api_key_cmd` take precedence over it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +31,7 @@ pub(crate) struct KeyArgs {
     /// The provider, such as `anthropic` or `openai`
     #[arg(value_name = "PROVIDER")]
     provider: String,
-    /// Remove the key again
+    /// Remove the key that was kept
     #[arg(long)]
     remove: bool,
 }

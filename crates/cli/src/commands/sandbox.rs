@@ -498,7 +498,7 @@ fn tell(finished: &Finished, app: &App) {
             count => format!(" ({count} times)"),
         };
         app.output.note(&format!(
-            "the sandbox {sure}: {} {}{times}; permitted by {}",
+            "the sandbox {sure}: {} {}{times}; it would be permitted by {}",
             violation.kind.name(),
             violation.target,
             violation.permitted_by.name()

@@ -150,11 +150,7 @@ impl RunReport {
         {
             (
                 Exit::Unverified,
-                Some(format!(
-                    "not verified: {}: {}",
-                    verified.as_str().replace('_', " "),
-                    describe(&turn.verification)
-                )),
+                Some(format!("not verified: {}", describe(&turn.verification))),
             )
         } else {
             (Exit::Done, None)

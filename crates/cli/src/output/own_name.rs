@@ -1,5 +1,5 @@
 //! The name this program was called by, in what it says about itself. Another program has the name
-//! `agent` too, and who installed this one under a second name wants to read that name.
+//! `agent` too, and whoever installed this one under a second name wants to read that name.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};

@@ -1,4 +1,4 @@
-//! Everything the engine knows, folded from events. StreamSink and after a restart it is the same fold
+//! Everything the engine knows, folded from events. Live and after a restart it is the same fold
 //! over the same lines.
 //!
 //! [`ThreadState`] is what one thread knows: conversation, fact sheet, facts of its turn.

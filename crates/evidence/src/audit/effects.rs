@@ -36,7 +36,7 @@ pub(super) struct EffectCheck {
     /// What commands in the background changed meanwhile. One that ends while the turn is being
     /// closed may or may not be in the turn's account.
     behind: HashSet<String>,
-    /// Whose lists are not whole in their lines.
+    /// Calls whose lists of changes are cut in their lines.
     clipped_calls: HashSet<ToolCallId>,
     turn_is_clipped: bool,
 }

@@ -43,7 +43,7 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "event_id_repeated",
-        "Two events have one id: one of them was not written by this program.",
+        "Two events have the same id: one of them was not written by this program.",
     ),
     (
         "session_created_misplaced",
@@ -112,7 +112,7 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "artifact_size",
-        "Evidence has another size than was recorded.",
+        "Evidence has a size other than the one recorded.",
     ),
     (
         "artifact_unreadable",
@@ -159,15 +159,15 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "args_without_validation",
-        "Arguments were used that had not been found valid.",
+        "Arguments were used although they had not been found valid.",
     ),
     (
         "args_differ",
-        "A call ran with other arguments than were asked for, checked or decided on.",
+        "A call ran with arguments other than those asked for, checked or decided on.",
     ),
     (
         "permission_without_validation",
-        "A call was decided that had not been found valid.",
+        "A call was decided although it had not been found valid.",
     ),
     (
         "args_missing",
@@ -183,9 +183,12 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "asked_without_need",
-        "A question was put that no decision had called for.",
+        "A question was asked that no decision had called for.",
     ),
-    ("request_missing", "A question was put without its request."),
+    (
+        "request_missing",
+        "A question was asked without its request.",
+    ),
     (
         "answer_without_question",
         "An answer is recorded to a question nobody was asked.",
@@ -226,7 +229,7 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "sandbox_contradicts_itself",
-        "A boundary is said to hold that has a hole.",
+        "A boundary is said to hold, but it has a hole.",
     ),
     (
         "ran_unconfined",
@@ -234,11 +237,11 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "command_differs",
-        "Another command ran than the one that was decided on.",
+        "The command that ran is not the one that was decided on.",
     ),
     (
         "process_end_without_start",
-        "A command ended of which nothing shows when and how it began.",
+        "A command ended, and nothing shows when and how it began.",
     ),
     (
         "process_ended_twice",
@@ -250,11 +253,11 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "result_without_process",
-        "A result is recorded of a command that is not seen to run.",
+        "A result is recorded for a command that the log does not show running.",
     ),
     (
         "exit_code_differs",
-        "A call is said to have ended otherwise than its command did.",
+        "A call is said to have ended differently from its command.",
     ),
     (
         "second_end",
@@ -262,11 +265,11 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "result_without_start",
-        "A result is recorded of something that never ran.",
+        "A result is recorded for something that never ran.",
     ),
     (
         "invocation_differs",
-        "An end is recorded of another invocation than the one that began.",
+        "An end is recorded for an invocation other than the one that began.",
     ),
     (
         "result_contradicts_itself",
@@ -278,11 +281,11 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "phase_contradicts_validation",
-        "A call is said to be invalid that was found valid.",
+        "A call is said to be invalid, but it was found valid.",
     ),
     (
         "phase_contradicts_permission",
-        "A call is said to be refused that was allowed.",
+        "A call is said to be refused, but it was allowed.",
     ),
     (
         "observation_without_end",
@@ -398,7 +401,7 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "effect_elsewhere",
-        "A call changed another file than the one it was let through for.",
+        "A call changed a file other than the one it was let through for.",
     ),
     ("image_missing", "This change cannot be taken back."),
     (
@@ -407,7 +410,7 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "read_only_changed_files",
-        "A call that was allowed because it only reads has written.",
+        "A call wrote although it was allowed because it only reads.",
     ),
     (
         "observation_effects_differ",
@@ -440,12 +443,12 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "claim_differs",
-        "The turn says something else of the model's claim than its events show, here and now.",
+        "What the turn says of the model's claim is not what its events show, here and now.",
     ),
     ("claim_supported", "The model said what the events show."),
     (
         "claim_contradicted",
-        "The model said that something passes whose last run failed; it was marked when it happened.",
+        "The model said that something passes although its last run failed; it was marked when it happened.",
     ),
     (
         "claim_could_not_be_judged",

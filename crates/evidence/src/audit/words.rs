@@ -82,7 +82,7 @@ impl WordCheck {
             Payload::ToolFailed(failed) if failed.phase == Phase::Permission => {
                 self.turn.refused += 1;
             }
-            // The summary of a compaction is an answer, and not one of the turn's.
+            // The summary of a compaction is an answer, but not one of the turn's.
             Payload::ContextCompactionStarted(_) => self.has_compacted = true,
             Payload::ContextCompactionCompleted(_) | Payload::ContextCompactionFailed(_) => {
                 self.has_compacted = false;

@@ -82,7 +82,7 @@ pub fn export_jsonl(
 /// Writes the portable form, one event per line.
 ///
 /// # Errors
-/// When the log cannot be read or the export not be written.
+/// When the log cannot be read or the export cannot be written.
 pub fn export_portable(
     session: &SessionDirectory,
     out: &mut dyn Write,

@@ -48,7 +48,7 @@ impl ReadModels {
 }
 
 impl Calls {
-    /// The same for calls alone; gives the turns that go on when the session does.
+    /// Settles the calls alone; returns the turns that go on when the session does.
     pub fn nobody_writes(&mut self) -> HashSet<TurnId> {
         let mut paused = HashSet::new();
         for call in self.open_mut() {

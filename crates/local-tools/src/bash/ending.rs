@@ -26,7 +26,7 @@ pub(super) fn status(finished: &Finished) -> (Option<i32>, Option<i32>) {
 /// The reason why we ended it, in words.
 pub(super) fn reason(killed_by: KilledBy) -> &'static str {
     match killed_by {
-        KilledBy::Deadline => "its time was over",
+        KilledBy::Deadline => "its time was up",
         KilledBy::Cancelled => "it was cancelled",
         KilledBy::SessionEnd => "the session ended",
         KilledBy::MemoryLimit => "it used more memory than allowed",
@@ -59,7 +59,7 @@ impl Stopped {
             Some(CancelReason::Terminated) => {
                 Self::new(TerminatedBy::Runtime, "the program was told to end")
             }
-            Some(CancelReason::Timeout) => Self::new(TerminatedBy::Policy, "its time was over"),
+            Some(CancelReason::Timeout) => Self::new(TerminatedBy::Policy, "its time was up"),
             Some(CancelReason::Interrupted) | None => {
                 Self::new(TerminatedBy::User, "it was cancelled")
             }

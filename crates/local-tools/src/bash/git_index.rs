@@ -165,7 +165,7 @@ fn entries(bytes: &[u8], version: u32, count: u32, hash: usize) -> Option<Vec<En
     (at == end).then_some(found)
 }
 
-/// A number as version 4 writes how much of the name before is dropped.
+/// A number in the form in which version 4 says how much of the previous name is dropped.
 fn varint(bytes: &[u8], at: &mut usize) -> Option<usize> {
     let mut value = 0_usize;
     for round in 0..5 {

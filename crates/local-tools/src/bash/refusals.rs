@@ -34,7 +34,7 @@ pub(super) fn words(refused: &Violation) -> String {
             };
             let name = kind.name();
             format!(
-                "{sure}: {name} {target}; permitted by {}.",
+                "{sure}: {name} {target}; it would be permitted by {}.",
                 refused.permitted_by.name()
             )
         }

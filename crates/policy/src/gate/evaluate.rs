@@ -70,7 +70,7 @@ pub struct Judgement {
     pub evaluated: PermissionEvaluated,
     /// The reach the call gets if it starts.
     pub confinement: Confinement,
-    /// The same if somebody allows it: not that of a proof.
+    /// The reach it gets if somebody allows it, which is wider than that of a proof.
     pub allowed: Confinement,
     /// What a grant for the session would be bound to.
     pub key: ApprovalKey,

@@ -1,6 +1,6 @@
 //! Names of files that are protected, because their change makes something else run later, and of files whose content
-//! is a secret. Data alone, and the only such lists: the gate reads them for every call, file tools and searches for
-//! what they come across, and commands get them as mounts.
+//! is a secret. Data alone, and the only such lists for a project: the gate reads them for every call, file tools and
+//! searches for what they come across, and commands get them as mounts.
 
 /// Where below the project a name counts for commands. To the gate it counts everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Reading of the script of one call, which whoever looks at the call again uses again.
+//! Reading of the script of one call, kept for whoever looks at the call again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

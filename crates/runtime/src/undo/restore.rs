@@ -164,7 +164,7 @@ struct Job<'a> {
     entry: &'a Entry,
     path: PathBuf,
     keep_beside: bool,
-    /// Of what is overwritten.
+    /// The saved content of what is overwritten.
     image: Option<ArtifactId>,
 }
 

@@ -93,7 +93,7 @@ impl Users {
         Ok(())
     }
 
-    /// The part of the new process.
+    /// What the new process itself does to map its user.
     pub(super) fn map_own(self, origin: &Origin) -> Result<(), Failure> {
         match self {
             Self::Own => map_user(origin),

@@ -89,7 +89,7 @@ impl Chord {
                 "shift" => KeyModifiers::SHIFT,
                 _ => {
                     return Err(format!(
-                        "`{text}` is no key: write it like ctrl-s, alt-enter or f2"
+                        "`{text}` is not a key: write it like ctrl-s, alt-enter or f2"
                     ));
                 }
             };
@@ -107,7 +107,7 @@ impl Chord {
             (None, _, Some(letter), None) if !letter.is_control() => KeyCode::Char(letter),
             _ => {
                 return Err(format!(
-                    "`{text}` is no key: write it like ctrl-s, alt-enter or f2"
+                    "`{text}` is not a key: write it like ctrl-s, alt-enter or f2"
                 ));
             }
         };

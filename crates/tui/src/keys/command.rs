@@ -60,7 +60,7 @@ impl Ui {
             Does::Review => match Prepared::review(arguments) {
                 Some(review) => return host(HostRequest::Prepared(review)),
                 None => {
-                    let text = "/review takes nothing, a branch, or `commit` and its name";
+                    let text = "/review takes a branch, `commit SHA`, or nothing";
                     self.state.say(NoticeLevel::Error, text);
                 }
             },

@@ -79,7 +79,7 @@ impl Guard {
         self.held.take().map(|(key, _)| key)
     }
 
-    /// The key that nothing followed. Whoever calls this has looked that nothing waits to be read.
+    /// The key that nothing followed. The caller has checked that nothing waits to be read.
     pub fn ripe(&mut self, now: u64) -> Option<KeyEvent> {
         let (key, at) = self.held?;
         if now <= at + ALONE_MS {

@@ -13,9 +13,9 @@ use crate::theme::Theme;
 use agent_text::words::bytes;
 use agent_text::{clip, width};
 
-/// How much of what a call said is worth showing; with less room only how it ended is told.
+/// Fewest columns in which what a call said is worth showing; with less room only how it ended is told.
 const SHORTEST: usize = 12;
-/// What went wrong is worth more than who let it through, up to here.
+/// Columns up to which what went wrong is worth more than who let it through.
 const WRONG: usize = 44;
 
 /// The sign before a call's name.

@@ -103,7 +103,7 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Option<DrawnPrompt
     })
 }
 
-/// Lines a question needs at the least: one of what is asked, and one that says how much more there
+/// Lines a question needs at least: one of what is asked, and one that says how much more there
 /// is.
 const LEAST: usize = 2;
 

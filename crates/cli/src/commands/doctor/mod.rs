@@ -32,7 +32,7 @@ pub(crate) use name::other_program;
 /// Check that this machine has what a session needs
 ///
 /// Changes nothing. The server of the configured model is asked for its list of models, which costs
-/// nothing, and nobody else is contacted. Exit code 1 means that a check failed.
+/// nothing, and no other server is contacted. Exit code 1 means that a check failed.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object (docs/schemas/doctor.schema.json)
@@ -41,7 +41,7 @@ pub(crate) struct DoctorArgs {
     /// Send a tiny request to the configured model too
     #[arg(long)]
     online: bool,
-    /// Contact nobody
+    /// Contact no server
     #[arg(long, conflicts_with = "online")]
     offline: bool,
 }

@@ -82,11 +82,11 @@ pub(super) fn server(app: &App, config: &Config, asked: &ModelRef, offline: bool
                 let hint = match near {
                     Some(near) => format!("did you mean `{}/{near}`?", asked.provider),
                     None => format!(
-                        "it lists {} others; some servers list not all",
+                        "it lists {} others; some servers do not list all",
                         models.len()
                     ),
                 };
-                let message = format!("{url} answers and does not list `{}`", asked.model);
+                let message = format!("{url} answers but does not list `{}`", asked.model);
                 Check::warning(NAME, message, hint)
             }
             Ok(Reached::Answered(status @ 500..)) => Check::warning(

@@ -17,7 +17,7 @@
 //! redirection = [1|2] ">" word | [1|2] ">>" word | "&>" word | "&>>" word | [1|2] ">&" (1|2) | "<" word
 //!             | "<<<" word | "<<" name, where a body under an unquoted name holds no "$", "`" or "\"
 //! word        = plain characters, '…', "…", \x, * and ?, ~ and ~/ in front, $NAME, ${NAME}, $?, $(list),
-//!               {} and @{name}; a here-document in $(list) only as $(cat <<name), and not inside another
+//!               {}, {name} and @{name}; a here-document in $(list) only as $(cat <<name), and not inside another
 //! comment     = "#" where a word could begin, to the end of the line
 //! blank       = space, tab, and a backslash at the end of a line behind one of them
 //! ```

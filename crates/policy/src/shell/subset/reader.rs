@@ -411,7 +411,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A word that is no descriptor of a redirection behind it: `{fd}>file` opens one and names it, and the `2` of
+    /// A word that is not the descriptor of a redirection behind it: `{fd}>file` opens one and names it, and the `2` of
     /// `<2>file` is one.
     fn word_alone(&mut self) -> Result<super::Text, Outside> {
         let word = self.word()?;

@@ -394,8 +394,8 @@ impl Scanner<'_> {
             .is_some_and(|rest| rest.contains(&']'))
     }
 
-    /// `{}` and `HEAD@{1}` do not expand. Of everything else with a comma or two dots somewhere behind the
-    /// brace it is not said how bash takes it apart.
+    /// `{}` and `HEAD@{1}` do not expand. Anything else with a comma or two dots somewhere behind the brace may,
+    /// and how bash would take it apart is not worked out here.
     pub(super) fn may_be_braces(&self) -> bool {
         let rest = self.characters.get(self.at + 1..).unwrap_or_default();
         let separates =
