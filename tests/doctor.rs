@@ -265,3 +265,23 @@ fn an_unknown_provider_is_a_finding() {
         );
     }
 }
+
+#[test]
+fn a_model_that_plays_a_transcript_needs_no_server() {
+    let project = TestProject::new();
+    let settings = "model = \"fake/x\"\n[providers.fake]\ndialect = \"scripted\"\ntranscript = \"turns.json\"\n";
+    project.write_home("config.toml", settings);
+    let model = |code: i32| {
+        let report = agent(&project, &["doctor", "--json"])
+            .finish()
+            .expect_code(code)
+            .json();
+        check(&report, "model")["message"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(model(1).contains("cannot read `turns.json`"));
+    project.write("turns.json", "{\"turns\": []}");
+    assert_eq!(model(0), "`fake/x`, plays `turns.json`");
+}

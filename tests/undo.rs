@@ -278,6 +278,27 @@ fn a_session_in_use_is_left_alone() {
 }
 
 #[test]
+fn a_session_of_another_project_is_named_as_such() {
+    let project = project();
+    calls(&project, &[bash("echo changed >> src/main.rs")]);
+    let session = project.root().join(".agent/sessions");
+    let session = fs::read_dir(session)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let other = TestProject::new();
+    let asked = ["undo", session.to_str().unwrap(), "--dry-run"];
+    let run = agent(&other, &asked).finish().expect_code(2);
+    let said = run.stderr();
+    assert!(
+        said.contains("belongs to another project; nothing was changed"),
+        "{said}"
+    );
+}
+
+#[test]
 fn no_link_leads_an_undo_out_of_the_project() {
     let project = project();
     calls(

@@ -21,9 +21,10 @@ use crate::output::own_name::in_own_name;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  agent fork last                       continue from the end, and keep the old session as it is
-  agent fork 01m7h --at 120             continue as if nothing after event 120 had happened
-  agent run --session \"$(agent fork last --json | jq -r .session_id)\" \"try it another way\"")]
+  agent fork last               continue from the end; the old session stays
+  agent fork 01m7h --at 120     continue as if event 120 had been the last
+  id=$(agent fork last --json | jq -r .session_id)
+  agent run --session \"$id\" \"try it another way\"")]
 pub(crate) struct ForkArgs {
     /// A session: its number, title, id, or `last`
     #[arg(value_name = "SESSION")]

@@ -25,8 +25,8 @@ const MOST_BYTES: u64 = 512 << 20;
 const MOST_LINE: u64 = 16 << 20;
 
 const EXAMPLES: &str = "Examples:
-  agent import ~/.claude/projects/-home-me-app/0205f437-f816-4704-b6f3-9cf7b060888c.jsonl
-  agent import ~/.codex/sessions/2025/10/29/rollout-2025-10-29T00-59-38-019a2d7a.jsonl
+  agent import ~/.claude/projects/-home-me-app/0205f437.jsonl
+  agent import ~/.codex/sessions/2025/10/29/rollout-019a2d7a.jsonl
   agent replay last
   agent permissions test last          how often would agent have asked?";
 

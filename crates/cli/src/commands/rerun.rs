@@ -36,8 +36,8 @@ const LONGEST: usize = 100;
 #[command(after_help = "\
 Examples:
   agent rerun last
-  agent rerun 0a3f --rules stricter.toml     what would these rules have changed?
-  agent rerun last --keep /tmp/look          keep the copy
+  agent rerun 0a3f --rules stricter.toml   what would these have changed?
+  agent rerun last --keep /tmp/look        keep the copy
   agent rerun last --json | jq '.calls[] | select(.differs)'
 
 Exit codes: 0 all results match, 1 some differ, 2 nothing was started.")]
@@ -261,7 +261,9 @@ fn details(call: &CallComparison) -> String {
     if call.decision_differs() {
         let (then, now_words) = (words(&call.then), words(now));
         say(format!("decision: {then}, now {now_words}"));
-        say(format!("because: {}", now.reason));
+        if !now.reason.is_empty() {
+            say(format!("because: {}", now.reason));
+        }
     }
     if call.code_differs() {
         let (then, now) = call.codes();

@@ -154,8 +154,11 @@ enum FileStatus {
 
 pub(crate) fn run(arguments: &UndoArgs, app: &App) -> Result<Exit, Failure> {
     let session = app.session(&arguments.session)?;
-    let real = |path: &Path| std::fs::canonicalize(path).or_usage();
-    if !real(session.path())?.starts_with(real(app.sessions().directory())?) {
+    let real = |path: &Path| std::fs::canonicalize(path);
+    // A project without sessions has none of its own to take back.
+    let own = real(app.sessions().directory());
+    let at = real(session.path()).or_usage()?;
+    if !own.is_ok_and(|own| at.starts_with(own)) {
         return Err(Failure::usage(format!(
             "session {} belongs to another project; nothing was changed",
             session.id()

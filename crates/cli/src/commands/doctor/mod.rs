@@ -304,6 +304,19 @@ fn model(app: &App, config: &Config, asked: Option<&ModelRef>) -> Check {
     };
     let own = config.providers.get(&asked.provider);
     let own = own.map(|settings| settings.config());
+    if let Some(transcript) = own.as_ref().and_then(|own| own.transcript.as_ref()) {
+        return match std::fs::File::open(app.host.cwd.join(transcript)) {
+            Ok(_) => Check::ok(
+                "model",
+                format!("`{asked}`, plays `{}`", transcript.display()),
+            ),
+            Err(error) => Check::failed(
+                "model",
+                format!("cannot read `{}`: {error}", transcript.display()),
+                format!("fix `transcript` under [providers.{}]", asked.provider),
+            ),
+        };
+    }
     if let Err(error) = reach::at_hand(app, config, &asked.provider) {
         let origin = "`agent config show --origin` shows where the model was set".to_owned();
         let hints = error
