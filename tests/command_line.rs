@@ -76,33 +76,6 @@ fn every_help_page_fits_80_columns() {
     }
 }
 
-/// An example that is broken into two lines cannot be copied.
-#[test]
-fn every_example_fits_one_line_of_80_columns() {
-    let project = TestProject::new();
-    let page = |arguments: &[&str]| {
-        let run = agent(&project, arguments).env("COLUMNS", "300").finish();
-        run.expect_code(0).stdout()
-    };
-    let all = page(&["--help"]);
-    let listed = all.lines().filter_map(|line| line.strip_prefix("  "));
-    let names = listed.filter_map(|line| line.split("  ").next());
-    let is_name =
-        |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase());
-    let names: Vec<&str> = names.filter(is_name).collect();
-    assert!(
-        names.contains(&"rerun") && names.contains(&"fork"),
-        "{names:?}"
-    );
-    for name in names {
-        let help = page(&[name, "--help"]);
-        let examples = help.lines().skip_while(|line| *line != "Examples:");
-        for line in examples {
-            assert!(line.chars().count() <= 80, "{name}: {line}");
-        }
-    }
-}
-
 #[test]
 fn colours_are_for_terminals_and_those_who_ask() {
     let project = TestProject::new();

@@ -109,6 +109,26 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
+    /// An example that is broken into two lines cannot be copied.
+    #[test]
+    fn every_example_fits_one_line() {
+        fn look(command: &clap::Command, seen: &mut usize) {
+            let pages = [command.get_after_help(), command.get_after_long_help()];
+            for page in pages.into_iter().flatten().map(ToString::to_string) {
+                for line in page.lines().filter(|line| line.starts_with("  ")) {
+                    *seen += 1;
+                    assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+                }
+            }
+            command
+                .get_subcommands()
+                .for_each(|command| look(command, seen));
+        }
+        let mut seen = 0;
+        look(&Arguments::command(), &mut seen);
+        assert!(seen > 50, "{seen}");
+    }
+
     #[test]
     fn what_other_hands_type_is_understood() {
         let printed = read("agent -p -c -m a/b --output json hello").unwrap();

@@ -44,8 +44,8 @@ const LINE_LIMIT: u64 = 64 << 20;
 #[command(after_help = "\
 Examples:
   agent call read '{\"path\": \"src/main.rs\", \"limit\": 20}'
-  agent call --mode auto bash '{\"command\": \"cargo test\", \"description\": \"run the tests\"}'
-  printf '%s\\n' '{\"tool\":\"glob\",\"input\":{\"pattern\":\"**/*.rs\"}}' | agent call --stdin --json")]
+  agent call --mode auto bash '{\"command\": \"cargo test\"}'
+  echo '{\"tool\":\"glob\",\"input\":{\"pattern\":\"**/*.rs\"}}' | agent call --stdin")]
 pub(crate) struct CallArgs {
     /// Name of the tool
     #[arg(required_unless_present = "stdin", conflicts_with = "stdin")]

@@ -27,7 +27,7 @@ const EXAMPLES: &str = "Examples:
   agent replay last --call 3                 the audit card of the third call
   agent replay last --format html -o run.html   one file for a pull request
   agent replay last --to 120                 the session as of event 120
-  agent replay last --format json | jq '.calls[] | select(.decision != \"allow\")'";
+  agent replay last --format json | jq '.calls[] | .decision'";
 
 /// Replay a past session from its record
 ///
