@@ -8,6 +8,7 @@
 )] // a failure is the report
 
 mod approval;
+mod attached;
 mod audit;
 mod background;
 mod backtest;

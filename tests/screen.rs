@@ -1,5 +1,6 @@
 //! The screen: the real binary in a real pseudo-terminal, read back by a terminal emulator.
 
+mod back;
 mod care;
 mod commands;
 mod composer;

@@ -127,9 +127,7 @@ fn an_earlier_message_is_edited_in_a_branch() {
     terminal.keys("second\r");
     terminal.wait_for("Answer to the second.").wait_for(READY);
     terminal.keys("\x1b").wait_for("Esc again").keys("\x1b");
-    terminal
-        .wait_for("edit an earlier message in a fork")
-        .keys("\r");
+    terminal.wait_for("go back to before a message").keys("\r");
     terminal.wait_for("forked from");
     terminal.wait_for("› second").keys(" thought\r");
     terminal.wait_for("Answer in the branch.");

@@ -11,7 +11,7 @@ use agent_provider::conversation::{
     CachePolicy, ModelRequest, ReasoningEffort, ToolChoice, ToolSpec,
 };
 
-use crate::conversation::{Conversation, Entry, Item, OwnCalls, Step};
+use crate::conversation::{Call, Conversation, Entry, Item, OwnCalls, Step};
 use crate::prompt::Preamble;
 
 /// Bytes per token until a provider has counted.
@@ -319,7 +319,15 @@ fn cut(entry: &Entry) -> Option<String> {
 /// Who is behind an entry, and how many of its bytes are theirs.
 fn sources(entry: &Entry, bytes: u64) -> Vec<(&'static str, Trust, u64)> {
     let (source, trust) = match entry {
-        Entry::User { .. } => ("user", Trust::User),
+        Entry::User { input, .. } => {
+            let attached = call_bytes(&input.attached.calls);
+            let said = ("user", Trust::User, bytes.saturating_sub(attached));
+            let attached = ("attached by the user", Trust::ToolOutputUntrusted, attached);
+            let both = [said, attached].into_iter();
+            return both
+                .filter(|(source, _, bytes)| *source == "user" || *bytes > 0)
+                .collect();
+        }
         Entry::Summary { prose_bytes, .. } => {
             let prose = *prose_bytes as u64;
             let facts = ("fact sheet", Trust::System, bytes.saturating_sub(prose));
@@ -370,16 +378,18 @@ fn entry_bytes(entry: &Entry) -> u64 {
     let bytes = match entry {
         Entry::User { input, .. } => input.text.len() + input.images.len() * 4_000,
         Entry::Summary { text, .. } => text.len(),
-        Entry::Step(Step { text, calls, .. }) | Entry::Own(OwnCalls { text, calls }) => {
-            let calls = calls.iter().map(|call| {
-                call.name.len()
-                    + call.arguments.as_ref().map_or(0, String::len)
-                    + call.result.as_ref().map_or(0, |result| result.text.len())
-            });
-            text.len() + calls.sum::<usize>()
-        }
+        Entry::Step(Step { text, .. }) | Entry::Own(OwnCalls { text, .. }) => text.len(),
     };
-    bytes as u64
+    bytes as u64 + call_bytes(entry.calls())
+}
+
+fn call_bytes(calls: &[Call]) -> u64 {
+    let calls = calls.iter().map(|call| {
+        call.name.len()
+            + call.arguments.as_ref().map_or(0, String::len)
+            + call.result.as_ref().map_or(0, |result| result.text.len())
+    });
+    calls.sum::<usize>() as u64
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! events, so the bytes are the same. It takes observations only, never raw results, and it never
 //! looks at the workspace.
 
+mod own;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -24,6 +26,7 @@ use serde_json::Value;
 
 use crate::continuation::Continuation;
 use crate::entering::Entering;
+pub use own::{Attached, OwnCalls};
 
 /// Looks up the text of an artifact; `None` when it is missing or altered.
 pub type ArtifactText<'a> = &'a dyn Fn(&ArtifactId) -> Option<Vec<u8>>;
@@ -108,11 +111,12 @@ pub enum Entry {
 }
 
 /// What a user said.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct UserInput {
     pub text: String,
     /// Images by their artifact, media type and bytes as a `data:` address.
     pub images: Vec<String>,
+    pub attached: Attached,
     /// Artifacts of it that are gone.
     gone: Vec<ArtifactId>,
 }
@@ -134,14 +138,6 @@ pub struct Step {
     pub answered: bool,
     /// Why it ended, in the log's word.
     pub stop_reason: String,
-}
-
-/// What the user ran themselves, as a turn that asked no model. The next request tells the model.
-#[derive(Clone, Debug, Default)]
-pub struct OwnCalls {
-    /// What the user typed.
-    pub text: String,
-    pub calls: Vec<Call>,
 }
 
 /// One call, of an answer or of the user.
@@ -241,7 +237,12 @@ impl Conversation {
                 None => gone.push(id.clone()),
             }
         }
-        let input = UserInput { text, images, gone };
+        let input = UserInput {
+            text,
+            images,
+            attached: Attached::of(submitted),
+            gone,
+        };
         self.submitted.insert(turn_id, input);
     }
 
@@ -310,21 +311,6 @@ impl Conversation {
             calls.push(call);
             self.calls.insert(call_id.clone(), at);
         }
-    }
-
-    /// A call without a model request is the user's: what they typed for it becomes its entry.
-    fn own_of(&mut self, own_turn: Option<&TurnId>) -> Option<usize> {
-        let at = self.items.len().checked_sub(1)?;
-        let entry = self.items[at].entry_mut();
-        if let Entry::User { turn_id, input } = entry
-            && turn_id.as_ref() == own_turn
-        {
-            *entry = Entry::Own(OwnCalls {
-                text: std::mem::take(&mut input.text),
-                calls: Vec::new(),
-            });
-        }
-        matches!(entry, Entry::Own(_)).then_some(at)
     }
 
     /// A result says which file it is about. One that says "unchanged" has none of its text.
@@ -478,7 +464,7 @@ impl Entry {
         let said = |text: String| vec![Message::User(vec![UserPart::Text(text)])];
         match self {
             Self::User { input, .. } => {
-                let text = std::iter::once(UserPart::Text(input.text.clone()));
+                let text = std::iter::once(UserPart::Text(input.in_words()));
                 let images = input.images.iter().map(|url| crate::images::part(url));
                 vec![Message::User(text.chain(images).collect())]
             }
@@ -494,7 +480,8 @@ impl Entry {
         match self {
             Self::Step(step) => &step.calls,
             Self::Own(own) => &own.calls,
-            Self::User { .. } | Self::Summary { .. } => &[],
+            Self::User { input, .. } => &input.attached.calls,
+            Self::Summary { .. } => &[],
         }
     }
 
@@ -507,7 +494,8 @@ impl Entry {
         match self {
             Self::Step(step) => Some(&mut step.calls),
             Self::Own(own) => Some(&mut own.calls),
-            Self::User { .. } | Self::Summary { .. } => None,
+            Self::User { input, .. } => Some(&mut input.attached.calls),
+            Self::Summary { .. } => None,
         }
     }
 }
@@ -516,18 +504,6 @@ impl Call {
     /// True if the text of its observation is there.
     pub(crate) fn has_text(&self) -> bool {
         self.result.as_ref().is_some_and(|told| !told.is_gone)
-    }
-}
-
-impl OwnCalls {
-    /// A user's message: what they typed, and what came of it as untrusted output.
-    fn in_words(&self) -> String {
-        let mut text = format!("[The user ran this themselves:]\n{}", self.text);
-        for call in &self.calls {
-            text.push_str("\n\n");
-            text.push_str(call.result.as_ref().map_or(NOT_OBSERVED, |told| &told.text));
-        }
-        text
     }
 }
 

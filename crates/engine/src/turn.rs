@@ -14,7 +14,7 @@ use agent_protocol::status::Status;
 use agent_provider::conversation::AssistantPart;
 use agent_provider::error::{ErrorKind, ModelError};
 use agent_provider::event::StopReason;
-use agent_tool_runtime::{Outcome, ToolIntent};
+use agent_tool_runtime::{IntentOrigin, Outcome, ToolIntent};
 
 use crate::conversation::Entry;
 use crate::engine::{Engine, EngineError};
@@ -112,8 +112,9 @@ impl Engine {
         self.thread_status(Status::Running, Some("continuing where the turn left off"))?;
         let waiting = self.waiting_calls();
         // A call the user made themselves has no model that wants to know.
+        let last = self.thread().conversation.items().last();
         let is_own =
-            !waiting.is_empty() && waiting.iter().all(|call| call.model_request_id.is_none());
+            !waiting.is_empty() && last.is_some_and(|last| matches!(last.entry, Entry::Own(_)));
         for call in waiting {
             let report = self.continue_call(call, interrupt.cancel()).await?;
             self.record_verifications()?;
@@ -256,6 +257,9 @@ impl Engine {
                 self.new_step();
             }
             self.steer()?;
+            if let Some(end) = self.show_attached(interrupt).await? {
+                return Ok(end);
+            }
             if self.was_asked_to_compact() {
                 self.compact(CompactionTrigger::User, limits, interrupt)
                     .await?;
@@ -327,6 +331,30 @@ impl Engine {
                 return Ok(end);
             }
         }
+    }
+
+    /// Shows what the inputs of this turn attach, by calls that no model asked for; the gate judges them like
+    /// any other.
+    async fn show_attached(&mut self, interrupt: &Interrupt) -> Result<Option<End>, EngineError> {
+        let Some(turn_id) = &self.scope().turn_id else {
+            return Ok(None);
+        };
+        let unread = self.thread().conversation.unread(turn_id);
+        if unread.is_empty() {
+            return Ok(None);
+        }
+        let intents = unread.iter().map(|call| ToolIntent {
+            origin: IntentOrigin::Program,
+            ..ToolIntent::new(&call.tool_name, &call.input)
+        });
+        let report = self
+            .run_batch(intents.collect(), interrupt.cancel())
+            .await?;
+        Ok(if report.aborted {
+            Some(End::Aborted)
+        } else {
+            report.left_open.map(|_| End::LeftOpen)
+        })
     }
 
     /// Runs the calls of an answer through the tool runtime and takes stock.

@@ -42,6 +42,8 @@ use bash::ChangeTracker;
 pub use bash::{CommandSettings, Processes, ScanLimits};
 pub use encoding::{Encoding, LineEndings};
 pub use path::{Access, Found, PathProblem, ProjectPath, Roots};
+pub use read::showing;
+pub use search::listing;
 pub use spellings::SPELLINGS;
 
 /// One tool of this crate: what is known of it anywhere, and how it is made for a project.

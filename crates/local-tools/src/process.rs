@@ -132,6 +132,7 @@ fn state_words(data: &ToolData) -> String {
         signal: data.signal,
         output: None,
         refusals: Vec::new(),
+        ran_for: Duration::ZERO,
     };
     ended.words(id)
 }

@@ -75,6 +75,17 @@ pub(crate) const TOOL: LocalTool = LocalTool {
     make: |parts| Arc::new(ReadTool::new(Arc::clone(&parts.roots))),
 };
 
+/// The call that shows a file, or the lines of it from the first to the last, counted from 1.
+#[must_use]
+pub fn showing(path: &str, lines: Option<(u64, u64)>) -> (String, Value) {
+    let mut input = json!({"path": path});
+    if let Some((first, last)) = lines {
+        input["offset"] = first.saturating_sub(1).into();
+        input["limit"] = (last.saturating_sub(first) + 1).into();
+    }
+    (definition().name, input)
+}
+
 fn definition() -> ToolDefinition {
     ToolDefinition {
         aliases: vec!["read_file".to_owned()],

@@ -68,6 +68,8 @@ commands! {
     GetExecutionEnvironment = "get_execution_environment",
     /// Judge a call without making it.
     EvaluatePermission(PermissionQuery) = "evaluate_permission",
+    /// Show the background commands of this run and the end of what they printed.
+    GetProcesses(ProcessQuery) = "get_processes",
     /// End a command that runs in the background.
     TerminateProcess(TerminateProcess) = "terminate_process",
     ExportReplay(ExportRequest) = "export_replay",
@@ -221,6 +223,8 @@ record! {
         decisions*: ConflictDecision,
         /// The fingerprint of the plan that was shown; with another one nothing is done.
         expected_plan?: String,
+        /// True if the conversation goes on in a fork from there; the record says so.
+        with_conversation: bool,
     }
 }
 record! {
@@ -254,6 +258,16 @@ record! {
 record! {
     /// A call to judge.
     PermissionQuery { tool: String, input: Value, mode?: Mode, }
+}
+record! {
+    /// The background commands to show.
+    #[serde(default)]
+    ProcessQuery {
+        /// This one alone.
+        process_id?: ProcessId,
+        /// The most bytes of output of each, from its end.
+        tail_bytes: u64,
+    }
 }
 record! {
     TerminateProcess { process_id: ProcessId, }

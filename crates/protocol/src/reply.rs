@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::{ActionId, SessionId, ToolCallId, TurnId};
+use crate::id::{ActionId, ProcessId, SessionId, ToolCallId, TurnId};
 use crate::payload::SideEffect;
 use crate::payload::conversation::RefusedFile;
 use crate::payload::permission::PermissionEvaluated;
@@ -25,6 +25,8 @@ pub enum Reply {
     /// The read model of one thread.
     Thread(Value),
     Tools(Vec<CatalogEntry>),
+    /// Background commands, the oldest first.
+    Processes(Vec<ProcessView>),
     /// The read model of the surroundings of commands.
     Environment(Value),
     Permission(Box<PermissionEvaluated>),
@@ -59,6 +61,7 @@ words! {
         /// The rule was not saved; the answer holds once.
         RuleNotSaved = "rule_not_saved",
         ImageNotAttached = "image_not_attached",
+        FileNotAttached = "file_not_attached",
     }
 }
 
@@ -120,6 +123,24 @@ record! {
         refused*: RefusedFile,
         /// The last event before the undo: going back to it takes the undo back.
         before: u64,
+    }
+}
+
+record! {
+    /// A background command.
+    ProcessView {
+        process_id: ProcessId,
+        /// Its first words.
+        command: String,
+        running: bool,
+        /// How it ended, in words.
+        ended?: String,
+        /// How long it has run, or ran.
+        runtime_ms: u64,
+        /// Bytes that it printed.
+        bytes: u64,
+        /// The end of them, masked.
+        tail: String,
     }
 }
 

@@ -14,7 +14,6 @@ const AWAITED: &[(&[&str], &str)] = &[(
         "get_thread_read",
         "get_execution_environment",
         "evaluate_permission",
-        "terminate_process",
         "export_replay",
         "export_evidence",
         "export_review",

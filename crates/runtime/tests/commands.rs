@@ -7,8 +7,8 @@ use std::sync::{Arc, mpsc};
 
 use agent_protocol::command::{
     BeginCalls, CallTool, ControlCommand, EndSession, ExportRequest, InterruptTurn, Peer, PeerKind,
-    PermissionQuery, QueuedTurn, RejectCall, RespondAction, ResumeThread, SetMode, SetModel, Shell,
-    SubmitTurn, TerminateProcess, ThreadQuery, Undo, Window,
+    PermissionQuery, ProcessQuery, QueuedTurn, RejectCall, RespondAction, ResumeThread, SetMode,
+    SetModel, Shell, SubmitTurn, TerminateProcess, ThreadQuery, Undo, Window,
 };
 use agent_protocol::id::{IdMint, ProcessId};
 use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, GrantScope};
@@ -159,6 +159,8 @@ fn what_cannot_be_done_has_a_code() {
     };
     assert_eq!(answer.acknowledgement, Acknowledgement::NoOp);
     assert_eq!(answer.code, Some(AnswerCode::NoSuchProcess));
+    let processes = ask(ControlCommand::GetProcesses(ProcessQuery::default()));
+    assert!(matches!(processes, Ok(Reply::Processes(none)) if none.is_empty()));
     let submitted = ask(ControlCommand::SubmitTurn(SubmitTurn::default()));
     assert_eq!(submitted.unwrap_err().code, ControlErrorCode::Unavailable);
     let stray = ask(ControlCommand::EndCalls);

@@ -29,10 +29,13 @@ pub enum Does {
     Replay,
     Why,
     Tools,
+    Processes,
     Status,
     Export,
     Theme,
     Transcript,
+    Copy,
+    Rewind,
     Clear,
     Quit,
 }
@@ -94,7 +97,18 @@ pub const COMMANDS: &[Command] = &[
         Does::Undo,
     ),
     command("resume", "", "open a past session", Does::Resume),
-    command("fork", "", "fork before an earlier message", Does::Fork),
+    command(
+        "rewind",
+        "[number]",
+        "go back to before an earlier message, files and conversation together",
+        Does::Rewind,
+    ),
+    command(
+        "fork",
+        "[number]",
+        "fork before an earlier message; files stay as they are",
+        Does::Fork,
+    ),
     command("replay", "", "replay this session", Does::Replay),
     command(
         "init",
@@ -114,6 +128,12 @@ pub const COMMANDS: &[Command] = &[
         "",
         "list the tools and what each may do in this mode",
         Does::Tools,
+    ),
+    command(
+        "ps",
+        "[number | stop number]",
+        "list background commands, show the output of one, stop it",
+        Does::Processes,
     ),
     command(
         "status",
@@ -138,6 +158,12 @@ pub const COMMANDS: &[Command] = &[
         "",
         "show the full transcript",
         Does::Transcript,
+    ),
+    command(
+        "copy",
+        "[code|output]",
+        "copy the last answer, its last code block, or the last output",
+        Does::Copy,
     ),
     command("clear", "", "start a new session", Does::Clear),
     command("quit", "", "leave", Does::Quit),
@@ -212,7 +238,7 @@ mod tests {
                 .map(|command| command.name)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(names("re"), ["resume", "replay", "review"]);
+        assert_eq!(names("re"), ["resume", "rewind", "replay", "review"]);
         assert_eq!(names("mode"), ["mode", "model"]);
         assert_eq!(names("box"), ["sandbox"]);
         assert_eq!(names("").len(), COMMANDS.len());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use agent_protocol::Event;
 use agent_protocol::command::ControlCommand;
-use agent_protocol::id::{ArtifactId, SessionId};
+use agent_protocol::id::{ArtifactId, ProcessId, SessionId};
 use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::status::Mode;
 
@@ -75,6 +75,11 @@ pub enum HostRequest {
     Tools,
     /// All changes to project files in this session as one diff: [`HostMessage::Document`].
     Diff,
+    /// The background commands, or the output of one: [`HostMessage::Processes`], [`HostMessage::Tail`].
+    Processes(ProcessRequest),
+    /// What going back to before the event `at` would change; `text` is the message there:
+    /// [`HostMessage::Rewind`].
+    Rewind { at: u64, text: String },
     /// Write the session to a file; the answer names it.
     Export { form: ExportForm },
     /// The user trusts the project's configuration with exactly the content that was shown.
@@ -87,6 +92,16 @@ pub enum HostRequest {
     Prepared(Prepared),
     /// Remember this prompt for Ctrl-R in later sessions; not answered.
     Remember { prompt: String },
+}
+
+/// What is wanted of the background commands. One is named by its number in the list, or its id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessRequest {
+    List,
+    Tail(String),
+    /// The same for an output that is on the screen.
+    TailAgain(ProcessId),
+    Stop(String),
 }
 
 /// A prompt that the host has in store.
@@ -188,6 +203,17 @@ pub enum HostMessage {
     Sessions(Vec<SessionLine>),
     Document(Document),
     Tools(Vec<ToolLine>),
+    /// The background commands, the oldest first.
+    Processes(Vec<ProcessLine>),
+    /// The end of what a background command printed, as it is now.
+    Tail {
+        process_id: ProcessId,
+        is_running: bool,
+        /// It answers [`ProcessRequest::TailAgain`].
+        is_again: bool,
+        document: Document,
+    },
+    Rewind(RewindPlan),
     /// What commands will be confined by; said once, before any has run.
     Sandbox(SandboxStatus),
     /// One line, good news.
@@ -204,6 +230,27 @@ pub struct SessionLine {
     pub session_id: SessionId,
     pub title: String,
     /// When and how it ended, in words.
+    pub detail: String,
+}
+
+/// What going back to before a message would change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RewindPlan {
+    /// The event before which to branch off, and the message there.
+    pub at: u64,
+    pub text: String,
+    /// What becomes of each file, one per line; empty when no file was changed since.
+    pub files: String,
+    /// By which it is known that nothing has changed since this was made.
+    pub fingerprint: String,
+}
+
+/// A background command in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessLine {
+    pub process_id: ProcessId,
+    pub command: String,
+    /// Age, state and last line, in words.
     pub detail: String,
 }
 
@@ -240,6 +287,13 @@ pub enum Exit {
     NewSession,
     /// Branch off before the event `at`, with `text` in the composer.
     Fork { at: u64, text: String },
+    /// Put files back as they were before the event `at`, as the plan with this fingerprint says, and branch off
+    /// there, with `text` in the composer.
+    Rewind {
+        at: u64,
+        text: String,
+        fingerprint: String,
+    },
     /// Play this session.
     Replay,
     /// Show the demonstration.
@@ -323,6 +377,8 @@ pub struct Settings {
     pub external_editor: Option<ExternalEditor>,
     /// Whether to ring when a question waits and the terminal is not in focus.
     pub notify: bool,
+    /// Whether tmux stands between this program and the terminal.
+    pub is_inside_tmux: bool,
     /// Whether to give the terminal's tab a title.
     pub tab_title: bool,
     /// Whether to tell the terminal what the program is doing.
@@ -367,6 +423,7 @@ impl Default for Settings {
             prefill: String::new(),
             external_editor: None,
             notify: true,
+            is_inside_tmux: false,
             tab_title: true,
             program_status: true,
             status: StatusItem::USUAL.to_vec(),

@@ -37,7 +37,8 @@ pub mod view;
 
 pub use host::{
     Document, DocumentFormat, Exit, ExportForm, ExternalEditor, FirstRun, HostMessage, HostRequest,
-    Input, LiveText, Output, Prepared, Secret, SessionLine, Settings, Start, TrustQuestion,
+    Input, LiveText, Output, Prepared, ProcessLine, ProcessRequest, RewindPlan, Secret,
+    SessionLine, Settings, Start, TrustQuestion,
 };
 pub use keymap::KeyMap;
 pub use run::{RunError, run, run_on};

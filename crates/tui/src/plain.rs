@@ -23,6 +23,7 @@ use crate::state::cell::{CallStage, CellKind};
 use crate::terminal::usual_for_unknown;
 use crate::theme::{ColorDepth, Theme};
 use crate::ui::guard::{Guard, Press};
+use crate::ui::overlay::Overlay;
 use crate::ui::prompt::Stage;
 use crate::ui::{Effect, Ui};
 use crate::view;
@@ -203,6 +204,13 @@ impl Plain {
             .chars()
             .next()
             .map_or(KeyCode::Enter, KeyCode::Char);
+        if matches!(self.ui.overlay, Some(Overlay::Rewind(..))) {
+            let code = match code {
+                KeyCode::Enter => KeyCode::Esc,
+                code => code,
+            };
+            return self.ui.key(KeyEvent::new(code, KeyModifiers::NONE));
+        }
         let key = KeyEvent::new(code, KeyModifiers::NONE);
         if let Press::Typed(_) = self.ui.start_guard.press(key, self.ui.now) {
             self.out.push(TOO_EARLY.into());

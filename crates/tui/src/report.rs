@@ -110,6 +110,41 @@ impl Report {
     }
 }
 
+/// The most bytes of a text for the clipboard: with its encoding what terminals take at least.
+const COPY_BYTES: usize = 74_994;
+
+/// The bytes that put `text` into the terminal's clipboard. tmux is given them twice: it keeps one for itself, where
+/// it may, and hands the other on.
+///
+/// # Errors
+/// When it is too long; the words for it.
+pub fn copy(text: &str, is_inside_tmux: bool) -> Result<Vec<u8>, String> {
+    if text.len() > COPY_BYTES {
+        let (have, most) = (text.len(), COPY_BYTES);
+        return Err(format!(
+            "not copied: {have} bytes are more than a terminal's clipboard takes ({most})"
+        ));
+    }
+    let copy = format!("\x1b]52;c;{}\x07", STANDARD.encode(text));
+    let mut bytes = copy.clone().into_bytes();
+    if is_inside_tmux {
+        let escaped = copy.replace('\x1b', "\x1b\x1b");
+        bytes.extend(format!("\x1bPtmux;{escaped}\x1b\\").into_bytes());
+    }
+    Ok(bytes)
+}
+
+/// What is said of a copy.
+#[must_use]
+pub fn copied(text: &str, what: &str, is_inside_tmux: bool) -> String {
+    let size = agent_text::counted(text.chars().count() as u64, "character");
+    let tmux = match is_inside_tmux {
+        true => " (tmux needs `set-clipboard on`)",
+        false => "",
+    };
+    format!("copied {what}, {size}, to the terminal's clipboard{tmux}")
+}
+
 fn in_columns(text: &str, columns: usize) -> String {
     agent_text::clip(&safe::one_line(text), columns)
 }
@@ -175,6 +210,18 @@ mod tests {
             title: None,
             message: None,
         })
+    }
+
+    #[test]
+    fn a_copy_is_encoded_bounded_and_passed_through_tmux() {
+        let bytes = |text: &str, tmux| String::from_utf8(copy(text, tmux).unwrap()).unwrap();
+        assert_eq!(bytes("hi\x1b", false), "\x1b]52;c;aGkb\x07");
+        assert_eq!(
+            bytes("hi", true),
+            "\x1b]52;c;aGk=\x07\x1bPtmux;\x1b\x1b]52;c;aGk=\x07\x1b\\"
+        );
+        assert!(copy(&"x".repeat(COPY_BYTES), false).unwrap().len() < 100_010);
+        assert!(copy(&"x".repeat(COPY_BYTES + 1), false).is_err());
     }
 
     #[test]

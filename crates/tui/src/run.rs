@@ -4,7 +4,6 @@
 use std::io;
 use std::time::Duration;
 
-use base64::Engine as _;
 use crossterm::event::Event as TerminalEvent;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -308,12 +307,15 @@ impl Screen {
                         .map_err(terminal)?;
                     continue;
                 }
-                Effect::Copy(text) => {
-                    let encoded = base64::engine::general_purpose::STANDARD.encode(text);
-                    console
-                        .write(format!("\x1b]52;c;{encoded}\x07").as_bytes())
-                        .map_err(terminal)?;
-                    self.ui.hint("copied");
+                Effect::Copy { text, what } => {
+                    let is_inside_tmux = self.ui.settings.is_inside_tmux;
+                    match report::copy(&text, is_inside_tmux) {
+                        Ok(bytes) => {
+                            console.write(&bytes).map_err(terminal)?;
+                            self.ui.hint(report::copied(&text, what, is_inside_tmux));
+                        }
+                        Err(too_long) => self.ui.hint(too_long),
+                    }
                     continue;
                 }
                 Effect::Suspend => {

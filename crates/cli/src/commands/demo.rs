@@ -104,6 +104,7 @@ pub(crate) fn run(arguments: &DemoArgs, app: &App) -> Result<Exit, Failure> {
     let session_id = session.id().clone();
     let task = Task {
         prompt: Some(PROMPT.to_owned()),
+        attached: Vec::new(),
         form: OutputForm::Quiet,
         include_transient: false,
         require_verified: true,

@@ -171,6 +171,7 @@ pub(crate) fn run(arguments: &ReviewArgs, app: &App) -> Result<Exit, Failure> {
     })?;
     let task = Task {
         prompt: Some(prompts::review(&changes, ReviewForm::Json)),
+        attached: Vec::new(),
         form: OutputForm::Report,
         include_transient: false,
         require_verified: false,

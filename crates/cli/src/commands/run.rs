@@ -14,7 +14,9 @@ use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::headless::{self, OutputForm, Task};
 use crate::session_args::SessionArgs;
+use agent_protocol::payload::conversation::InputPart;
 use agent_runtime::{OnAsk, OpenOptions, SessionModels};
+use agent_tui::compose::attachments;
 
 /// The most bytes taken from standard input.
 const INPUT_LIMIT: u64 = 8 << 20;
@@ -118,11 +120,18 @@ pub(crate) fn run(arguments: &RunArgs, app: &App) -> Result<Exit, Failure> {
             "no prompt: pass one as an argument or pipe it in",
         ));
     }
-    work(prompt, arguments, app)
+    // What comes from a pipe is content, and names nothing.
+    let words = arguments.prompt.join(" ");
+    work(prompt, attachments(&words), arguments, app)
 }
 
 /// Works on `prompt`, or goes on with what is open, and prints what came of it.
-fn work(prompt: Option<String>, arguments: &RunArgs, app: &App) -> Result<Exit, Failure> {
+fn work(
+    prompt: Option<String>,
+    attached: Vec<InputPart>,
+    arguments: &RunArgs,
+    app: &App,
+) -> Result<Exit, Failure> {
     let config = config::load(&app.host, &app.project, &arguments.settings)?;
     app.note_ignored_settings(&config);
     let options = &arguments.options;
@@ -135,6 +144,7 @@ fn work(prompt: Option<String>, arguments: &RunArgs, app: &App) -> Result<Exit, 
     })?;
     let task = Task {
         prompt,
+        attached,
         form: options.output,
         include_transient: options.include_transient,
         require_verified,
@@ -155,7 +165,7 @@ pub(crate) fn prepared(
         settings: interactive.settings.clone(),
         session: interactive.session.clone(),
     };
-    work(Some(prompt.to_owned()), &arguments, app)
+    work(Some(prompt.to_owned()), Vec::new(), &arguments, app)
 }
 
 /// The prompt, with what standard input brings.

@@ -274,6 +274,7 @@ fn carry_out(
             .map(|(path, on_conflict)| ConflictDecision { path, on_conflict })
             .collect(),
         expected_plan: Some(shown.fingerprint()),
+        with_conversation: false,
     });
     let peer = Peer::new(PeerKind::CommandLine, "agent undo");
     match open.handle(undo, &peer) {
@@ -391,7 +392,8 @@ fn action(entry: &Entry) -> Action {
     }
 }
 
-fn as_text(plan: &Plan, app: &App) -> String {
+/// What a plan would do, one path per line.
+pub(crate) fn as_text(plan: &Plan, app: &App) -> String {
     let back_to = match plan.span.from {
         None => "its start".to_owned(),
         Some(sequence) => format!("event {sequence}"),

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use agent_protocol::command::{ControlCommand, Peer, PeerKind, ResumeThread, SubmitTurn};
 use agent_protocol::id::ProcessId;
-use agent_protocol::reply::{ControlError, ControlErrorCode};
+use agent_protocol::payload::conversation::InputPart;
+use agent_protocol::reply::{ControlError, ControlErrorCode, Reply};
 use agent_runtime::{Session, TurnReport};
 use agent_text::counted;
 use clap::ValueEnum;
@@ -44,6 +45,8 @@ pub(crate) enum OutputForm {
 pub(crate) struct Task {
     /// Missing to go on with what is open or queued.
     pub(crate) prompt: Option<String>,
+    /// Files and images that the prompt names with `@`.
+    pub(crate) attached: Vec<InputPart>,
     pub(crate) form: OutputForm,
     pub(crate) include_transient: bool,
     pub(crate) require_verified: bool,
@@ -84,10 +87,10 @@ pub(crate) fn work(app: &App, session: Session, task: Task) -> Result<Ended, Fai
     let session = Arc::new(session);
     let peer = Peer::new(PeerKind::Headless, "agent run");
     let signals = signals::watch(&session, &peer).or_fail()?;
-    let ended = turns(&session, &peer, task.prompt);
+    let ended = turns(app, &session, &peer, task.prompt, task.attached);
     let stopped = session.close();
     let is_shown = console.end();
-    tell_stopped(app, &stopped?);
+    tell_stopped(app, "run", &stopped?);
     let ended = match ended {
         // A signal came first.
         Err(error) if error.code == ControlErrorCode::SessionEnded => {
@@ -103,16 +106,24 @@ pub(crate) fn work(app: &App, session: Session, task: Task) -> Result<Ended, Fai
 /// Submits the prompt, resumes what is open, and waits for the end of it all. An input is in the log
 /// before the open turn goes on, so that it is not lost however that ends.
 fn turns(
+    app: &App,
     session: &Session,
     peer: &Peer,
     prompt: Option<String>,
+    parts: Vec<InputPart>,
 ) -> Result<TurnReport, ControlError> {
     if let Some(text) = prompt {
         let submit = SubmitTurn {
             text,
+            parts,
             ..SubmitTurn::default()
         };
-        session.handle(ControlCommand::SubmitTurn(submit), peer)?;
+        let taken = session.handle(ControlCommand::SubmitTurn(submit), peer)?;
+        if let Reply::Answer(answer) = taken {
+            for notice in answer.notices {
+                app.output.note(&notice.message);
+            }
+        }
     }
     let resume = ResumeThread {
         session_id: session.id().clone(),
@@ -126,7 +137,7 @@ fn turns(
 }
 
 /// Says which background commands ended with the run.
-fn tell_stopped(app: &App, running: &[(ProcessId, String)]) {
+pub(crate) fn tell_stopped(app: &App, over: &str, running: &[(ProcessId, String)]) {
     if running.is_empty() {
         return;
     }
@@ -136,7 +147,7 @@ fn tell_stopped(app: &App, running: &[(ProcessId, String)]) {
         .collect();
     let count = counted(running.len() as u64, "background command");
     app.output.note(&format!(
-        "the run is over; stopped {count}: {}",
+        "the {over} is over; stopped {count}: {}",
         named.join(", ")
     ));
 }

@@ -11,7 +11,7 @@ use agent_tui::{
     Document, DocumentFormat, ExportForm, HostMessage, HostRequest, Prepared, SessionLine,
 };
 
-use super::sender;
+use super::{processes, rewind, sender};
 use crate::app::App;
 use crate::commands;
 use crate::commands::sessions::list::turn_in_words;
@@ -84,6 +84,9 @@ impl Host {
                 document("sandbox", &text)
             }
             HostRequest::Tools => self.tools(),
+            HostRequest::Processes(request) => processes::answer(&self.session, request),
+            HostRequest::Rewind { at, text } => rewind::plan(&self.app, &self.session, at, text)
+                .unwrap_or_else(|failure| told(Err(failure))),
             HostRequest::Export { form } => told(self.export(form)),
             HostRequest::Prepared(prepared) => return self.submit(&prepared),
             HostRequest::Remember { prompt } => {

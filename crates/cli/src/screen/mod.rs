@@ -4,7 +4,9 @@
 mod editor;
 mod host;
 mod past;
+mod processes;
 mod replay;
+mod rewind;
 mod sender;
 mod session;
 mod start;
@@ -184,6 +186,21 @@ async fn journey(app: &App, visit: Visit) -> Result<Left, Failure> {
                 session.for_session(Some(past::fork(&app, &config, &here, at)?));
                 prefill = text;
             }
+            agent_tui::Exit::Rewind {
+                at,
+                text,
+                fingerprint,
+            } => match rewind::carry_out(&app, &config, &here, at, fingerprint) {
+                Ok((fork, said)) => {
+                    session.for_session(Some(fork));
+                    (prefill, notice) = (text, Some(said));
+                }
+                Err(failure) => {
+                    notice = Some(format!("Not gone back: {:#}", failure.error));
+                    session.for_session(Some(here));
+                    mode = Some(closed.mode);
+                }
+            },
             agent_tui::Exit::Replay => {
                 play(&app, &here).await?;
                 session.for_session(Some(here));

@@ -11,6 +11,7 @@ use agent_protocol::command::{
 use agent_protocol::id::SessionId;
 use agent_protocol::status::Mode;
 use agent_runtime::{LiveText, OnAsk, OpenOptions, Session, SessionModels, StreamSink};
+use agent_tui::compose::attachments;
 use agent_tui::theme::{TerminalHints, detect};
 use agent_tui::{HostMessage, Input, Settings};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -21,6 +22,7 @@ use super::{ChooseModels, editor, host, past};
 use crate::app::App;
 use crate::config::{self, Config, StatusItem, Theme};
 use crate::failure::{Failure, OrFail as _};
+use crate::headless::tell_stopped;
 use crate::session_args::SessionArgs;
 
 /// Everything a session is opened with.
@@ -84,6 +86,7 @@ pub(super) async fn run(opening: Opening) -> Result<Closed, Failure> {
     let sender = Sender::new(&app, &config, &session, &inputs)?;
     if let Some(text) = opening.prompt {
         sender.command(ControlCommand::SubmitTurn(SubmitTurn {
+            parts: attachments(&text),
             text,
             ..SubmitTurn::default()
         }));
@@ -110,7 +113,8 @@ pub(super) async fn run(opening: Opening) -> Result<Closed, Failure> {
             session.close()
         }
     });
-    closed.await.or_fail()??;
+    let stopped = closed.await.or_fail()??;
+    tell_stopped(&app, "session", &stopped);
     Ok(Closed {
         exit: exit.or_fail()?.or_fail()?,
         session_id: session.id().clone(),
@@ -231,6 +235,7 @@ pub(crate) fn settings(app: &App, config: &Config) -> Settings {
         branch: agent_runtime::branch(app.project.root()),
         history: host::history(app),
         notify: config.ui.notify.value,
+        is_inside_tmux: variable(app, "TMUX").is_some_and(|tmux| !tmux.is_empty()),
         tab_title: config.ui.tab_title.value,
         program_status: config.ui.program_status.value,
         status: config.ui.status.value.iter().map(status_item).collect(),

@@ -505,6 +505,7 @@ impl Import<'_> {
                 media_type: part.media_type.clone(),
                 bytes: part.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
                 artifact: self.keep(scope, part)?,
+                ..InputPart::default()
             });
         }
         Ok(named)

@@ -7,11 +7,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use agent_protocol::command::ProcessQuery;
 use agent_protocol::id::{InvocationId, ProcessId};
 use agent_protocol::payload::ArtifactRef;
 use agent_protocol::payload::conversation::ArtifactKind;
 use agent_protocol::payload::process::TerminatedBy;
 use agent_protocol::payload::tool::ReadMore;
+use agent_protocol::reply::ProcessView;
 use agent_protocol::{Refs, Scope};
 use agent_sandbox::{ExitStatus, Finished, KilledBy, Running};
 use agent_tool_runtime::policy::piece::{hidden_in, masked_piece};
@@ -29,6 +31,8 @@ use crate::search::denied_globs;
 const MAX_RUNNING: usize = 16;
 /// Ended ones whose output can still be read.
 const MAX_KEPT: usize = 64;
+/// The most bytes that are shown of the end of an output.
+const MAX_TAIL: usize = 64 << 10;
 
 /// All background commands of a session. Dropping it ends them.
 #[derive(Default)]
@@ -76,6 +80,7 @@ pub(crate) struct Background {
     watcher: Mutex<Option<JoinHandle<()>>>,
     /// The first request to end it.
     stopped: Mutex<Option<Stopped>>,
+    since: Instant,
 }
 
 /// End of a background command.
@@ -87,6 +92,7 @@ pub(crate) struct Ended {
     pub(crate) output: Option<ArtifactRef>,
     /// Refusals of the sandbox, in sentences.
     pub(crate) refusals: Vec<String>,
+    pub(crate) ran_for: Duration,
 }
 
 impl Ended {
@@ -130,6 +136,21 @@ impl Processes {
             .collect()
     }
 
+    /// The commands of this run as they are now, the oldest first.
+    #[must_use]
+    pub fn views(&self, query: &ProcessQuery, journal: &dyn Journal) -> Vec<ProcessView> {
+        let all: Vec<Arc<Background>> = self.all().values().cloned().collect();
+        let wanted = |process: &&Arc<Background>| {
+            let id = query.process_id.as_ref();
+            id.is_none_or(|id| id == process.process_id())
+        };
+        let tail_bytes = usize::try_from(query.tail_bytes).unwrap_or(MAX_TAIL);
+        let wanted = all.iter().filter(wanted);
+        wanted
+            .map(|process| process.view(tail_bytes.min(MAX_TAIL), journal))
+            .collect()
+    }
+
     /// The reason why no further command may be started in the background.
     pub(super) fn refusal(&self) -> Option<String> {
         let running = self
@@ -156,6 +177,7 @@ impl Processes {
             cursor: AtomicU64::new(0),
             watcher: Mutex::default(),
             stopped: Mutex::default(),
+            since: Instant::now(),
         });
         let watched = Arc::clone(&process);
         let watcher = std::thread::Builder::new()
@@ -271,6 +293,7 @@ impl Background {
             signal,
             output,
             refusals: told(&finished).take(8).map(refusals::words).collect(),
+            ran_for: self.since.elapsed(),
         });
         self.ended_changed.notify_all();
     }
@@ -336,6 +359,25 @@ impl Background {
         self.started.output.progress(u64::MAX).bytes
     }
 
+    fn view(&self, tail_bytes: usize, journal: &dyn Journal) -> ProcessView {
+        let ended = self.ended();
+        let bytes = self.total();
+        let from = bytes.saturating_sub(tail_bytes as u64);
+        // What cannot be read is shown as nothing: its size says that there is something.
+        let tail = self.piece(from, tail_bytes, journal);
+        let tail = tail.map(|part| part.shown).unwrap_or_default();
+        let ran_for = (ended.as_ref()).map_or_else(|| self.since.elapsed(), |ended| ended.ran_for);
+        ProcessView {
+            process_id: self.process_id().clone(),
+            command: self.started.command.clone(),
+            running: ended.is_none(),
+            ended: ended.map(|ended| ended.words("it")),
+            runtime_ms: u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX),
+            bytes,
+            tail: String::from_utf8_lossy(&tail).into_owned(),
+        }
+    }
+
     /// Output from `offset`, or from where the last reading ended.
     pub(crate) fn read(
         &self,
@@ -343,11 +385,16 @@ impl Background {
         limit: usize,
         journal: &dyn Journal,
     ) -> std::io::Result<Part> {
-        let output = &self.started.output;
         let from = offset.unwrap_or_else(|| self.cursor.load(Ordering::Relaxed));
+        let part = self.piece(from, limit, journal)?;
+        self.cursor.store(part.next, Ordering::Relaxed);
+        Ok(part)
+    }
+
+    fn piece(&self, from: u64, limit: usize, journal: &dyn Journal) -> std::io::Result<Part> {
+        let output = &self.started.output;
         let bytes = output.read(from, limit)?;
         let next = from + bytes.len() as u64;
-        self.cursor.store(next, Ordering::Relaxed);
         let secrets = |bytes: &[u8]| journal.secrets(bytes);
         let hidden = hidden_in(from..next, secrets, |range| {
             let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);

@@ -12,7 +12,7 @@ use agent_tool_runtime::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::find::{Listing, MAX_LIMIT};
 use super::scope::Scope;
@@ -69,6 +69,12 @@ pub(crate) const GLOB: LocalTool = LocalTool {
     definition,
     make: |parts| Arc::new(GlobTool::new(Arc::clone(&parts.roots))),
 };
+
+/// The call that lists the files in a directory.
+#[must_use]
+pub fn listing(path: &str) -> (String, Value) {
+    (definition().name, json!({"pattern": "*", "path": path}))
+}
 
 fn definition() -> ToolDefinition {
     ToolDefinition {

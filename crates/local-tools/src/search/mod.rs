@@ -14,6 +14,7 @@ mod scope;
 pub(crate) mod walk;
 
 pub(crate) use glob::GLOB;
+pub use glob::listing;
 pub(crate) use grep::GREP;
 pub(crate) use scope::{Denied, denied_globs};
 pub(crate) use walk::is_ignored;

@@ -1,5 +1,7 @@
 //! Sessions, threads, turns and the queue: the containers everything else happens in.
 
+use serde_json::Value;
+
 use crate::id::{ArtifactId, EvidenceId, SessionId, ThreadId, TurnId};
 use crate::payload::{ArtifactRef, SideEffect, Usage};
 use crate::record::{record, words};
@@ -115,6 +117,17 @@ record! {
         media_type?: String,
         bytes: u64,
         artifact?: ArtifactId,
+        /// Of an attached file or directory: the call that shows it, made when the input becomes a part
+        /// of the conversation. Content and hash are in its observation.
+        shown_by?: AttachedCall,
+    }
+}
+
+record! {
+    /// A call that shows what an input attaches.
+    AttachedCall {
+        tool_name: String,
+        input: Value,
     }
 }
 

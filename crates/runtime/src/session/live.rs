@@ -28,7 +28,8 @@ use agent_tool_runtime::{
 mod permissions;
 
 use super::calls::{CallTurn, called_reply, no_calls};
-use super::open::{ShutdownGuard, open_parts};
+use super::guard::ShutdownGuard;
+use super::open::open_parts;
 use super::options::{OpenOptions, SessionModels};
 use super::reading::Reading;
 use super::report::TurnReport;
@@ -218,6 +219,15 @@ impl LiveSession {
             ControlCommand::EndCalls => self.end_calls(),
             ControlCommand::GetToolInventory(query) => self.tools(&query),
             ControlCommand::EvaluatePermission(query) => self.evaluate(&query),
+            ControlCommand::GetProcesses(query) => {
+                let guard = lock(&self.guard);
+                let guard = guard.as_ref();
+                Ok(Reply::Processes(
+                    guard
+                        .map(|guard| guard.processes(&query))
+                        .unwrap_or_default(),
+                ))
+            }
             ControlCommand::TerminateProcess(process) => {
                 Ok(Reply::Answer(self.terminate(&process.process_id)))
             }
@@ -238,8 +248,7 @@ impl LiveSession {
         if !self.has_engine {
             return Err(no_engine());
         }
-        let cwd = &self.runtime.host.cwd;
-        let notices = attach::attach(&*self.journal, &self.scope, cwd, &mut submit);
+        let notices = attach::attach(&*self.journal, &self.scope, &self.runtime, &mut submit);
         let notices = recorded(notices)?;
         let waits_for_a_turn = self.turn_is_open.load(Ordering::SeqCst);
         let answer = recorded(self.control.submit(submit, peer.source()))?;

@@ -9,6 +9,7 @@
 mod at_rest;
 mod attach;
 mod calls;
+mod guard;
 mod live;
 mod open;
 mod options;

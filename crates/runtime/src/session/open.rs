@@ -20,11 +20,10 @@ use agent_log::{
 use agent_policy::gate::{SandboxLevel, unknown_tools};
 use agent_protocol::id::{ArtifactId, ProcessId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::{
-    Budget, QueueOperation, RuntimeWarning, SessionChanges, SessionCreated, SessionUpdated,
-    ThreadRole, ThreadStarted,
+    Budget, QueueOperation, RuntimeWarning, SessionCreated, ThreadRole, ThreadStarted,
 };
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
-use agent_protocol::status::{Mode, Status};
+use agent_protocol::status::Mode;
 use agent_protocol::{Code, Event, Payload, Refs, Scope};
 use agent_tool_runtime::{
     Authority, Baselines, Journal, Pipeline, PipelineParts, Registry, Settings as PipelineSettings,
@@ -32,6 +31,7 @@ use agent_tool_runtime::{
 };
 
 use super::created;
+use super::guard::ShutdownGuard;
 use super::options::OpenOptions;
 use crate::Runtime;
 use crate::config::Config;
@@ -202,50 +202,6 @@ pub(crate) fn open_parts(
         scratch,
         open_turn: history.open_turn,
     })
-}
-
-/// The end of a session in order: background commands are ended and recorded, then the end itself.
-pub(crate) struct ShutdownGuard {
-    writer: SessionWriter,
-    journal: Arc<dyn Journal>,
-    processes: Arc<Processes>,
-    thread_id: ThreadId,
-    /// Where commands had their temporary files; removed with the last who holds it.
-    scratch: Arc<Scratch>,
-}
-
-impl ShutdownGuard {
-    /// Asks a background command to end; false when no such command runs.
-    pub(crate) fn terminate(&self, process_id: &ProcessId) -> bool {
-        self.processes.terminate(process_id)
-    }
-
-    /// Background commands that closing will end.
-    pub(crate) fn running(&self) -> Vec<(ProcessId, String)> {
-        self.processes.running()
-    }
-
-    pub(crate) fn close(self) -> Result<(), RuntimeError> {
-        self.processes.shutdown();
-        self.scratch.clear();
-        // A cache is worth no failure; what is wrong with the log shows in the next event.
-        let _ = agent_history::refresh_read_models(&self.writer);
-        let scope = Scope {
-            thread_id: Some(self.thread_id.clone()),
-            ..Scope::default()
-        };
-        let ended = SessionUpdated {
-            changed: SessionChanges {
-                status: Some(Status::Ended),
-                ..SessionChanges::default()
-            },
-            reason: "the program ended".to_owned(),
-        };
-        self.journal
-            .append(&scope, ended.into(), Refs::default())
-            .or_fail()?;
-        self.journal.sync().or_fail()
-    }
 }
 
 impl SessionParts {

@@ -62,10 +62,14 @@ fn plan(
 
 /// The reason in the log.
 fn reason(asked: &Undo) -> String {
-    match &asked.extent {
+    let what = match &asked.extent {
         UndoExtent::LastChange => "the user took back the last change".to_owned(),
         UndoExtent::Turn { turn } => format!("the user took back turn {turn}"),
         UndoExtent::After { sequence } => format!("the user went back to event {sequence}"),
         UndoExtent::Session => "the user took back the session's changes".to_owned(),
+    };
+    match asked.with_conversation {
+        true => format!("{what}; the conversation goes on in a fork from there"),
+        false => what,
     }
 }

@@ -74,7 +74,7 @@ impl Composer {
     pub fn paste(&mut self, text: &str) {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         if let Some(path) = image_path(&text) {
-            self.editor.insert(&format!("@{path} "));
+            self.editor.insert(&format!("{} ", mention(&path)));
             return;
         }
         let lines = text.lines().count();
@@ -268,7 +268,7 @@ impl Composer {
         };
         let text = match menu.kind {
             MenuKind::Commands => format!("{name} "),
-            MenuKind::Files => format!("@{name} "),
+            MenuKind::Files => format!("{} ", mention(name)),
         };
         self.editor.replace(menu.range.clone(), &text);
         self.selected = 0;
@@ -287,24 +287,52 @@ impl Composer {
     }
 }
 
-/// The files and images a text names with `@`.
+/// The files and images a text names with `@`. Whether they are there is found out by whoever attaches them.
 #[must_use]
 pub fn attachments(text: &str) -> Vec<InputPart> {
-    text.split_whitespace()
-        .filter_map(|word| word.strip_prefix('@'))
-        .map(|path| path.trim_end_matches([',', '.', ';', ':', ')']))
-        .filter(|path| path.contains(['/', '.']))
-        .map(|path| InputPart {
-            kind: if media_type(path).is_some() {
-                InputPartKind::Image
-            } else {
-                InputPartKind::File
+    let mut parts: Vec<InputPart> = Vec::new();
+    for name in mentions(text) {
+        if parts.iter().any(|part| part.name.as_deref() == Some(name)) {
+            continue;
+        }
+        let media_type = media_type(name);
+        parts.push(InputPart {
+            kind: match media_type {
+                Some(_) => InputPartKind::Image,
+                None => InputPartKind::File,
             },
-            name: Some(path.to_owned()),
-            media_type: media_type(path).map(str::to_owned),
+            name: Some(name.to_owned()),
+            media_type: media_type.map(str::to_owned),
             ..InputPart::default()
-        })
-        .collect()
+        });
+    }
+    parts
+}
+
+/// The names behind an `@` that begins a word; one with blanks stands in quotes.
+fn mentions(text: &str) -> impl Iterator<Item = &str> {
+    let begins = text.match_indices('@').filter_map(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let is_begin = before.is_none_or(|before| before.is_whitespace() || "([{".contains(before));
+        is_begin.then(|| &text[at + 1..])
+    });
+    let names = begins.filter_map(|rest| match rest.strip_prefix('"') {
+        Some(quoted) => quoted.lines().next()?.split_once('"').map(|(name, _)| name),
+        None => rest
+            .split_whitespace()
+            .next()
+            .filter(|_| !rest.starts_with(char::is_whitespace))
+            .map(|name| name.trim_end_matches([',', '.', ';', ':', ')', ']', '}', '?', '!'])),
+    });
+    names.filter(|name| !name.is_empty())
+}
+
+/// A name as it is mentioned.
+fn mention(name: &str) -> String {
+    match name.contains(char::is_whitespace) {
+        true => format!("@\"{name}\""),
+        false => format!("@{name}"),
+    }
 }
 
 fn media_type(path: &str) -> Option<&'static str> {
@@ -318,11 +346,24 @@ fn media_type(path: &str) -> Option<&'static str> {
     }
 }
 
-/// A file dragged into the terminal arrives as its path.
-fn image_path(text: &str) -> Option<&str> {
-    let path = text.trim().trim_matches(['\'', '"']);
-    let single = !path.contains(['\n', ' ']) && path.contains('/');
-    (single && media_type(path).is_some()).then_some(path)
+/// A file dragged into the terminal, or copied in a file manager, arrives as its path: in quotes, with its blanks
+/// escaped, or as an address.
+fn image_path(text: &str) -> Option<String> {
+    let text = text.trim();
+    let quoted = ['\'', '"'].iter().find_map(|quote| {
+        let inner = text.strip_prefix(*quote)?.strip_suffix(*quote)?;
+        (!inner.contains(*quote)).then(|| inner.to_owned())
+    });
+    let path = match quoted {
+        Some(path) => path,
+        None => text.replace("\\ ", "\u{0}"),
+    };
+    let path = path.strip_prefix("file://").unwrap_or(&path);
+    let single = !path.contains('\n') && path.contains('/') && !path.contains("://");
+    // Words before the path are a message.
+    let whole = text.starts_with(['\'', '"']) || !path.contains(' ');
+    let path = path.replace("%20", " ").replace('\u{0}', " ");
+    (single && whole && media_type(&path).is_some()).then_some(path)
 }
 
 fn find_before(history: &[String], query: &str, before: usize) -> Option<usize> {
@@ -445,8 +486,31 @@ mod tests {
                 (InputPartKind::Image, "shot.PNG")
             ]
         );
-        let mut composer = composer("");
-        composer.paste("'/tmp/a.png'");
-        assert_eq!(composer.editor.text(), "@/tmp/a.png ");
+        let names = |text: &str| -> Vec<String> {
+            let parts = attachments(text).into_iter();
+            parts.filter_map(|part| part.name).collect()
+        };
+        assert_eq!(
+            names("(@a.rs:1-4) @\"my notes.md\", @src"),
+            ["a.rs:1-4", "my notes.md", "src"]
+        );
+        assert_eq!(names("@a.rs @a.rs @ x @\"open"), ["a.rs"]);
+    }
+
+    #[test]
+    fn a_pasted_path_of_an_image_attaches_it() {
+        let pasted = |text: &str| {
+            let mut composer = composer("");
+            composer.paste(text);
+            composer.editor.text().to_owned()
+        };
+        assert_eq!(pasted("'/tmp/a.png'"), "@/tmp/a.png ");
+        assert_eq!(pasted("/tmp/my\\ shot.png\n"), "@\"/tmp/my shot.png\" ");
+        assert_eq!(
+            pasted("file:///tmp/my%20shot.png"),
+            "@\"/tmp/my shot.png\" "
+        );
+        assert_eq!(pasted("https://x.org/a.png"), "https://x.org/a.png");
+        assert_eq!(pasted("see /tmp/a.png"), "see /tmp/a.png");
     }
 }

@@ -72,10 +72,13 @@ impl Ui {
                     .say(NoticeLevel::Error, "/undo takes the number of an event"),
             },
             Does::Resume => return host(HostRequest::Sessions),
-            Does::Fork => self.choose_message(),
+            Does::Fork => return self.go_back(arguments, Choices::Messages),
+            Does::Rewind => return self.go_back(arguments, Choices::Rewind),
+            Does::Copy => return self.copy(arguments),
             Does::Replay => return vec![Effect::Exit(Exit::Replay)],
             Does::Why => return self.why(arguments),
             Does::Tools => return host(HostRequest::Tools),
+            Does::Processes => return self.processes(arguments),
             Does::Status => {
                 self.overlay = Some(documents::status(self));
             }

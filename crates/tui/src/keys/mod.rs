@@ -1,7 +1,9 @@
 //! Keys into commands and changes of the screen. The order of the questions asked of a key is the
 //! order in which the parts of the screen own it: overlay, question, composer.
 
+mod back;
 mod command;
+mod copy;
 mod overlay;
 mod prompt;
 
@@ -16,8 +18,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crate::compose::{MenuKind, attachments};
 use crate::host::{Exit, HostRequest};
 use crate::keymap::{Action, Chord, Place};
-use crate::state::cell::CellKind;
-use crate::ui::overlay::{Choices, Overlay, Picker, Transcript};
+use crate::ui::overlay::{Choices, Overlay, Transcript};
 use crate::ui::prompt::{Stage, respond};
 use crate::ui::{Armed, Effect, Ui};
 
@@ -255,32 +256,11 @@ impl Ui {
             return self.interrupt();
         }
         if self.composer.editor.is_empty() && self.arm(Armed::EditEarlier) {
-            self.choose_message();
+            return self.go_back("", Choices::Rewind);
         } else if self.composer.editor.is_empty() {
-            self.hint("press Esc again to edit an earlier message");
+            self.hint("press Esc again to go back to an earlier message");
         }
         Vec::new()
-    }
-
-    fn choose_message(&mut self) {
-        let messages: Vec<(u64, String)> = self
-            .state
-            .cells
-            .iter()
-            .filter_map(|cell| match &cell.kind {
-                CellKind::User(user) => Some((cell.sequence, user.text.clone())),
-                _ => None,
-            })
-            .collect();
-        if messages.is_empty() {
-            self.hint("no earlier message");
-        } else {
-            let picker = Picker::new(
-                "edit an earlier message in a fork",
-                Choices::Messages(messages),
-            );
-            self.overlay = Some(Overlay::Picker(picker));
-        }
     }
 
     pub(crate) fn next_mode(&self) -> Mode {

@@ -3,7 +3,7 @@
 use agent_protocol::status::Mode;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::host::{Exit, ExportForm, HostRequest, Secret, Start};
+use crate::host::{Exit, ExportForm, HostRequest, ProcessRequest, RewindPlan, Secret, Start};
 use crate::state::cell::CellKind;
 use crate::theme::ThemeChoice;
 use crate::ui::overlay::{Choices, Overlay, Picker, Scroll, Transcript};
@@ -21,6 +21,10 @@ impl Ui {
         }
         let (stays, mut effects) = match &mut overlay {
             Overlay::Transcript(transcript) => self.transcript_key(transcript, key),
+            Overlay::Rewind(plan, scroll) => rewind_key(plan, scroll, key),
+            Overlay::Reader(reader) if key.code == KeyCode::Char('x') => {
+                (true, self.stop_watched(reader))
+            }
             Overlay::Reader(reader) => (scroll_key(&mut reader.scroll, key), Vec::new()),
             Overlay::Picker(picker) => {
                 let (stays, place) = picker_key(picker, key);
@@ -149,7 +153,9 @@ impl Ui {
                     .selected
                     .and_then(|selected| self.state.cells.get(selected))
                     .map(|cell| view::plain_text(cell));
-                return (true, text.map(Effect::Copy).into_iter().collect());
+                let what = "the entry";
+                let copy = text.map(|text| Effect::Copy { text, what });
+                return (true, copy.into_iter().collect());
             }
             KeyCode::Char('w') => {
                 if let Some(CellKind::Tool(tool)) = transcript
@@ -258,6 +264,23 @@ fn scroll_key(scroll: &mut Scroll, key: KeyEvent) -> bool {
     true
 }
 
+/// A key over the plan of going back.
+fn rewind_key(plan: &RewindPlan, scroll: &mut Scroll, key: KeyEvent) -> (bool, Vec<Effect>) {
+    let (at, text) = (plan.at, plan.text.clone());
+    let exit = match key.code {
+        KeyCode::Char('b') => Exit::Rewind {
+            at,
+            text,
+            fingerprint: plan.fingerprint.clone(),
+        },
+        KeyCode::Char('c') => Exit::Fork { at, text },
+        // Going back is chosen, and not walked into.
+        KeyCode::Enter => return (true, Vec::new()),
+        _ => return (scroll_key(scroll, key), Vec::new()),
+    };
+    (false, vec![Effect::Exit(exit)])
+}
+
 enum KeyStep {
     Typed,
     Entered,
@@ -316,7 +339,8 @@ impl Ui {
     }
 }
 
-fn chosen(choices: &Choices, place: usize) -> Vec<Effect> {
+/// What choosing the entry at `place` leads to.
+pub(super) fn chosen(choices: &Choices, place: usize) -> Vec<Effect> {
     let effect = match choices {
         Choices::Models(models) => models
             .get(place)
@@ -329,6 +353,16 @@ fn chosen(choices: &Choices, place: usize) -> Vec<Effect> {
         Choices::Sessions(sessions) => sessions
             .get(place)
             .map(|session| Effect::Exit(Exit::Resume(session.session_id.clone()))),
+        Choices::Processes(processes) => processes.get(place).map(|process| {
+            let tail = ProcessRequest::Tail(process.process_id.to_string());
+            Effect::Host(HostRequest::Processes(tail))
+        }),
+        Choices::Rewind(messages) => messages.get(place).map(|(at, text)| {
+            Effect::Host(HostRequest::Rewind {
+                at: *at,
+                text: text.clone(),
+            })
+        }),
         Choices::Messages(messages) => messages.get(place).map(|(at, text)| {
             Effect::Exit(Exit::Fork {
                 at: *at,

@@ -60,6 +60,15 @@ impl Plain {
                 self.ui.overlay = Some(Overlay::Trust(question, scroll));
                 self.ui.start_guard.drawn(self.ui.now);
             }
+            Some(Overlay::Rewind(plan, scroll)) => {
+                let lines = overlay::rewind(&plan, self.columns, self.ui.theme);
+                self.out.extend(lines.iter().map(spoken));
+                self.out.push(
+                    "b and Enter: both, files and conversation. c and Enter: the conversation alone. Enter: leave it."
+                        .into(),
+                );
+                self.ui.overlay = Some(Overlay::Rewind(plan, scroll));
+            }
             Some(Overlay::Transcript(_) | Overlay::Key(..)) | None => {}
         }
     }

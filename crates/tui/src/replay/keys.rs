@@ -10,7 +10,7 @@ use crate::host::{Document, DocumentFormat};
 use crate::safe;
 use crate::state::cell::{CellKind, ToolCell};
 use crate::theme::Theme;
-use crate::ui::overlay::{Overlay, Reader, Scroll};
+use crate::ui::overlay::{Overlay, Reader};
 use crate::view;
 
 /// The most bytes of a file that are shown.
@@ -188,14 +188,11 @@ impl Player {
     }
 
     fn open(&mut self, title: &str, text: String, format: DocumentFormat) {
-        self.reading = Some(Reader {
-            document: Document {
-                title: title.to_owned(),
-                text,
-                format,
-            },
-            scroll: Scroll::default(),
-        });
+        self.reading = Some(Reader::new(Document {
+            title: title.to_owned(),
+            text,
+            format,
+        }));
     }
 
     fn selected_tool(&self) -> Option<&ToolCell> {

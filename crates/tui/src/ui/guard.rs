@@ -169,7 +169,7 @@ impl Ui {
     pub fn ripen(&mut self) -> Vec<Effect> {
         let now = self.now;
         let Some(key) = self.guard_mut().and_then(|guard| guard.ripe(now)) else {
-            return Vec::new();
+            return self.look_again();
         };
         let mut effects = match &self.overlay {
             Some(Overlay::FirstRun(..) | Overlay::Trust(..)) => self.start_key(key),

@@ -4,6 +4,7 @@
 pub mod guard;
 pub mod overlay;
 mod past;
+mod processes;
 pub mod prompt;
 
 use std::cell::RefCell;
@@ -16,7 +17,7 @@ use agent_protocol::status::Mode;
 use crossterm::event::Event as TerminalEvent;
 
 use crate::compose::Composer;
-use crate::host::{Exit, HostMessage, HostRequest, Input, Settings, Start};
+use crate::host::{Exit, HostMessage, HostRequest, Input, RewindPlan, Settings, Start};
 use crate::state::State;
 use crate::state::cell::NoticeLevel;
 use crate::state::pending::{Pending, Subject};
@@ -40,8 +41,11 @@ pub enum Effect {
     Redraw,
     /// Tell the user through the terminal that something waits.
     Notify(String),
-    /// Put text into the clipboard.
-    Copy(String),
+    /// Put text into the clipboard, which is known by these words.
+    Copy {
+        text: String,
+        what: &'static str,
+    },
 }
 
 impl Effect {
@@ -93,6 +97,8 @@ pub struct Ui {
     /// Events that came after a glimpse of the past, until the past itself is there.
     since_glimpse: Option<Vec<Arc<agent_protocol::Event>>>,
     pub(crate) pending_control_x: bool,
+    /// Where the next settling leads.
+    leaving: Option<Exit>,
     pub(crate) kept_body: RefCell<Option<KeptBody>>,
 }
 
@@ -181,6 +187,7 @@ impl Ui {
             works_since: None,
             since_glimpse: None,
             pending_control_x: false,
+            leaving: None,
             kept_body: RefCell::new(None),
         }
     }
@@ -301,14 +308,26 @@ impl Ui {
                 self.overlay = Some(Overlay::Picker(picker));
             }
             HostMessage::Document(document) => {
-                self.overlay = Some(Overlay::Reader(Reader {
-                    document,
-                    scroll: Scroll::default(),
-                }));
+                self.overlay = Some(Overlay::Reader(Reader::new(document)));
             }
+            HostMessage::Processes(processes) => self.list_processes(processes),
+            HostMessage::Tail {
+                process_id,
+                is_running,
+                is_again,
+                document,
+            } => self.show_tail(process_id, (is_running, is_again), document),
             HostMessage::Tools(tools) => {
                 self.state.facts.tools = tools;
                 self.overlay = Some(crate::view::documents::tools(&self.state.facts));
+            }
+            // Where no file would change, there is one way to go back.
+            HostMessage::Rewind(plan) if plan.files.is_empty() => {
+                let RewindPlan { at, text, .. } = plan;
+                self.leaving = Some(Exit::Fork { at, text });
+            }
+            HostMessage::Rewind(plan) => {
+                self.overlay = Some(Overlay::Rewind(plan, Scroll::default()));
             }
             HostMessage::Sandbox(status) => {
                 // What a command has run in says more.
@@ -331,7 +350,7 @@ impl Ui {
     /// After every change: the question on the screen is the first open one, and what it needs is
     /// asked for.
     pub fn settle(&mut self) -> Vec<Effect> {
-        let mut effects = Vec::new();
+        let mut effects: Vec<Effect> = self.leaving.take().map(Effect::Exit).into_iter().collect();
         match (self.state.works(), self.works_since) {
             (true, None) => self.works_since = Some(self.now),
             (false, Some(_)) => {
@@ -442,6 +461,7 @@ impl Ui {
         if let Some(scroll) = shown.scroll {
             match &mut self.overlay {
                 Some(Overlay::Reader(reader)) => reader.scroll = scroll,
+                Some(Overlay::Rewind(_, place)) => *place = scroll,
                 Some(Overlay::Trust(_, place) | Overlay::FirstRun(_, place)) => {
                     *place = scroll;
                     self.start_guard.drawn(self.now);
@@ -470,7 +490,11 @@ impl Ui {
             .guard()
             .and_then(Guard::ends)
             .filter(|until| *until > self.now);
-        [spinner, hint, armed, guard].into_iter().flatten().min()
+        let look = self.next_look();
+        [spinner, hint, armed, guard, look]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Time passes.

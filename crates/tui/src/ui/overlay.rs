@@ -4,7 +4,11 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::host::{Document, ExportForm, FirstRun, Secret, SessionLine, TrustQuestion};
+use agent_protocol::id::ProcessId;
+
+use crate::host::{
+    Document, ExportForm, FirstRun, ProcessLine, RewindPlan, Secret, SessionLine, TrustQuestion,
+};
 use crate::theme::ThemeChoice;
 
 #[derive(Clone, Debug)]
@@ -13,6 +17,8 @@ pub enum Overlay {
     Reader(Reader),
     Picker(Picker),
     FirstRun(FirstRun, Scroll),
+    /// What going back to before a message would change.
+    Rewind(RewindPlan, Scroll),
     /// A key is being entered over the screen of the first run.
     Key(Secret, FirstRun),
     Trust(TrustQuestion, Scroll),
@@ -37,6 +43,19 @@ impl Scroll {
 pub struct Reader {
     pub document: Document,
     pub scroll: Scroll,
+    /// The running command whose output it is, and when to look at it again.
+    pub watched: Option<(ProcessId, u64)>,
+}
+
+impl Reader {
+    #[must_use]
+    pub fn new(document: Document) -> Self {
+        Self {
+            document,
+            scroll: Scroll::default(),
+            watched: None,
+        }
+    }
 }
 
 /// A window on the cells. Only the cells in it are ever laid out.
@@ -106,15 +125,20 @@ pub enum Choices {
     Exports,
     Themes,
     Sessions(Vec<SessionLine>),
+    Processes(Vec<ProcessLine>),
     /// Earlier messages: the event before which to branch, and the text.
     Messages(Vec<(u64, String)>),
+    /// The same, to go back to before one of them.
+    Rewind(Vec<(u64, String)>),
 }
 
 impl Picker {
     #[must_use]
     pub fn new(title: &str, choices: Choices) -> Self {
         let selected = match &choices {
-            Choices::Messages(messages) => messages.len().saturating_sub(1),
+            Choices::Messages(messages) | Choices::Rewind(messages) => {
+                messages.len().saturating_sub(1)
+            }
             _ => 0,
         };
         Self {
@@ -162,7 +186,11 @@ impl Picker {
                 .iter()
                 .map(|session| (session.title.clone(), session.detail.clone()))
                 .collect(),
-            Choices::Messages(messages) => messages
+            Choices::Processes(processes) => processes
+                .iter()
+                .map(|process| (process.command.clone(), process.detail.clone()))
+                .collect(),
+            Choices::Messages(messages) | Choices::Rewind(messages) => messages
                 .iter()
                 .map(|(_, text)| (text.clone(), String::new()))
                 .collect(),

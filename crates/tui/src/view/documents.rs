@@ -7,7 +7,7 @@ use crate::safe::one_line;
 use crate::state::Facts;
 use crate::state::cell::ToolCell;
 use crate::ui::Ui;
-use crate::ui::overlay::{Overlay, Reader, Scroll, mode_in_words};
+use crate::ui::overlay::{Overlay, Reader, mode_in_words};
 use agent_text::words::{money, tokens};
 
 /// Keys and what they do, in groups. The same table is in the manual.
@@ -21,7 +21,7 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
             ("Up, Down", "earlier prompts, from the first or last row"),
             ("Ctrl-R", "search earlier prompts"),
             ("Alt-Up", "edit the last queued message"),
-            ("@", "name a file or an image"),
+            ("@", "attach a file (@a.rs:10-40), a directory or an image"),
             ("/", "commands"),
             ("!", "your own shell command"),
             ("Ctrl-G, Ctrl-X Ctrl-E", "open your editor"),
@@ -35,7 +35,7 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
         "Steering",
         &[
             ("Esc", "interrupt the turn"),
-            ("Esc Esc", "edit an earlier message in a fork"),
+            ("Esc Esc", "go back to before an earlier message (/rewind)"),
             (
                 "Shift-Tab",
                 "cycle modes (skips full); a pending question is checked again",
@@ -69,14 +69,11 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
 ];
 
 fn reader(title: &str, text: String, format: DocumentFormat) -> Overlay {
-    Overlay::Reader(Reader {
-        document: Document {
-            title: title.to_owned(),
-            text,
-            format,
-        },
-        scroll: Scroll::default(),
-    })
+    Overlay::Reader(Reader::new(Document {
+        title: title.to_owned(),
+        text,
+        format,
+    }))
 }
 
 /// The group of keys that answer a question.

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 
 use super::answers::{self, Answer, answer};
 use super::{Frame, window};
-use crate::host::{Document, DocumentFormat, FirstRun, Secret, TrustQuestion};
+use crate::host::{Document, DocumentFormat, FirstRun, RewindPlan, Secret, TrustQuestion};
 use crate::text::{Break, wrap};
 use crate::theme::Theme;
 use crate::ui::overlay::{Choices, Overlay, Picker, Scroll};
@@ -25,7 +25,15 @@ pub(super) fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
         Some(Overlay::Transcript(_)) => {
             keys("↑↓ PgUp PgDn · Tab next, Enter folds out, a all · w why · y copy · q leaves")
         }
+        Some(Overlay::Reader(reader)) if reader.watched.is_some() => {
+            keys("↑↓ PgUp PgDn · x stops it · q leaves")
+        }
         Some(Overlay::Reader(_)) => keys("↑↓ PgUp PgDn · q leaves"),
+        Some(Overlay::Rewind(..)) => answers(vec![
+            answer("b", "both, files and conversation", true),
+            answer("c", "the conversation alone", true),
+            answer("Esc", "leave it", true),
+        ]),
         Some(Overlay::Picker(_)) => keys("↑↓ choose · Enter takes · type to filter · Esc leaves"),
         Some(Overlay::FirstRun(..)) => {
             let taken = !ui.is_guarded();
@@ -66,6 +74,11 @@ pub(super) fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
             let (lines, scroll) = scrolled(lines, reader.scroll, room);
             shown.scroll = Some(scroll);
             (position(&reader.document.title, scroll), lines)
+        }
+        Some(Overlay::Rewind(plan, scroll)) => {
+            let (lines, scroll) = scrolled(rewind(plan, columns, theme), *scroll, room);
+            shown.scroll = Some(scroll);
+            (position("Go back to before this message?", scroll), lines)
         }
         Some(Overlay::Picker(picker)) => (
             picker.title.clone(),
@@ -161,6 +174,29 @@ fn scrolled(
     (lines, scroll)
 }
 
+/// What going back would change.
+pub(crate) fn rewind(plan: &RewindPlan, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    let mut say = |text: &str, style: Style| {
+        let line = Line::styled(safe::content(text), style);
+        lines.extend(wrap(&line, columns, 2, Break::Words));
+    };
+    say(
+        &format!("› {}", agent_text::words::brief(&plan.text, 200)),
+        theme.strong(),
+    );
+    say("", theme.dim());
+    say("Files:", theme.dim());
+    for line in plan.files.lines() {
+        say(line, Style::new());
+    }
+    say("", theme.dim());
+    let kept = "The conversation goes on in a fork from there, with the message in the composer. This session stays as it is: \
+                resume it and use /undo to take this back.";
+    say(kept, theme.dim());
+    lines
+}
+
 fn position(title: &str, scroll: Scroll) -> String {
     let title = safe::one_line(title);
     match (scroll.at * 100).checked_div(scroll.last) {
@@ -181,7 +217,7 @@ fn picker_lines(picker: &Picker, columns: usize, room: usize, theme: Theme) -> V
             (_, false) => "no matches",
             (Choices::Models(_), _) => "no other model is set up",
             (Choices::Sessions(_), _) => "no other session in this project",
-            (Choices::Messages(_), _) => "no messages yet",
+            (Choices::Messages(_) | Choices::Rewind(_), _) => "no messages yet",
             _ => "nothing here",
         };
         lines.push(Line::styled(nothing, theme.dim()));
