@@ -16,6 +16,7 @@ mod browser;
 mod call;
 mod checks;
 mod command_line;
+mod commits;
 mod compaction;
 mod config;
 mod context;

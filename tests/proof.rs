@@ -310,7 +310,7 @@ fn a_document_that_ends_early_is_no_proof() {
 }
 
 /// The facts about the sandbox of the last command.
-fn applied(project: &TestProject) -> SandboxApplied {
+pub(crate) fn applied(project: &TestProject) -> SandboxApplied {
     let sessions = fs::read_dir(project.root().join(".agent/sessions")).unwrap();
     let last = sessions.map(|entry| entry.unwrap().path()).max().unwrap();
     let log = fs::read_to_string(last.join("events.jsonl")).unwrap();

@@ -13,6 +13,7 @@ pub mod shell;
 mod tool;
 
 pub use request::{
-    CommandRequest, Confinement, PROOF_TIMEOUT, PermissionSemantics, ResourceAccess, Workspace,
+    CommandRequest, Confinement, GitWrites, PROOF_TIMEOUT, PermissionSemantics, ResourceAccess,
+    Workspace,
 };
 pub use tool::{PatchField, PathField, Reveals, Subject, ToolDefinition, Tools};

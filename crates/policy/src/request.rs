@@ -117,6 +117,8 @@ pub struct Confinement {
     pub by_proof: bool,
     /// Whether the project may be written.
     pub project_writable: bool,
+    /// How far git may write its own data.
+    pub git: GitWrites,
     pub network: bool,
     /// Run without a sandbox: an explicit grant of its own.
     pub unconfined: bool,
@@ -132,6 +134,17 @@ pub struct Confinement {
     pub write_roots: Vec<PathBuf>,
     /// Files and directories outside the project that rules let the call read.
     pub read_roots: Vec<PathBuf>,
+}
+
+/// What a command may change of what git keeps in `.git`. Its configuration and hooks are never among it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GitWrites {
+    #[default]
+    Nothing,
+    /// What commits need, while nothing runs that the repository names: nobody was asked.
+    Commits,
+    /// All of it, and hooks run: somebody allowed it.
+    Everything,
 }
 
 /// The most time for a call that runs because of a proof.

@@ -98,7 +98,7 @@ pub(crate) fn compile(
 
     let git_link = GitLink::of(&workspace);
     if let Some(link) = git_link.as_ref().filter(|link| link.points_back)
-        && policy.write_access == WriteAccess::WorkspaceWithGit
+        && policy.write_access.writes_git()
     {
         writable.push(link.common.clone());
     }
@@ -238,7 +238,7 @@ pub(crate) fn compile(
         workspace: workspace.clone(),
         cwd: cwd.clone(),
         workspace_writable: policy.write_access != WriteAccess::ReadOnly,
-        git_writable: policy.write_access == WriteAccess::WorkspaceWithGit,
+        git_writable: policy.write_access.writes_git(),
         hidden: [&hidden.directories, &hidden.inside, &hidden.files]
             .into_iter()
             .flatten()

@@ -144,6 +144,38 @@ const GIT_RUNS_NOTHING: [(&str, &str); 8] = [
     ("core.alternateRefsCommand", "false"),
 ];
 
+/// The same for commits: no hook is started, no list of steps edited, and no configuration written, which could not be.
+const GIT_COMMITS: [(&str, &str); 2] = [
+    ("core.hooksPath", "/dev/null"),
+    ("branch.autoSetupMerge", "false"),
+];
+
+/// Environment of a command that may commit although nobody was asked: git is set to run nothing that the repository
+/// names, and to fetch nothing.
+pub fn committing(environment: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+    let mut kept = environment.to_vec();
+    run_nothing(&mut kept, &[&GIT_RUNS_NOTHING[..], &GIT_COMMITS].concat());
+    put(&mut kept, "GIT_SEQUENCE_EDITOR", "true");
+    kept
+}
+
+fn put(environment: &mut Vec<(OsString, OsString)>, name: &str, value: &str) {
+    environment.retain(|(known, _)| known != name);
+    environment.push((name.into(), value.into()));
+}
+
+/// Gives git these settings before all others, and keeps it from fetching.
+fn run_nothing(environment: &mut Vec<(OsString, OsString)>, settings: &[(&str, &str)]) {
+    // Without these a repository could have objects fetched, by a program it names.
+    put(environment, "GIT_NO_LAZY_FETCH", "1");
+    put(environment, "GIT_ALLOW_PROTOCOL", "none");
+    put(environment, "GIT_CONFIG_COUNT", &settings.len().to_string());
+    for (number, (key, value)) in settings.iter().enumerate() {
+        put(environment, &format!("GIT_CONFIG_KEY_{number}"), key);
+        put(environment, &format!("GIT_CONFIG_VALUE_{number}"), value);
+    }
+}
+
 /// Environment of a command that runs without approval: of the one given, what every program
 /// expects, without anything that leads into `project` (a `PATH` entry there, a relative or an empty
 /// one, a tool directory) and without what the user passes to commands they allow. Git is set to run
@@ -183,23 +215,9 @@ pub fn reading(
             kept.push((name.clone(), value.clone()));
         }
     }
-    let mut put = |name: String, value: &str| {
-        kept.retain(|(known, _)| *known != *name);
-        kept.push((name.into(), value.into()));
-    };
-    // Without these a repository could have objects fetched, by a program it names.
-    put("GIT_NO_LAZY_FETCH".into(), "1");
-    put("GIT_ALLOW_PROTOCOL".into(), "none");
+    run_nothing(&mut kept, &GIT_RUNS_NOTHING);
     // What is above the project may be covered by something empty, which is no end of a search to tell of.
-    put("GIT_DISCOVERY_ACROSS_FILESYSTEM".into(), "1");
-    put(
-        "GIT_CONFIG_COUNT".into(),
-        &GIT_RUNS_NOTHING.len().to_string(),
-    );
-    for (number, (key, value)) in GIT_RUNS_NOTHING.iter().enumerate() {
-        put(format!("GIT_CONFIG_KEY_{number}"), key);
-        put(format!("GIT_CONFIG_VALUE_{number}"), value);
-    }
+    put(&mut kept, "GIT_DISCOVERY_ACROSS_FILESYSTEM", "1");
     kept
 }
 

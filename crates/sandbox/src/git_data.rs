@@ -17,6 +17,19 @@ const FOLLOWED: [&str; 6] = [
     "info/attributes",
 ];
 
+/// What git writes and no commit needs: files that it does not show and attributes (`info`), and rebases, which list
+/// commands.
+const NOT_FOR_COMMITS: [&str; 3] = ["info", "rebase-merge", "rebase-apply"];
+
+/// The part of a git directory that stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GitKept {
+    /// What names programs.
+    Names,
+    /// All that commits do not need.
+    Commits,
+}
+
 /// Directories that a link could replace as a whole.
 const HOLDERS: [&str; 3] = ["info", "modules", "worktrees"];
 
@@ -35,13 +48,13 @@ pub(crate) struct GitData {
 
 impl GitData {
     /// Reads the git directory at `git`.
-    pub(crate) fn of(tree: &Dir, git: &Path) -> Self {
+    pub(crate) fn of(tree: &Dir, git: &Path, kept: GitKept) -> Self {
         let mut found = Self::default();
-        found.add(tree, git, 0);
+        found.add(tree, git, kept, 0);
         found
     }
 
-    fn add(&mut self, tree: &Dir, git: &Path, depth: usize) {
+    fn add(&mut self, tree: &Dir, git: &Path, kept: GitKept, depth: usize) {
         if depth > DEEPEST || self.directories.len() > MOST {
             return;
         }
@@ -53,18 +66,23 @@ impl GitData {
         let holders = ["modules", "worktrees"].map(|name| git.join(name));
         let directories = holders.into_iter().filter(|path| is_directory(tree, path));
         self.directories.extend(directories);
-        let files = FOLLOWED.iter().map(|name| git.join(name));
+        let further = match kept {
+            GitKept::Names => &[][..],
+            GitKept::Commits => &NOT_FOR_COMMITS,
+        };
+        let files = FOLLOWED.iter().chain(further);
+        let files = files.map(|name| git.join(name));
         self.followed.extend(files.filter(|path| tree.exists(path)));
-        self.add_modules(tree, &git.join("modules"), depth + 1);
+        self.add_modules(tree, &git.join("modules"), kept, depth + 1);
         for name in tree.names(&git.join("worktrees")).unwrap_or_default() {
             let worktree = git.join("worktrees").join(name);
             self.directories.push(worktree.clone());
-            self.add(tree, &worktree, depth + 1);
+            self.add(tree, &worktree, kept, depth + 1);
         }
     }
 
     /// A submodule's name may have slashes, so that there are plain directories on the way.
-    fn add_modules(&mut self, tree: &Dir, directory: &Path, depth: usize) {
+    fn add_modules(&mut self, tree: &Dir, directory: &Path, kept: GitKept, depth: usize) {
         if depth > DEEPEST {
             return;
         }
@@ -78,9 +96,9 @@ impl GitData {
                 .any(|name| tree.exists(&one.join(name)));
             self.directories.push(one.clone());
             if is_git {
-                self.add(tree, &one, depth);
+                self.add(tree, &one, kept, depth);
             } else {
-                self.add_modules(tree, &one, depth + 1);
+                self.add_modules(tree, &one, kept, depth + 1);
             }
         }
     }
@@ -181,7 +199,7 @@ mod tests {
             (".git/worktrees/w/commondir", ""),
             (".git/worktrees/w/index", ""),
         ]);
-        let found = GitData::of(&tree, Path::new(".git"));
+        let found = GitData::of(&tree, Path::new(".git"), GitKept::Names);
         let paths = |list: &[&str]| -> Vec<PathBuf> { list.iter().map(PathBuf::from).collect() };
         assert_eq!(
             found.followed,
@@ -202,6 +220,30 @@ mod tests {
                 ".git/modules/a/b/modules",
                 ".git/modules/a/b/modules/c",
                 ".git/worktrees/w",
+            ])
+        );
+    }
+
+    #[test]
+    fn what_no_commit_needs_is_kept_from_commits() {
+        let (_folder, tree) = tree(&[
+            (".git/HEAD", ""),
+            (".git/config", ""),
+            (".git/info/exclude", ""),
+            (".git/rebase-merge/git-rebase-todo", ""),
+            (".git/modules/a/HEAD", ""),
+            (".git/modules/a/info/exclude", ""),
+        ]);
+        let paths = |kept| GitData::of(&tree, Path::new(".git"), kept).followed;
+        let paths_of = |list: &[&str]| -> Vec<PathBuf> { list.iter().map(PathBuf::from).collect() };
+        assert_eq!(paths(GitKept::Names), paths_of(&[".git/config"]));
+        assert_eq!(
+            paths(GitKept::Commits),
+            paths_of(&[
+                ".git/config",
+                ".git/info",
+                ".git/rebase-merge",
+                ".git/modules/a/info",
             ])
         );
     }

@@ -164,8 +164,18 @@ pub enum WriteAccess {
     ReadOnly,
     /// The workspace without its protected paths.
     Workspace,
-    /// Also git's own data, so that commits work; hooks and configuration stay read-only.
+    /// Also git's own data as far as commits need it: neither hooks and configuration nor `info` and unfinished
+    /// rebases, which hide files and list commands.
+    WorkspaceWithCommits,
+    /// Also the rest of git's own data; hooks and configuration stay read-only.
     WorkspaceWithGit,
+}
+
+impl WriteAccess {
+    /// True if git may write its own data.
+    pub(crate) fn writes_git(self) -> bool {
+        matches!(self, Self::WorkspaceWithCommits | Self::WorkspaceWithGit)
+    }
 }
 
 /// Part of the machine that a command may read.

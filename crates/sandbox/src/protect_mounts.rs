@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::git_data::GitKept;
 use crate::git_link::GitLink;
 use crate::policy::{Policy, WriteAccess};
 use crate::protected_dir::{ProtectedDir, ProtectedPaths};
@@ -18,7 +19,11 @@ pub(crate) fn protected_dirs(
     writable: &[PathBuf],
     link: Option<&GitLink>,
 ) -> io::Result<Vec<(ProtectedDir, ProtectedPaths)>> {
-    let granted = policy.write_access == WriteAccess::WorkspaceWithGit;
+    let granted = policy.write_access.writes_git();
+    let kept = match policy.write_access {
+        WriteAccess::WorkspaceWithCommits => GitKept::Commits,
+        _ => GitKept::Names,
+    };
     let mut main = ProtectedDir::of_names(workspace, MOST_ENTRIES, &policy.names, &policy.denied)?;
     for path in &policy.protected {
         if let Ok(path) = workspace.join(path).strip_prefix(workspace)
@@ -37,13 +42,13 @@ pub(crate) fn protected_dirs(
     if let Some(own_git) = own_git.filter(|git| granted && git.is_dir())
         && let Ok(inside) = own_git.strip_prefix(workspace)
     {
-        main.grant_git(Path::new(".git"));
-        main.grant_git(inside);
+        main.grant_git(Path::new(".git"), kept);
+        main.grant_git(inside, kept);
     }
     let mut dirs = vec![main];
     for root in writable {
         if link.is_some_and(|link| link.common == *root) {
-            dirs.push(ProtectedDir::of_git(root)?);
+            dirs.push(ProtectedDir::of_git(root, kept)?);
         } else if !root.starts_with(workspace) {
             let most = MOST_ENTRIES_ELSEWHERE;
             let mut dir = ProtectedDir::of_names(root, most, &policy.names, &policy.denied)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
-use crate::git_data::{GitData, pointed_to};
+use crate::git_data::{GitData, GitKept, pointed_to};
 use crate::policy::{WorkspaceWalk, WriteDenied};
 use crate::protected::Names;
 use crate::search::{self, FoundNames, NameSearch};
@@ -28,6 +28,8 @@ pub(crate) struct ProtectedDir {
     denied: WriteDenied,
     /// Git directories that may be written.
     git: Vec<PathBuf>,
+    /// What in them may not.
+    kept: GitKept,
     /// Protected by the policy, whatever their names.
     also: Vec<PathBuf>,
     /// Paths that git's configuration points to.
@@ -62,6 +64,7 @@ impl ProtectedDir {
             names: names.clone(),
             denied: denied.clone(),
             git: Vec::new(),
+            kept: GitKept::Names,
             also: Vec::new(),
             pointed_to: Vec::new(),
             left_out: None,
@@ -69,9 +72,10 @@ impl ProtectedDir {
     }
 
     /// A git directory that may be written as a whole, outside the workspace it belongs to.
-    pub(crate) fn of_git(git: &Path) -> io::Result<Self> {
+    pub(crate) fn of_git(git: &Path, kept: GitKept) -> io::Result<Self> {
         Ok(Self {
             git: vec![PathBuf::new()],
+            kept,
             ..Self::of_names(git, 0, &Names::default(), &WriteDenied::default())?
         })
     }
@@ -80,8 +84,9 @@ impl ProtectedDir {
         self.also.push(path);
     }
 
-    /// Lets git write its data at `git`.
-    pub(crate) fn grant_git(&mut self, git: &Path) {
+    /// Lets git write its data at `git`, but for what is kept.
+    pub(crate) fn grant_git(&mut self, git: &Path, kept: GitKept) {
+        self.kept = kept;
         if !self.git.iter().any(|known| known == git) {
             self.git.push(git.to_owned());
         }
@@ -170,7 +175,7 @@ impl ProtectedDir {
         let compared = denied.split_off(denied.len().min(MOST_DENIED_MOUNTS));
         found.read_only.append(&mut denied);
         for git in &self.git {
-            let data = GitData::of(&self.tree, git);
+            let data = GitData::of(&self.tree, git, self.kept);
             found.read_only.extend(data.followed);
             found.present.extend(data.directories);
         }

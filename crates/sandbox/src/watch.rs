@@ -318,7 +318,7 @@ impl Comparison<'_> {
     }
 
     fn report(&self, path: &Path, what: &str, outcome: &mut Outcome) {
-        let ungranted = self.watch.access != WriteAccess::WorkspaceWithGit;
+        let ungranted = !self.watch.access.writes_git();
         let permitted_by = if self.is_workspace && path.starts_with(".git") && ungranted {
             Permit::GitWrite
         } else if self.watched.dir.is_by_policy(path) {

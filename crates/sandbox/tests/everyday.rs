@@ -232,27 +232,58 @@ fn a_commit_works_when_it_is_granted_and_hooks_stay() {
     let fixture = Fixture::new();
     fixture.write("file", "one\n");
     fixture.outside(
-        "git init -q . && git add . && git -c user.name=a -c user.email=a@b commit -qm first",
+        "git init -q -b main . && git add . && git -c user.name=a -c user.email=a@b commit -qm first",
     );
     let script = "echo two >> file && git add file && git commit -qm second && git checkout -q -b other && git tag t && git log --oneline";
     let (refused, _) = fixture.run(&fixture.policy(script));
     assert_ne!(refused.status, ExitStatus::Code(0));
+    for access in [
+        WriteAccess::WorkspaceWithCommits,
+        WriteAccess::WorkspaceWithGit,
+    ] {
+        fixture.outside(
+            "git checkout -q main && git branch -qD other && git tag -d t >/dev/null || true",
+        );
+        let mut policy = fixture.policy(script);
+        policy.write_access = access;
+        let (finished, text) = fixture.run(&policy);
+        assert_eq!(finished.status, ExitStatus::Code(0), "{access:?}: {text}");
+        assert!(text.contains("second"), "{text}");
+        assert!(
+            finished.quarantined.is_empty(),
+            "{:?}",
+            finished.quarantined
+        );
+        let compared =
+            |it: &agent_sandbox::Violation| it.detection == Detection::BeforeAfterComparison;
+        assert!(!finished.violations.iter().any(compared), "{access:?}");
+    }
+}
+
+/// What hides a file from whoever looks at the tree, and what a rebase would run when it goes on.
+#[test]
+fn commits_need_neither_exclusions_nor_rebases() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one\n");
+    fixture.outside("git init -q . && mkdir -p .git/info && echo old > .git/info/exclude");
+    let script = "echo hidden >> .git/info/exclude; mkdir -p .git/rebase-merge; \
+                  echo 'exec id' > .git/rebase-merge/git-rebase-todo; git add file && git commit -qm first";
     let mut policy = fixture.policy(script);
-    policy.write_access = WriteAccess::WorkspaceWithGit;
+    policy.write_access = WriteAccess::WorkspaceWithCommits;
     let (finished, text) = fixture.run(&policy);
     assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
-    assert!(text.contains("second"), "{text}");
-    assert!(
-        finished.quarantined.is_empty(),
-        "{:?}",
-        finished.quarantined
+    assert_eq!(fixture.read("work/.git/info/exclude"), "old\n", "{text}");
+    assert!(!fixture.at("work/.git/rebase-merge").exists(), "{text}");
+    assert_eq!(finished.quarantined.len(), 1, "{:?}", finished.quarantined);
+    // Granted as a whole, both are git's to write.
+    policy.write_access = WriteAccess::WorkspaceWithGit;
+    let (_, text) = fixture.run(&policy);
+    assert_eq!(
+        fixture.read("work/.git/info/exclude"),
+        "old\nhidden\n",
+        "{text}"
     );
-    assert!(
-        !finished
-            .violations
-            .iter()
-            .any(|v| v.detection == Detection::BeforeAfterComparison)
-    );
+    assert!(fixture.at("work/.git/rebase-merge").exists(), "{text}");
 }
 
 #[test]

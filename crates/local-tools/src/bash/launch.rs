@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use agent_policy::GitWrites;
 use agent_policy::gate::{PROTECTED_NAMES, Where};
 use agent_protocol::Code;
 use agent_protocol::id::ProcessId;
@@ -250,11 +251,16 @@ pub(super) fn policy(
     }
     policy.write_access = if !confinement.project_writable {
         WriteAccess::ReadOnly
-    } else if confinement.profile.contains("+git") {
-        WriteAccess::WorkspaceWithGit
     } else {
-        WriteAccess::Workspace
+        match confinement.git {
+            GitWrites::Nothing => WriteAccess::Workspace,
+            GitWrites::Commits => WriteAccess::WorkspaceWithCommits,
+            GitWrites::Everything => WriteAccess::WorkspaceWithGit,
+        }
     };
+    if confinement.git == GitWrites::Commits {
+        policy.environment = environment::committing(&policy.environment);
+    }
     policy.network = if confinement.network {
         Network::Host
     } else {

@@ -31,6 +31,8 @@ pub(super) struct CommandJudgement {
     pub(super) is_proven: bool,
     /// Changes what git keeps in `.git`.
     pub(super) writes_git: bool,
+    /// Needs nobody's word for that, while nothing of the repository runs.
+    pub(super) commits: bool,
     /// Searches, and must not come across secrets.
     pub(super) hides_secrets: bool,
     /// Secrets that it reads by name; without a rule about them it is asked about.
@@ -95,13 +97,25 @@ impl Judging<'_> {
         self.judge_proof(findings, analysis, &command.cwd, is_proven);
         let named_secrets = self.named_secrets(&proof);
         let opened = self.opened(&proof);
-        self.judge_command_mode(findings, analysis, &proof, read_only, writes_git);
+        let by_rule = proof.as_ref().is_ok_and(|proof| proof.by_rule);
+        let mut rules_used = false;
+        let objection = (writes_git && !by_rule).then(|| {
+            self.objection_to_git(analysis, &mut |command| {
+                let covered = self.covering(command).is_some();
+                rules_used |= covered;
+                covered
+            })
+        });
+        let commits = objection == Some(None) && !rules_used;
+        let objection = objection.flatten();
+        self.judge_command_mode(findings, analysis, &proof, read_only, objection);
         CommandJudgement {
             action_class,
             parse,
             read_only,
             is_proven,
             writes_git,
+            commits,
             hides_secrets,
             named_secrets,
             opened,
@@ -286,28 +300,28 @@ impl Judging<'_> {
         }
     }
 
+    /// The allow rule that covers a command, whatever else the script does.
+    fn covering(&self, command: &Command) -> Option<&Rule> {
+        let mut allows = (self.gate.rules.iter())
+            .filter(|rule| rule.names(self.request.tool) && rule.effect == Effect::Allow);
+        allows.find(|rule| match &rule.pattern {
+            // What xargs appends are further words, which only a final star stands for.
+            Pattern::Words(pattern) | Pattern::Either(pattern, _) => {
+                pattern.covers(&command.words) && (pattern.is_open() || !command.appended_arguments)
+            }
+            Pattern::Any => command
+                .words
+                .iter()
+                .all(|word| !matches!(word.value, Value::Dynamic { .. })),
+            Pattern::Path(_) => false,
+        })
+    }
+
     /// The proof, with what allow rules cover.
     fn prove(&self, findings: &mut Findings, analysis: &Analysis) -> Result<Proof, String> {
-        let allows: Vec<&Rule> = self
-            .gate
-            .rules
-            .iter()
-            .filter(|rule| rule.names(self.request.tool) && rule.effect == Effect::Allow)
-            .collect();
         let mut used = Vec::new();
         let proof = prove(analysis, &mut |command| {
-            let covering = allows.iter().find(|rule| match &rule.pattern {
-                // What xargs appends are further words, which only a final star stands for.
-                Pattern::Words(pattern) | Pattern::Either(pattern, _) => {
-                    pattern.covers(&command.words)
-                        && (pattern.is_open() || !command.appended_arguments)
-                }
-                Pattern::Any => command
-                    .words
-                    .iter()
-                    .all(|word| !matches!(word.value, Value::Dynamic { .. })),
-                Pattern::Path(_) => false,
-            });
+            let covering = self.covering(command);
             used.extend(covering.map(|rule| rule.matched(shown(&command.words))));
             covering.is_some()
         });
@@ -347,7 +361,7 @@ impl Judging<'_> {
         analysis: &Analysis,
         proof: &Result<Proof, String>,
         read_only: bool,
-        writes_git: bool,
+        objection_to_git: Option<String>,
     ) {
         let mode = self.setting.mode;
         if mode == Mode::ReadOnly {
@@ -374,11 +388,11 @@ impl Judging<'_> {
             if let Some(why) = needs_more_than_the_sandbox(analysis) {
                 findings.add(Effect::Ask, DecisionSource::Sandbox, why);
             }
-            if writes_git && !proof.as_ref().is_ok_and(|proof| proof.by_rule) {
+            if let Some(why) = objection_to_git {
                 findings.add(
                     Effect::Ask,
                     DecisionSource::Sandbox,
-                    "it writes to the repository, which the sandbox keeps read-only",
+                    format!("it writes to the repository, and {why}"),
                 );
             }
         }

@@ -18,7 +18,7 @@ use super::risk;
 use super::rule::{Bases, NETWORK, Rule};
 use super::suggest::suggest;
 use crate::shell::{Analysis, Start};
-use crate::{Confinement, PermissionSemantics, Reveals, ToolDefinition, Workspace};
+use crate::{Confinement, GitWrites, PermissionSemantics, Reveals, ToolDefinition, Workspace};
 
 /// How well commands are confined here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -207,6 +207,12 @@ impl Judging<'_> {
                 confinement.read_roots.clone_from(&command.opened);
             }
             run_by_proof(&mut confinement);
+        }
+        let nobody_asked =
+            decided.effect == Effect::Allow && decided.source == DecisionSource::Mode;
+        if nobody_asked && command.as_ref().is_some_and(|command| command.commits) {
+            confinement.profile = confinement.profile.replace("+git", "+commits");
+            confinement.git = GitWrites::Commits;
         }
         let action_class = command
             .as_ref()
@@ -523,6 +529,10 @@ impl Judging<'_> {
         }
         Confinement {
             profile,
+            git: match git {
+                true => GitWrites::Everything,
+                false => GitWrites::Nothing,
+            },
             project_writable: writable,
             network,
             unconfined: self.request.semantics.leaves_sandbox

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::glob::expand;
 use super::protected::is_secret;
-use super::repository::program_named;
+use super::repository::{hook_named, program_named};
 use super::toolchain::tool_named;
 use crate::shell::normalise;
 
@@ -18,6 +18,9 @@ pub trait Facts {
     fn resolve(&self, path: &Path) -> Option<PathBuf>;
 
     fn is_directory(&self, path: &Path) -> Option<bool>;
+
+    /// True if there is something of that name, a link that leads nowhere included.
+    fn exists(&self, path: &Path) -> Option<bool>;
 
     /// The files that a pattern of the shell stands for in `directory`, in which quoted signs stand behind a backslash.
     fn expand(&self, directory: &Path, pattern: &str) -> Option<Vec<PathBuf>>;
@@ -31,6 +34,9 @@ pub trait Facts {
     /// The setting of a git repository by which git, run in `directory` only to read, would start a
     /// program that no setting of ours can take back.
     fn program_of_repository(&self, directory: &Path) -> Option<String>;
+
+    /// The hook among these names that git, run in `directory`, would start, or the setting by which it may have others.
+    fn hook_of_repository(&self, directory: &Path, names: &[&str]) -> Option<String>;
 
     /// The setting, in a file between `directory` and `root`, by which this program, run in `directory`, would be
     /// another one or start another one than the machine's own.
@@ -67,6 +73,10 @@ impl Facts for NamesOnly {
         None
     }
 
+    fn hook_of_repository(&self, _directory: &Path, _names: &[&str]) -> Option<String> {
+        None
+    }
+
     fn tool_of_project(&self, _program: &str, _directory: &Path, _root: &Path) -> Option<String> {
         None
     }
@@ -76,6 +86,10 @@ impl Facts for NamesOnly {
     }
 
     fn is_directory(&self, _path: &Path) -> Option<bool> {
+        None
+    }
+
+    fn exists(&self, _path: &Path) -> Option<bool> {
         None
     }
 
@@ -144,6 +158,10 @@ impl Facts for Remembered<'_> {
         self.facts.program_of_repository(directory)
     }
 
+    fn hook_of_repository(&self, directory: &Path, names: &[&str]) -> Option<String> {
+        self.facts.hook_of_repository(directory, names)
+    }
+
     fn tool_of_project(&self, program: &str, directory: &Path, root: &Path) -> Option<String> {
         self.facts.tool_of_project(program, directory, root)
     }
@@ -154,6 +172,10 @@ impl Facts for Remembered<'_> {
 
     fn is_directory(&self, path: &Path) -> Option<bool> {
         self.facts.is_directory(path)
+    }
+
+    fn exists(&self, path: &Path) -> Option<bool> {
+        self.facts.exists(path)
     }
 
     fn expand(&self, directory: &Path, pattern: &str) -> Option<Vec<PathBuf>> {
@@ -197,6 +219,10 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
 
     fn is_directory(&self, path: &Path) -> Option<bool> {
         Some(path.is_dir())
+    }
+
+    fn exists(&self, path: &Path) -> Option<bool> {
+        Some(std::fs::symlink_metadata(path).is_ok())
     }
 
     fn expand(&self, directory: &Path, pattern: &str) -> Option<Vec<PathBuf>> {
@@ -243,6 +269,10 @@ impl<D: Fn() -> Option<bool>> Facts for DiskFacts<D> {
 
     fn program_of_repository(&self, directory: &Path) -> Option<String> {
         program_named(directory)
+    }
+
+    fn hook_of_repository(&self, directory: &Path, names: &[&str]) -> Option<String> {
+        hook_named(directory, names)
     }
 
     fn tool_of_project(&self, program: &str, directory: &Path, root: &Path) -> Option<String> {

@@ -16,6 +16,7 @@ mod command_facts;
 mod evaluate;
 mod facts;
 mod findings;
+mod git_writes;
 mod glob;
 mod grants;
 mod names;

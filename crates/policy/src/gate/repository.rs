@@ -14,8 +14,10 @@ use super::facts::open_regular;
 /// configuration or to another tree of files.
 const KEYS: &[&str] = &[
     "clean",
+    "cmd",
     "command",
     "defaultkeycommand",
+    "difffilter",
     "driver",
     "external",
     "process",
@@ -30,16 +32,41 @@ const LARGEST: u64 = 1 << 20;
 const MOST_REPOSITORIES: usize = 200;
 const DEEPEST_INCLUDE: usize = 8;
 
-/// The first such setting of the repository that git would find from `directory`, or of one below it.
-pub(super) fn program_named(directory: &Path) -> Option<String> {
+/// The work tree around `directory`, with its git directory and the one that holds what it shares.
+fn repository_around(directory: &Path) -> Option<(&Path, PathBuf, PathBuf)> {
     let (root, git) = directory
         .ancestors()
         .find_map(|above| Some((above, git_directory(above)?)))?;
-    let mut repositories = vec![git.clone()];
-    if let Some(common) = first_line(&git.join("commondir")) {
-        repositories.push(git.join(common));
+    let common = first_line(&git.join("commondir")).map(|common| git.join(common));
+    let common = common.unwrap_or_else(|| git.clone());
+    Some((root, git, common))
+}
+
+/// The hook among `names` that git would start in `directory`, or the setting by which it may have others.
+pub(super) fn hook_named(directory: &Path, names: &[&str]) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (root, git, common) = repository_around(directory)?;
+    for file in [common.join("config"), git.join("config.worktree")] {
+        if let Some(key) = named_in(&file, &["hookspath"], None, DEEPEST_INCLUDE) {
+            return Some(format!("`{key}` in `{}`", shown(&file, root)));
+        }
     }
-    let common = repositories.last().cloned().unwrap_or(git);
+    let hooks = common.join("hooks");
+    let runs = |name: &&&str| {
+        let data = std::fs::metadata(hooks.join(name));
+        data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
+    let hook = names.iter().find(runs)?;
+    Some(format!("the hook `{hook}`"))
+}
+
+/// The first such setting of the repository that git would find from `directory`, or of one below it.
+pub(super) fn program_named(directory: &Path) -> Option<String> {
+    let (root, git, common) = repository_around(directory)?;
+    let mut repositories = vec![git.clone()];
+    if common != git {
+        repositories.push(common.clone());
+    }
     if !modules(&common.join("modules"), 0, &mut repositories) {
         return Some("too many repositories below this one to look at".to_owned());
     }
@@ -59,7 +86,7 @@ pub(super) fn program_named(directory: &Path) -> Option<String> {
             let file = repository.join(name);
             // The tree of a submodule lies elsewhere by design.
             let own = number == 0 && name == "config";
-            let found = named_in(&file, own.then_some(root), DEEPEST_INCLUDE);
+            let found = named_in(&file, KEYS, own.then_some(root), DEEPEST_INCLUDE);
             if let Some(key) = found {
                 return Some(format!("`{key}` in `{}`", shown(&file, root)));
             }
@@ -112,9 +139,9 @@ fn modules(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) -> bool {
     true
 }
 
-/// The first such key in a file, which may send git to others. `root` is the work tree where the file
+/// The first of `keys` in a file, which may send git to others. `root` is the work tree where the file
 /// may move it.
-fn named_in(file: &Path, root: Option<&Path>, includes: usize) -> Option<String> {
+fn named_in(file: &Path, keys: &[&str], root: Option<&Path>, includes: usize) -> Option<String> {
     let text = match read(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
@@ -136,7 +163,7 @@ fn named_in(file: &Path, root: Option<&Path>, includes: usize) -> Option<String>
                 .unwrap_or(rest.len());
             let (key, value) = rest.split_at(end);
             let key = key.to_ascii_lowercase();
-            if KEYS.contains(&key.as_str()) {
+            if keys.contains(&key.as_str()) {
                 return Some(key);
             }
             let value = value.trim_start().strip_prefix('=').unwrap_or_default();
@@ -153,7 +180,7 @@ fn named_in(file: &Path, root: Option<&Path>, includes: usize) -> Option<String>
                 if includes == 0 || value.contains(['\\', '%', '#', ';', '"']) {
                     return Some("include".to_owned());
                 }
-                if let Some(found) = named_in(&beside, root, includes - 1) {
+                if let Some(found) = named_in(&beside, keys, root, includes - 1) {
                     return Some(found);
                 }
             }
@@ -220,6 +247,41 @@ mod tests {
             "[core]\n\tbare = false\n\tfsmonitor = ./x\n[remote \"origin\"]\n\turl = https://x/command\n",
             None,
         );
+    }
+
+    #[test]
+    fn hooks_count_where_git_would_start_them() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path();
+        std::fs::create_dir_all(root.join(".git/hooks")).unwrap();
+        std::fs::create_dir_all(root.join(".git/worktrees/w")).unwrap();
+        std::fs::create_dir_all(root.join("w/deep")).unwrap();
+        std::fs::write(root.join(".git/worktrees/w/commondir"), "../..\n").unwrap();
+        std::fs::write(root.join("w/.git"), "gitdir: ../.git/worktrees/w\n").unwrap();
+        let names = ["pre-commit", "commit-msg"];
+        let check = |expected: Option<&str>| {
+            for directory in [root.to_owned(), root.join("w/deep")] {
+                let found = hook_named(&directory, &names);
+                assert_eq!(found.as_deref(), expected, "{directory:?}");
+            }
+        };
+        let hook = |name: &str, mode: u32| {
+            let path = root.join(".git/hooks").join(name);
+            std::fs::write(&path, "").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        check(None);
+        hook("pre-commit.sample", 0o755);
+        hook("pre-push", 0o755);
+        hook("commit-msg", 0o644);
+        check(None);
+        hook("commit-msg", 0o755);
+        check(Some("the hook `commit-msg`"));
+        hook("commit-msg", 0o644);
+        std::fs::write(root.join(".git/config"), "[core] hooksPath = .husky\n").unwrap();
+        let found = hook_named(root, &names).unwrap();
+        assert_eq!(found, "`hookspath` in `.git/config`");
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub(crate) use opaque::unknown_code;
 pub use outcome::{Judged, Outcome, ScriptEnd, commands_behind_exit, judge};
 pub use parse::parses;
 pub use prescan::{MAX_BYTES, Refusal, is_deceptive, prescan};
+pub(crate) use programs::{Granted, judge_granted};
 pub use reading::Reading;
 pub use text::segments;
 pub(crate) use walk::FORK_BOMB;

@@ -239,6 +239,19 @@ impl Facts for Machine<'_> {
         None
     }
 
+    fn hook_of_repository(&self, _directory: &Path, _names: &[&str]) -> Option<String> {
+        None
+    }
+
+    fn exists(&self, path: &Path) -> Option<bool> {
+        let files = self
+            .0
+            .files
+            .iter()
+            .map(|file| Path::new(PROJECT).join(file));
+        Some(files.into_iter().any(|file| file.starts_with(path)))
+    }
+
     fn tool_of_project(&self, _program: &str, _directory: &Path, _root: &Path) -> Option<String> {
         None
     }
@@ -249,6 +262,12 @@ impl Facts for Machine<'_> {
 
     fn is_directory(&self, path: &Path) -> Option<bool> {
         let name = path.file_name()?.to_str()?;
+        if name == ".git" {
+            return Some(
+                path == Path::new(PROJECT).join(".git")
+                    || path.starts_with(PROJECT) && path.iter().any(|part| part == "vendor"),
+            );
+        }
         Some(
             path.starts_with(PROJECT)
                 && !name.trim_start_matches('.').contains('.')

@@ -223,8 +223,14 @@ fn git_write() -> Vec<Case> {
         ),
         ("nested repository", "echo x >> vendor/lib/.git/config"),
     ]
-    .map(|(name, script)| Case::new(&format!("git write: {name}"), script).git_write())
-    .into()
+    .into_iter()
+    .flat_map(|(name, script)| {
+        [
+            Case::new(&format!("git write: {name}"), script).git_write(),
+            Case::new(&format!("commits: {name}"), script).commits(),
+        ]
+    })
+    .collect()
 }
 
 /// Git takes a directory for a repository by what is in it, whatever its name.

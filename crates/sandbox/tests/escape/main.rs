@@ -79,6 +79,11 @@ impl Case {
         self.adjust = |policy| policy.write_access = WriteAccess::WorkspaceWithGit;
         self
     }
+
+    fn commits(mut self) -> Self {
+        self.adjust = |policy| policy.write_access = WriteAccess::WorkspaceWithCommits;
+        self
+    }
 }
 
 /// A small Python program as a shell command. It may use no single quotes.

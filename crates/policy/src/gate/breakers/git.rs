@@ -1,6 +1,6 @@
 //! What throws away work that is in no commit, or rewrites commits others may have.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Act, Ground, Tripped};
 use crate::shell::Directories;
@@ -14,7 +14,7 @@ pub(super) fn of_command(act: &Act<'_>, ground: &Ground<'_>) -> Option<Tripped> 
     if let Some(why) = always(sub, act) {
         return Some(Tripped::Ask(why.to_owned()));
     }
-    let loses = loses_changes(sub, act)?;
+    let loses = loses_changes(sub, act, ground)?;
     match is_dirty(act, ground) {
         Some(false) => None,
         Some(true) => Some(Tripped::Ask(format!(
@@ -79,10 +79,11 @@ fn always(sub: &str, act: &Act<'_>) -> Option<&'static str> {
     }
 }
 
-fn loses_changes(sub: &str, act: &Act<'_>) -> Option<&'static str> {
+fn loses_changes(sub: &str, act: &Act<'_>, ground: &Ground<'_>) -> Option<&'static str> {
     let forced = act.short('f') || act.long("force");
     let overwrites = "it overwrites files with committed versions";
     let paths: Vec<&str> = act.operands().skip(1).map(Word::sketch).collect();
+    let creates = act.short('b') || act.short('B') || act.long("track");
     Some(match sub {
         "reset" if act.long("hard") || act.long("merge") || act.long("keep") => {
             "`git reset --hard` discards changes"
@@ -90,19 +91,19 @@ fn loses_changes(sub: &str, act: &Act<'_>) -> Option<&'static str> {
         "clean" if forced || act.short('i') || act.long("interactive") => {
             "`git clean` deletes untracked files"
         }
-        // A word with a path's signs, or a second one, is a path: `git checkout HEAD a`.
+        // A word with a path's signs, one that names something here, or a second one, is a path: `git checkout HEAD a`.
         "checkout"
             if forced
                 || act.has("--")
                 || act.long("ours")
                 || act.long("theirs")
                 || paths.iter().any(|path| {
-                    path.starts_with('.') || path.starts_with(':') || path.contains('*')
+                    path.starts_with('.')
+                        || path.starts_with(':')
+                        || path.contains(['*', '?', '['])
+                        || !creates && is_there(path, act, ground)
                 })
-                || (paths.len() > 1
-                    && !act.short('b')
-                    && !act.short('B')
-                    && !act.long("track")) =>
+                || (paths.len() > 1 && !creates) =>
         {
             overwrites
         }
@@ -145,6 +146,23 @@ fn is_dirty(act: &Act<'_>, ground: &Ground<'_>) -> Option<bool> {
         let text = word.sketch();
         text.starts_with("--git-dir") || text.starts_with("--work-tree")
     });
+    let from = directories(act)?;
+    let is_projects = |directory: &Path| {
+        let root = &ground.bases.project;
+        directory.starts_with(root)
+            && directory
+                .ancestors()
+                .take_while(|ancestor| ancestor != root)
+                .all(|ancestor| !has_own_repository(ancestor, ground))
+    };
+    if names_another || !from.iter().all(|directory| is_projects(directory)) {
+        return None;
+    }
+    ground.facts.tree_is_dirty()
+}
+
+/// The directories in which git works, also behind `-C`.
+fn directories(act: &Act<'_>) -> Option<Vec<PathBuf>> {
     let mut from = match &act.command.directories {
         Directories::Known(directories) => directories.clone(),
         Directories::Unknown => return None,
@@ -159,18 +177,14 @@ fn is_dirty(act: &Act<'_>, ground: &Ground<'_>) -> Option<bool> {
             });
         }
     }
-    let is_projects = |directory: &Path| {
-        let root = &ground.bases.project;
-        directory.starts_with(root)
-            && directory
-                .ancestors()
-                .take_while(|ancestor| ancestor != root)
-                .all(|ancestor| !has_own_repository(ancestor, ground))
-    };
-    if names_another || !from.iter().all(|directory| is_projects(directory)) {
-        return None;
-    }
-    ground.facts.tree_is_dirty()
+    Some(from)
+}
+
+/// True if there is something of this name where git works, as far as that is known.
+fn is_there(name: &str, act: &Act<'_>, ground: &Ground<'_>) -> bool {
+    let places = directories(act).unwrap_or_default();
+    let mut paths = places.iter().map(|directory| directory.join(name));
+    paths.any(|path| ground.facts.exists(&path) == Some(true))
 }
 
 fn has_own_repository(directory: &Path, ground: &Ground<'_>) -> bool {

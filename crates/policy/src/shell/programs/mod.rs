@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use super::analysis::Directories;
 use super::checks::Check;
 use super::word::{Dynamic, Value, Word};
-use table::{Flag, Kind, Operand, Program, Repeat, program, table};
+use table::{Flag, Kind, Operand, Program, Repeat, granted, program, table};
 
 /// Use of a path named by an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,20 +58,32 @@ pub(super) fn judge(words: &[Word], directories: &Directories) -> Result<Reading
         return Err("the program name is quoted, escaped or not known".to_owned());
     };
     let program = program(name).ok_or_else(|| format!("`{name}` is not known to be read-only"))?;
-    let mut arguments = Arguments {
-        name: name.to_owned(),
-        directories: directories.clone(),
-        reading: Reading {
-            needs_sandbox: program.needs_sandbox,
-            ..Reading::default()
-        },
-        seen: HashSet::new(),
-        values: Vec::new(),
-        texts: Vec::new(),
-        named: 0,
-    };
+    let mut arguments = Arguments::new(name, directories);
+    arguments.reading.needs_sandbox = program.needs_sandbox;
     arguments.judge(program, words.get(1..).unwrap_or_default())?;
     Ok(arguments.reading)
+}
+
+/// A command of `granted.toml`, used only with flags and operands that stand there.
+pub(crate) struct Granted {
+    /// Its sub-commands, and the program in front: `git stash push`.
+    pub(crate) name: String,
+    /// The directories it works in.
+    pub(crate) directories: Directories,
+}
+
+/// The command as one of `granted.toml`.
+pub(crate) fn judge_granted(words: &[Word], directories: &Directories) -> Option<Granted> {
+    let name = words.first().and_then(Word::plain_text)?;
+    let program = granted(name)?;
+    let mut arguments = Arguments::new(name, directories);
+    arguments
+        .judge(program, words.get(1..).unwrap_or_default())
+        .ok()?;
+    Some(Granted {
+        name: arguments.name,
+        directories: arguments.directories,
+    })
 }
 
 /// True if arguments nobody has seen can be appended to this command without harm.
@@ -131,6 +143,18 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
+    fn new(name: &str, directories: &Directories) -> Self {
+        Self {
+            name: name.to_owned(),
+            directories: directories.clone(),
+            reading: Reading::default(),
+            seen: HashSet::new(),
+            values: Vec::new(),
+            texts: Vec::new(),
+            named: 0,
+        }
+    }
+
     pub(super) fn has(&self, flag: &str) -> bool {
         self.seen.contains(flag)
     }

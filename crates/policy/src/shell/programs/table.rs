@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::shell::checks::Check;
 
 pub(super) const TABLE: &str = include_str!("../programs.toml");
+pub(super) const GRANTED: &str = include_str!("../granted.toml");
 
 /// The row of a program, or of the one it is the same as.
 pub(super) fn program(name: &str) -> Option<&'static Program> {
@@ -23,6 +24,13 @@ pub(super) fn table() -> &'static BTreeMap<String, Program> {
     static PARSED: OnceLock<BTreeMap<String, Program>> = OnceLock::new();
     // A table that cannot be read proves nothing; a test holds that it can.
     PARSED.get_or_init(|| read_table(TABLE).unwrap_or_default())
+}
+
+/// The row of a program that does more than read.
+pub(super) fn granted(name: &str) -> Option<&'static Program> {
+    static PARSED: OnceLock<BTreeMap<String, Program>> = OnceLock::new();
+    let table = PARSED.get_or_init(|| read_table(GRANTED).unwrap_or_default());
+    table.get(name)
 }
 
 pub(super) fn read_table(text: &str) -> Result<BTreeMap<String, Program>, toml::de::Error> {

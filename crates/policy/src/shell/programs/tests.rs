@@ -1,4 +1,4 @@
-use super::table::{TABLE, read_table};
+use super::table::{GRANTED, TABLE, read_table};
 use super::*;
 
 #[test]
@@ -10,6 +10,12 @@ fn the_table_can_be_read() {
             assert!(table[other].same_as.is_none(), "{other}");
         }
     }
+}
+
+#[test]
+fn the_table_of_what_is_granted_can_be_read() {
+    let table = read_table(GRANTED).unwrap();
+    assert_eq!(table.keys().collect::<Vec<_>>(), ["git"]);
 }
 
 fn check(command: &str, expected: bool) {
