@@ -272,14 +272,18 @@ fn commits_need_neither_exclusions_nor_rebases() {
     policy.write_access = WriteAccess::WorkspaceWithCommits;
     let (finished, text) = fixture.run(&policy);
     assert_eq!(finished.status, ExitStatus::Code(0), "{text}");
-    assert_eq!(fixture.read("work/.git/info/exclude"), "old\n", "{text}");
+    assert_eq!(
+        std::fs::read_to_string(fixture.at("work/.git/info/exclude")).unwrap(),
+        "old\n",
+        "{text}"
+    );
     assert!(!fixture.at("work/.git/rebase-merge").exists(), "{text}");
     assert_eq!(finished.quarantined.len(), 1, "{:?}", finished.quarantined);
     // Granted as a whole, both are git's to write.
     policy.write_access = WriteAccess::WorkspaceWithGit;
     let (_, text) = fixture.run(&policy);
     assert_eq!(
-        fixture.read("work/.git/info/exclude"),
+        std::fs::read_to_string(fixture.at("work/.git/info/exclude")).unwrap(),
         "old\nhidden\n",
         "{text}"
     );

@@ -12,6 +12,7 @@ use super::command_facts::{
 };
 use super::evaluate::{Judging, SandboxLevel};
 use super::findings::Findings;
+use super::paths::Known;
 use super::rule::{Pattern, Rule};
 use super::words::Match;
 use crate::CommandRequest;
@@ -216,7 +217,13 @@ impl Judging<'_> {
         let may_write = !exact && !is_harmless_git(command);
         let takes_paths = takes_paths(command);
         for path in &paths {
-            self.judge_touched(findings, path, exact);
+            let is_bare = !takes_paths && !path.text.contains(['/', '.']);
+            let known = match exact {
+                true => Known::Exactly,
+                false if is_bare && self.setting.sandbox == SandboxLevel::Full => Known::AsWord,
+                false => Known::Perhaps,
+            };
+            self.judge_touched(findings, path, known);
             if may_write {
                 self.judge_protected_mention(findings, path, takes_paths);
             }
@@ -255,7 +262,7 @@ impl Judging<'_> {
                     usage: if is_glob { Use::Revision } else { Use::Content },
                     directories: command.directories.clone(),
                 };
-                self.judge_touched(findings, &path, false);
+                self.judge_touched(findings, &path, Known::Perhaps);
                 if may_write {
                     self.judge_protected_mention(findings, &path, true);
                 }
@@ -276,7 +283,7 @@ impl Judging<'_> {
         };
         // What only the running shell knows is asked about by the names that stand in it.
         if text.contains(UNKNOWN) {
-            self.judge_touched(findings, &path, false);
+            self.judge_touched(findings, &path, Known::Perhaps);
             if redirect.kind == RedirectKind::Write {
                 self.judge_protected_mention(findings, &path, true);
             }

@@ -33,6 +33,16 @@ impl Location {
     }
 }
 
+/// How well it is known that a word is a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    Exactly,
+    /// A guess.
+    Perhaps,
+    /// A word like any other, which the sandbox holds to the rules if it is one: `cargo test -p a`.
+    AsWord,
+}
+
 const FREE_DEVICES: &[&str] = &["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
 impl Judging<'_> {
@@ -311,8 +321,9 @@ impl Judging<'_> {
         locations.extend(found.iter().flatten().map(|path| self.location(path)));
     }
 
-    /// Paths of one command, exact or guessed, against rules, secrets and protected names.
-    pub(super) fn judge_touched(&self, findings: &mut Findings, path: &PathUse, exact: bool) {
+    /// Paths of one command, known or guessed, against rules, secrets and protected names.
+    pub(super) fn judge_touched(&self, findings: &mut Findings, path: &PathUse, known: Known) {
+        let exact = known == Known::Exactly;
         let Some(locations) = self.locations(path) else {
             if exact {
                 findings.add(
@@ -348,6 +359,9 @@ impl Judging<'_> {
             let mut own = Findings::default();
             let rules = self.rules_on_path(&mut own, location, Access::Read, &names);
             self.rules_on_path(&mut own, location, Access::Write, &names);
+            if known == Known::AsWord {
+                own = Findings::default();
+            }
             own.list.retain(|finding| finding.effect != Effect::Allow);
             findings.list.append(&mut own.list);
             for matched in own.matched {

@@ -307,7 +307,7 @@ fn simple(random: &mut Random, strange: bool) -> String {
         random.one(&["c1", "c1", "c1", "c2", "c3"])
     });
     for _ in 0..random.below(8) {
-        text.push_str(random.one(&[" ", " ", " ", " ", " ", " ", "\t", "  ", " \\\n", " \\\n\t"]));
+        text.push_str(random.one(&[" ", " ", " ", " ", " ", " ", "\t", "  "]));
         if random.once_in(14) {
             text.push_str(random.one(REDIRECTS));
         } else if strange && random.once_in(12) {

@@ -19,12 +19,12 @@
 //! word        = plain characters, '…', "…", \x, * and ?, ~ and ~/ in front, $NAME, ${NAME}, $?, $(list),
 //!               {}, {name} and @{name}; a here-document in $(list) only as $(cat <<name), and not inside another
 //! comment     = "#" where a word could begin, to the end of the line
-//! blank       = space, tab, and a backslash at the end of a line behind one of them
+//! blank       = space, tab
 //! ```
 //!
 //! Not in it, among all else: other braces, `$'…'`, `$"…"`, brackets but for the program `[`, backticks,
 //! arithmetic, operators in `${…}`, arrays and subscripts, `[[`, `case`, functions, groups, `&`, `<&`, process
-//! substitution, a backslash at the end of a line inside a word.
+//! substitution, a backslash at the end of a line.
 
 mod flow;
 mod names;

@@ -78,15 +78,8 @@ impl Reader<'_> {
     }
 
     pub(super) fn blanks(&mut self) {
-        let mut behind_blank = false;
-        loop {
-            match self.peek() {
-                Some(' ' | '\t') => self.at += 1,
-                // A line that is continued behind a blank.
-                Some('\\') if behind_blank && self.looking_at("\\\n") => self.at += 2,
-                _ => return,
-            }
-            behind_blank = true;
+        while let Some(' ' | '\t') = self.peek() {
+            self.at += 1;
         }
     }
 

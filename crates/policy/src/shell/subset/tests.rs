@@ -118,6 +118,7 @@ fn what_is_not_in_the_language_is_named() {
         ("cat $'\\456env'", "`$'…'`"),
         ("cat <&-/etc/passwd", "an unsupported redirection"),
         ("ls\\\n-la", "a backslash at the end of a line"),
+        ("ls \\\n  -la", "a backslash at the end of a line"),
         ("cat .en[[:lower:]]", "a pattern or subscript in brackets"),
         ("echo `ls`", "backticks"),
         ("echo $((1))", "arithmetic"),
