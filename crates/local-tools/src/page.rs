@@ -332,8 +332,10 @@ impl Scan {
             };
             if line.clipped > 0 {
                 row.push_str(&format!(
-                    " [line clipped: {} more bytes; read on with offset {index}, column {}]",
-                    line.clipped, line.column
+                    " [line clipped: {} more bytes; read on with offset {}, column {}]",
+                    line.clipped,
+                    index + 1,
+                    line.column
                 ));
             }
             let hides_break = line.clipped == 0 && line.told > kept.line_end();

@@ -34,7 +34,7 @@ const PAGE_CHARACTERS: usize = 28_500;
 struct ReadInput {
     /// The file: relative to the project root, or absolute.
     path: String,
-    /// Lines to skip before the first one shown; 0 is the start of the file.
+    /// The number of the first line to show; 1 is the start of the file.
     #[serde(default)]
     offset: Option<u64>,
     /// Bytes to skip of the first line shown, to read on in a line that was clipped.
@@ -48,6 +48,7 @@ struct ReadInput {
 
 struct PreparedRead {
     path: ProjectPath,
+    /// Lines to skip.
     offset: u64,
     column: u64,
     limit: u64,
@@ -133,7 +134,8 @@ impl Tool for ReadTool {
             preview: None,
             input: Box::new(PreparedRead {
                 path,
-                offset: input.offset.unwrap_or(0),
+                // 0 is what some models say for the start.
+                offset: input.offset.unwrap_or(1).saturating_sub(1),
                 column: input.column.unwrap_or(0),
                 limit: input.limit.unwrap_or(DEFAULT_LINES),
             }),
@@ -216,10 +218,10 @@ impl Tool for ReadTool {
             let in_line = page.goes_on.filter(|_| !behind || wanted.column > 0);
             let input_hint = match in_line {
                 Some((line, column)) => {
-                    Some(json!({"path": name, "offset": line, "column": column}))
+                    Some(json!({"path": name, "offset": line + 1, "column": column}))
                 }
                 None => {
-                    behind.then(|| json!({"path": name, "offset": next, "limit": wanted.limit}))
+                    behind.then(|| json!({"path": name, "offset": next + 1, "limit": wanted.limit}))
                 }
             };
             result.omission = Some(Omission {
@@ -256,7 +258,10 @@ impl Tool for ReadTool {
         } else if shown == 0 && data.total_lines == Some(0) {
             format!("`{name}` is empty.")
         } else if shown == 0 {
-            format!("`{name}` has {total} lines, and {offset} were to be skipped.")
+            format!(
+                "`{name}` has {total} lines; there is no line {}.",
+                offset + 1
+            )
         } else {
             format!(
                 "`{name}`, lines {}-{} of {total}.",

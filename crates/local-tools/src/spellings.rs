@@ -2,7 +2,7 @@
 //! recorded sessions of Claude Code, Codex and Gemini CLI; names of their newer versions are added
 //! where only the name differs.
 
-use Ours::{Bound, FromOne, Largest, Lines, Named, Nothing, NothingIf, Script, Word};
+use Ours::{Bound, Largest, Lines, Named, Nothing, NothingIf, Script, Word};
 use agent_tool_runtime::{Field, Missing, Ours, Plain, Spelling, Spellings};
 
 /// Everything that is known of other programs' words.
@@ -47,7 +47,6 @@ pub const SPELLINGS: Spellings = Spellings {
                 field("absolute_path", Named("path")),
                 field("target_file", Named("path")),
                 field("filename", Named("path")),
-                field("offset", FromOne("offset")),
                 field("description", Nothing),
             ],
             implied: &[],

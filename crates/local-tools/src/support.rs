@@ -9,7 +9,7 @@ use agent_tool_runtime::{
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::path::{OpenProblem, PathProblem, ProjectPath};
 use crate::replace::ReplaceProblem;
@@ -17,7 +17,8 @@ use crate::replace::ReplaceProblem;
 /// The most characters any tool gives to the model.
 pub(crate) const MAX_RESULT_CHARACTERS: u64 = 30_000;
 
-/// The strict JSON Schema of an input type, without references.
+/// The strict JSON Schema of an input type, without references and in the part of JSON Schema that every
+/// provider takes.
 pub(crate) fn input_schema<T: JsonSchema>() -> Value {
     let settings =
         SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
@@ -25,7 +26,55 @@ pub(crate) fn input_schema<T: JsonSchema>() -> Value {
     schema.remove("$schema");
     schema.remove("title");
     schema.remove("description");
-    schema.to_value()
+    let mut schema = schema.to_value();
+    simplify(&mut schema);
+    schema
+}
+
+/// Says the same with one type for each value, and with words in a list. A field that may be missing need
+/// not be null as well: nulls are taken out of a call before it is checked.
+fn simplify(schema: &mut Value) {
+    let Some(keywords) = schema.as_object_mut() else {
+        return;
+    };
+    keywords.remove("format");
+    keywords.remove("default");
+    let is_null = |name: &Value| name == "null";
+    if let Some(Value::Array(types)) = keywords.get_mut("type") {
+        types.retain(|name| !is_null(name));
+        if let [only] = &**types {
+            let only = only.clone();
+            keywords.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(words)) = keywords.get_mut("enum") {
+        words.retain(|word| !word.is_null());
+    }
+    for choice in ["anyOf", "oneOf"] {
+        let Some(Value::Array(branches)) = keywords.get_mut(choice) else {
+            continue;
+        };
+        branches.retain(|branch| !branch.get("type").is_some_and(is_null));
+        let words = branches.iter().map(|branch| branch.get("const").cloned());
+        let says_the_same = match words.collect::<Option<Vec<Value>>>() {
+            Some(words) => json!({"type": "string", "enum": words}),
+            None if branches.len() == 1 => branches.remove(0),
+            None => continue,
+        };
+        keywords.remove(choice);
+        if let Value::Object(says_the_same) = says_the_same {
+            for (keyword, value) in says_the_same {
+                keywords.entry(keyword).or_insert(value);
+            }
+        }
+        return simplify(schema);
+    }
+    if let Some(Value::Object(fields)) = keywords.get_mut("properties") {
+        fields.values_mut().for_each(simplify);
+    }
+    if let Some(items) = keywords.get_mut("items") {
+        simplify(items);
+    }
 }
 
 /// A definition of a local tool that only looks; writers change what differs.

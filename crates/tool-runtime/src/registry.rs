@@ -252,8 +252,13 @@ impl Registry {
                 None => (own.cloned(), None),
             };
         };
-        let understood = self.spellings.understand(name, own_name, given);
         let fits = own.is_some_and(|own| own.schema.check(given).is_ok());
+        // A null says as much as nothing, except to a tool that takes it.
+        let said = match fits {
+            true => given.clone(),
+            false => without_nulls(given),
+        };
+        let understood = self.spellings.understand(name, own_name, &said);
         let read = understood.and_then(|read| {
             let tool = self.resolve(read.tool)?;
             let is_elsewhere = own_name != Some(tool.definition().name.as_str());
@@ -264,7 +269,10 @@ impl Registry {
                 let differs = input != *given;
                 (Some(Arc::clone(tool)), differs.then_some(input))
             }
-            None => (own.cloned(), None),
+            None => {
+                let differs = own.is_some() && said != *given;
+                (own.cloned(), differs.then_some(said))
+            }
         }
     }
 
@@ -312,6 +320,19 @@ impl Registry {
                 })
             })
             .collect()
+    }
+}
+
+/// The value without the fields that are null, at any depth.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name.clone(), without_nulls(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
     }
 }
 

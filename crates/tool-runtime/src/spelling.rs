@@ -48,9 +48,7 @@ pub enum Ours {
     Bound(&'static str),
     /// A script, or the words of a command.
     Script(&'static str),
-    /// The number of the first line, as the number of lines before it.
-    FromOne(&'static str),
-    /// First and last line.
+    /// First and last line, as the first line and how many.
     Lines(&'static str, &'static str),
 }
 
@@ -301,10 +299,6 @@ impl Ours {
                     named(name, value.clone(), ours);
                 }
             }
-            Self::FromOne(name) => match value.as_u64() {
-                Some(number) => put(name, number.saturating_sub(1).into(), ours),
-                None => put(theirs, value.clone(), ours),
-            },
             Self::Script(name) => match script_of(value) {
                 Some(script) => named(name, script.into(), ours),
                 None => put(theirs, value.clone(), ours),
@@ -312,7 +306,7 @@ impl Ours {
             Self::Lines(first, count) => match value.as_array().map(Vec::as_slice) {
                 Some([from, to]) if from.is_u64() => {
                     let from = from.as_u64().unwrap_or_default().max(1);
-                    put(first, (from - 1).into(), ours);
+                    put(first, from.into(), ours);
                     // -1 is the end of the file.
                     if let Some(to) = to.as_u64() {
                         put(count, to.saturating_sub(from - 1).into(), ours);
@@ -507,13 +501,13 @@ mod tests {
             "editor",
             None,
             &view(json!([3, 5])),
-            lines(json!({"offset": 2, "limit": 3})),
+            lines(json!({"offset": 3, "limit": 3})),
         );
         check(
             "editor",
             None,
             &view(json!([3, -1])),
-            lines(json!({"offset": 2})),
+            lines(json!({"offset": 3})),
         );
         check("editor", None, &json!({"command": "undo"}), None);
         check("other", None, &json!({}), None);

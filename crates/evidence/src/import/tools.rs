@@ -36,7 +36,7 @@ pub(super) fn own_call(
             }
         }
         "apply_patch" => call.patch(&patch_in(input)?),
-        "Read" | "NotebookRead" | "view_image" => call.read(),
+        "Read" | "NotebookRead" | "view_image" => call.file("read", &["offset", "limit"]),
         "Edit" | "MultiEdit" | "NotebookEdit" => {
             let fields = ["old_string", "new_string", "replace_all", "edits"];
             call.file("edit", &fields)
@@ -116,16 +116,6 @@ impl Foreign<'_> {
             input: input.into(),
             paths: vec![path],
         })
-    }
-
-    /// Their first line is the one to show; ours counts the lines to skip.
-    fn read(&self) -> Option<OwnCall> {
-        let mut own = self.file("read", &["limit"])?;
-        let first = self.input.get("offset").and_then(Value::as_u64);
-        if let Some(skipped) = first.and_then(|first| first.checked_sub(1)) {
-            own.input["offset"] = skipped.into();
-        }
-        Some(own)
     }
 
     fn search(&self, tool: &'static str, fields: &[&str]) -> Option<OwnCall> {
@@ -275,7 +265,7 @@ mod tests {
             (
                 "Read",
                 json!({"file_path": "/srv/shop/a.rs", "offset": 10, "limit": 5}),
-                ("read", json!({"path": "a.rs", "offset": 9, "limit": 5})),
+                ("read", json!({"path": "a.rs", "offset": 10, "limit": 5})),
             ),
             (
                 "Write",

@@ -45,7 +45,7 @@ fn long_lines_and_long_pages_are_cut_and_say_so() {
     let long = [vec![b'x'; 5_000], b"\ny\n".to_vec()].concat();
     let page = page(&long, ALL);
     assert!(page.text.starts_with(&format!(
-        "1\t{} [line clipped: 3000 more bytes; read on with offset 0, column 2000]\n2\ty\n",
+        "1\t{} [line clipped: 3000 more bytes; read on with offset 1, column 2000]\n2\ty\n",
         "x".repeat(2_000)
     )));
     assert_eq!((page.clipped, page.omitted), (1, 3_000));

@@ -452,9 +452,10 @@ fn target_of(input: &Value) -> String {
         });
     if field("command").is_none()
         && field("path").is_some()
-        && let Some(offset) = input.get("offset").and_then(Value::as_u64)
+        && let Some(line) = input.get("offset").and_then(Value::as_u64)
+        && line > 1
     {
-        target.push_str(&format!(" from line {offset}"));
+        target.push_str(&format!(" from line {line}"));
     }
     if field("pattern").is_some()
         && let Some(path) = field("path")
