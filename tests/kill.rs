@@ -185,3 +185,69 @@ fn a_run_that_is_killed_anywhere_can_go_on() {
         }
     });
 }
+
+/// Files of the patch that is killed.
+const PATCHED: usize = 300;
+
+/// A project whose model changes many files by one patch.
+fn patching() -> TestProject {
+    let project = TestProject::new();
+    let mut patch = "*** Begin Patch\n".to_owned();
+    for number in 0..PATCHED {
+        project.write(format!("part/{number}.txt"), format!("before {number}\n"));
+        patch.push_str(&format!(
+            "*** Update File: part/{number}.txt\n@@\n-before {number}\n+after {number}\n"
+        ));
+    }
+    patch.push_str("*** Add File: part/new.txt\n+new\n*** Delete File: old.txt\n*** End Patch");
+    project.write("old.txt", "old\n");
+    let call = json!([{"name": "apply_patch", "arguments": {"input": patch}}]);
+    let turns = [turn("", call), turn("Done.", json!([]))];
+    project.write_home("job.jsonl", turns.join("\n"));
+    let path = project.home().join("job.jsonl");
+    let config = format!(
+        "model = \"job/m\"\n[providers.job]\ndialect = \"scripted\"\ntranscript = {path:?}\n"
+    );
+    project.write_home("config.toml", config);
+    project
+}
+
+fn patched(project: &TestProject) -> usize {
+    let is_patched =
+        |number: &usize| project.read(format!("part/{number}.txt")) == format!("after {number}\n");
+    (0..PATCHED).filter(is_patched).count()
+}
+
+/// Of every file it is known what it was, and each is taken back, whether the patch had come to it or not.
+#[test]
+fn a_patch_that_is_killed_between_its_files_is_undone_file_by_file() {
+    // The moment between two files is met by trying.
+    let project = (0..50).find_map(|_| {
+        let project = patching();
+        let mut child = start(&project);
+        while project.read("part/0.txt") == "before 0\n"
+            && child.try_wait().expect("the child is ours").is_none()
+        {
+            std::thread::yield_now();
+        }
+        child.kill().expect("the child is ours");
+        child.wait().expect("the child ends");
+        (1..PATCHED).contains(&patched(&project)).then_some(project)
+    });
+    let project = project.expect("a run that was killed between two files");
+    assert_only_a_torn_tail(&project);
+    let planned = agent(&project, &["undo", "--dry-run"]).finish();
+    let planned = planned.expect_code(0).stdout();
+    assert!(planned.contains("part/0.txt"), "{planned}");
+
+    // The next turn is told that the call was lost, and carries nothing of it out.
+    let before = patched(&project);
+    let resumed = ["run", "--mode", "full", "Go on.", "--session", "last"];
+    agent(&project, &resumed).finish().expect_code(0);
+    assert_eq!(patched(&project), before);
+    agent(&project, &["undo", "--yes"]).finish().expect_code(0);
+    assert_eq!(patched(&project), 0);
+    assert!(!project.root().join("part/new.txt").exists());
+    assert_eq!(project.read("old.txt"), "old\n");
+    agent(&project, &["audit", "last"]).finish().expect_code(0);
+}

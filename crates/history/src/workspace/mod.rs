@@ -57,13 +57,34 @@ const GOING_ON: &str = "`{}` has not ended; what it changes is not recorded yet"
 #[derive(Clone, Debug, Default)]
 struct Running {
     tool: String,
-    /// The file that no other call may change meanwhile: the one it changes.
-    locked: Option<String>,
     /// Where it began, if it can change anything.
     started: Option<Origin>,
     paths: Vec<String>,
+    /// Of the files it changes, one after the other.
+    images: Vec<FileImages>,
+    /// Those of the file at hand; its diff is the last that is kept of it.
+    image: FileImages,
+}
+
+/// A file before and after a change; one of the two is missing where the change makes it or takes it away.
+#[derive(Clone, Debug, Default)]
+struct FileImages {
     before: Option<ArtifactId>,
     after: Option<ArtifactId>,
+}
+
+impl Running {
+    fn keep(&mut self, kind: ArtifactKind, id: &ArtifactId) {
+        match kind {
+            ArtifactKind::Before => self.image.before = Some(id.clone()),
+            ArtifactKind::After => self.image.after = Some(id.clone()),
+            // That of a question has no images in front of it.
+            ArtifactKind::Diff if self.image.before.is_some() || self.image.after.is_some() => {
+                self.images.push(std::mem::take(&mut self.image));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// The event that a change or a gap is known from.
@@ -139,20 +160,12 @@ impl Workspace {
             Payload::ToolStarted(started) => {
                 if let Some(running) = self.running_mut(call_id) {
                     running.tool.clone_from(&started.tool_name);
-                    running.locked.clone_from(&started.plan.lock_key);
                     running.started = (!started.flags.is_read_only).then(|| Origin::of(event));
                 }
             }
             Payload::ArtifactChanged(changed) => {
-                let running = call_id.and_then(|id| self.running.get_mut(id));
-                match (running, changed.kind) {
-                    (Some(running), ArtifactKind::Before) => {
-                        running.before = Some(changed.artifact_id.clone());
-                    }
-                    (Some(running), ArtifactKind::After) => {
-                        running.after = Some(changed.artifact_id.clone());
-                    }
-                    _ => {}
+                if let Some(running) = call_id.and_then(|id| self.running.get_mut(id)) {
+                    running.keep(changed.kind, &changed.artifact_id);
                 }
             }
             Payload::ToolResult(result) => {
@@ -387,33 +400,27 @@ impl Workspace {
         }
     }
 
-    /// A call that began and never said what it did. An edit kept both images before it touched the
-    /// file, so the file is one of the two; what a command did nobody knows.
+    /// A call that began and never said what it did. An edit or a patch kept both images of every file before
+    /// it touched the first, so each file is one of the two; what a command did nobody knows.
     fn take_lost(&mut self, origin: &Origin, running: Running, reason: Option<&str>) {
-        let image = |id: &ArtifactId| Content {
-            sha256: Some(id.hex().to_owned()),
-            image: Some(id.clone()),
-            ..Content::default()
+        let state = |id: &Option<ArtifactId>| match id {
+            None => PathState::Missing,
+            Some(id) => PathState::File(Content {
+                sha256: Some(id.hex().to_owned()),
+                image: Some(id.clone()),
+                ..Content::default()
+            }),
         };
-        // A call that locks the path it names is about to change that file; the path of a command is where it ran.
-        let locked = running.locked.as_ref();
-        match (running.paths.as_slice(), &running.after) {
-            ([path], Some(after)) if locked == Some(path) => {
-                let before = running
-                    .before
-                    .as_ref()
-                    .map_or(PathState::Missing, |before| PathState::File(image(before)));
-                let after = PathState::File(image(after));
-                let path = path.clone();
-                let by = ChangedBy::Tool(running.tool);
-                self.push(origin, &path, before, after, by, false);
+        // The path of a command is where it ran, and it keeps no diff.
+        if !running.images.is_empty() && running.images.len() == running.paths.len() {
+            for (path, images) in running.paths.iter().zip(&running.images) {
+                let (before, after) = (state(&images.before), state(&images.after));
+                let by = ChangedBy::Tool(running.tool.clone());
+                self.push(origin, path, before, after, by, false);
             }
-            _ => {
-                if let (Some(_), Some(reason)) = (&running.started, reason) {
-                    let reason = reason.replace("{}", &running.tool);
-                    self.gap_from(origin, reason);
-                }
-            }
+        } else if let (Some(_), Some(reason)) = (&running.started, reason) {
+            let reason = reason.replace("{}", &running.tool);
+            self.gap_from(origin, reason);
         }
     }
 
