@@ -43,63 +43,18 @@ fn a_failed_check_is_answered_by_itself_alone() {
     );
 }
 
-/// Every usual way of running a test, with what is recorded of one that passes and one that fails.
-#[test]
-fn tests_are_judged_however_they_are_run() {
-    const FORMS: [(&str, &str, &str); 21] = [
-        ("sh T", "passed", "failed"),
-        ("sh T 2>&1 | tail -20", "passed", "failed"),
-        ("sh T | tee kept.log", "passed", "failed"),
-        ("sh T | head -5", "passed", "failed"),
-        ("sh T 2>&1 | grep -v nothing", "passed", "failed"),
-        ("set -o pipefail; sh T | tail", "passed", "failed"),
-        ("cd sub && sh ../T 2>&1 | tail -3", "passed", "failed"),
-        ("timeout 60 sh T", "passed", "failed"),
-        ("env A=1 sh T | cat", "passed", "failed"),
-        ("sh -c 'sh T'", "passed", "failed"),
-        ("(cd sub; sh ../T)", "passed", "failed"),
-        ("sh T && echo ok", "passed", "failed"),
-        ("set -e; sh T; echo done", "passed", "failed"),
-        (
-            "sh T; echo $?",
-            "could_not_be_judged",
-            "could_not_be_judged",
-        ),
-        (
-            "sh T > kept.log 2>&1; tail kept.log",
-            "could_not_be_judged",
-            "could_not_be_judged",
-        ),
-        (
-            "sh -c 'sh T | tail'",
-            "could_not_be_judged",
-            "could_not_be_judged",
-        ),
-        ("sh T || true", "could_not_be_judged", "could_not_be_judged"),
-        ("sh T & wait", "could_not_be_judged", "could_not_be_judged"),
-        (
-            "if sh T; then echo yes; fi",
-            "could_not_be_judged",
-            "could_not_be_judged",
-        ),
-        ("cd nowhere && sh T | tail", "none", "none"),
-        ("cat T | head -1", "none", "none"),
-    ];
-    let mut expected = Vec::new();
-    let mut rounds = Vec::new();
-    for (form, passing, failing) in FORMS {
-        for (script, status) in [("test.sh", passing), ("broken-test.sh", failing)] {
-            let command = form.replace('T', script);
-            rounds.push(vec![bash(&command)]);
-            expected.push((command, status));
-        }
-    }
+/// Runs a test that passes and one that fails (`T`) in one way, and looks at what is recorded of each.
+#[track_caller]
+fn judged(form: &str, passing: &str, failing: &str) {
+    let runs = [("test.sh", passing), ("broken-test.sh", failing)]
+        .map(|(script, status)| (form.replace('T', script), status));
+    let rounds: Vec<Vec<Value>> = runs.iter().map(|(run, _)| vec![bash(run)]).collect();
     let project = project(&rounds, "Done.");
     project.write("sub/here", "");
     go(&project, &["Do it."]);
     let events = log(&project);
     let evidence = evidence(&events);
-    for (command, status) in expected {
+    for (command, status) in runs {
         let found = evidence
             .iter()
             .find(|(evidence, _)| evidence.command.as_deref() == Some(&command));
@@ -107,13 +62,55 @@ fn tests_are_judged_however_they_are_run() {
         let word = found.map_or("none", |evidence| evidence.status.as_str());
         assert_eq!(word, status, "{command}: {found:?}");
         let is_explained = found.is_some_and(|evidence| evidence.reason.is_some());
-        assert_eq!(is_explained, status == "could_not_be_judged", "{command}");
+        assert_eq!(is_explained, status == UNJUDGED, "{command}");
         if command.starts_with("cd sub") {
             let cwd = found.and_then(|evidence| evidence.cwd.as_deref());
             assert!(cwd.is_some_and(|cwd| cwd.ends_with("/sub")), "{cwd:?}");
         }
     }
     assert_audit_is_clean(&project);
+}
+
+const UNJUDGED: &str = "could_not_be_judged";
+
+/// Every usual way of running a test is a test of its own, with what is recorded of one that passes and of one
+/// that fails.
+macro_rules! ways {
+    ($($name:ident: $form:literal => $passing:expr, $failing:expr;)*) => {
+        mod ways {
+            use super::{UNJUDGED, judged};
+
+            $(#[test]
+            fn $name() {
+                judged($form, $passing, $failing);
+            })*
+        }
+    };
+}
+
+ways! {
+    plain: "sh T" => "passed", "failed";
+    piped_to_tail_with_errors: "sh T 2>&1 | tail -20" => "passed", "failed";
+    piped_to_tee: "sh T | tee kept.log" => "passed", "failed";
+    piped_to_head: "sh T | head -5" => "passed", "failed";
+    piped_to_grep: "sh T 2>&1 | grep -v nothing" => "passed", "failed";
+    with_pipefail: "set -o pipefail; sh T | tail" => "passed", "failed";
+    behind_cd_in_a_chain: "cd sub && sh ../T 2>&1 | tail -3" => "passed", "failed";
+    under_timeout: "timeout 60 sh T" => "passed", "failed";
+    under_env_in_a_pipe: "env A=1 sh T | cat" => "passed", "failed";
+    with_a_variable: "CI=1 sh T" => "passed", "failed";
+    in_sh_c: "sh -c 'sh T'" => "passed", "failed";
+    in_a_subshell: "(cd sub; sh ../T)" => "passed", "failed";
+    before_and: "sh T && echo ok" => "passed", "failed";
+    with_errexit: "set -e; sh T; echo done" => "passed", "failed";
+    with_its_status_echoed: "sh T; echo $?" => UNJUDGED, UNJUDGED;
+    into_a_file_that_is_shown: "sh T > kept.log 2>&1; tail kept.log" => UNJUDGED, UNJUDGED;
+    in_sh_c_with_a_pipe: "sh -c 'sh T | tail'" => UNJUDGED, UNJUDGED;
+    or_true: "sh T || true" => UNJUDGED, UNJUDGED;
+    in_the_background: "sh T & wait" => UNJUDGED, UNJUDGED;
+    in_an_if: "if sh T; then echo yes; fi" => UNJUDGED, UNJUDGED;
+    not_reached: "cd nowhere && sh T | tail" => "none", "none";
+    only_read: "cat T | head -1" => "none", "none";
 }
 
 /// What bash is asked for must not show.
