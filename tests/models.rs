@@ -54,8 +54,25 @@ fn keys_are_named_and_never_shown() {
     assert!(chosen["context_window"].as_u64().unwrap() > 0);
     assert!(chosen["prices"]["input"].as_f64().unwrap() > 0.0);
 
+    let known = provider(&report, "anthropic")["models"].as_array().unwrap();
+    let haiku = known
+        .iter()
+        .find(|model| model["name"] == "anthropic/claude-haiku-5-5");
+    let haiku = haiku.unwrap();
+    assert_eq!(haiku["max_output_tokens"], 128_000);
+    assert_eq!(
+        haiku["prices"]["long"],
+        json!({"over": 100_000, "input": 0.5, "output": 2.5})
+    );
+    let date = report["catalogue_date"].as_str().unwrap();
+    assert!(date.len() == 10 && date.starts_with("20"), "{date}");
+
     let text = with_key(&["models"]).stdout();
     assert!(!text.contains("very-secret"));
+    let row = text.lines().find(|line| line.contains("claude-haiku-5-5"));
+    let row: Vec<&str> = row.unwrap().split_whitespace().collect();
+    assert_eq!(row[1..], ["1.0M", "128.0k", "0.1", "0.01", "0.5"], "{text}");
+    assert!(text.contains(&format!("as of {date}")), "{text}");
     assert!(text.contains("in ANTHROPIC_API_KEY"), "{text}");
     assert!(text.contains("set OPENAI_API_KEY"), "{text}");
 }

@@ -55,6 +55,7 @@ const fn local(name: &'static str, base_url: &'static str, port: u16) -> BuiltIn
 /// All built-in providers, remote ones first.
 pub const BUILT_IN: &[BuiltIn] = &[
     BuiltIn {
+        dialect: Dialect::OpenAiResponses,
         base_url_variable: Some("OPENAI_BASE_URL"),
         ..remote("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"])
     },
@@ -125,15 +126,29 @@ impl BuiltIn {
         }
     }
 
-    /// The quirks to use with `base_url`: a compatible server behind the variables of OpenAI is not
-    /// OpenAI.
+    /// True of a compatible server behind the variables of OpenAI, which is not OpenAI.
+    fn is_only_compatible(&self, base_url: &str) -> bool {
+        self.name == "openai" && !base_url.contains("//api.openai.com")
+    }
+
+    /// The quirks to use with `base_url`.
     pub fn quirks_for(&self, base_url: &str) -> &'static Quirks {
-        let name = if self.name == "openai" && !base_url.contains("//api.openai.com") {
+        let name = if self.is_only_compatible(base_url) {
             "generic"
         } else {
             self.quirks
         };
         Quirks::named(name).unwrap_or(&crate::quirks::GENERIC)
+    }
+
+    /// The wire format to use with `base_url`. OpenAI refuses tools for its newer models elsewhere than in
+    /// Responses; most servers that are compatible with it know Chat Completions only.
+    pub fn dialect_for(&self, base_url: &str) -> Dialect {
+        if self.is_only_compatible(base_url) {
+            Dialect::OpenAiChat
+        } else {
+            self.dialect
+        }
     }
 }
 
@@ -173,12 +188,18 @@ mod tests {
     }
 
     #[test]
-    fn another_server_behind_the_openai_variables_has_no_openai_quirks() {
+    fn another_server_behind_the_openai_variables_is_not_openai() {
         let openai = BuiltIn::named("openai").unwrap();
-        assert_eq!(
-            openai.quirks_for("https://api.openai.com/v1").name,
-            "openai"
-        );
-        assert_eq!(openai.quirks_for("http://127.0.0.1:9/v1").name, "generic");
+        for (url, quirks, dialect) in [
+            (
+                "https://api.openai.com/v1",
+                "openai",
+                Dialect::OpenAiResponses,
+            ),
+            ("http://127.0.0.1:9/v1", "generic", Dialect::OpenAiChat),
+        ] {
+            assert_eq!(openai.quirks_for(url).name, quirks);
+            assert_eq!(openai.dialect_for(url), dialect);
+        }
     }
 }

@@ -193,10 +193,6 @@ pub fn resolve_endpoint(
             name: name.to_owned(),
         });
     }
-    let dialect = own
-        .dialect
-        .or(built_in.map(|provider| provider.dialect))
-        .unwrap_or(Dialect::OpenAiChat);
     let base_url = own
         .base_url
         .clone()
@@ -204,13 +200,17 @@ pub fn resolve_endpoint(
         .or_else(|| built_in.map(|provider| provider.base_url.to_owned()));
     let base_url = match base_url {
         Some(url) => url,
-        None if dialect == Dialect::Scripted => String::new(),
+        None if own.dialect == Some(Dialect::Scripted) => String::new(),
         None => {
             return Err(ConfigError::NoBaseUrl {
                 name: name.to_owned(),
             });
         }
     };
+    let dialect = own
+        .dialect
+        .or(built_in.map(|provider| provider.dialect_for(&base_url)))
+        .unwrap_or(Dialect::OpenAiChat);
     let quirks = match &own.quirks {
         Some(quirks) => Quirks::named(quirks).ok_or_else(|| ConfigError::UnknownQuirks {
             name: name.to_owned(),
@@ -285,10 +285,10 @@ impl ModelConfig {
                 .or(built_in.and_then(|prices| prices.cached_input)),
             cache_write: set(self.cache_write_price)
                 .or(built_in.and_then(|prices| prices.cache_write)),
-            flat_up_to: if self.input_price.is_some() {
+            long: if self.input_price.is_some() {
                 None
             } else {
-                built_in.and_then(|prices| prices.flat_up_to)
+                built_in.and_then(|prices| prices.long)
             },
         })
     }

@@ -213,7 +213,7 @@ impl ReasoningEffort {
 /// Use of explicit cache marks, in dialects that have them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CachePolicy {
-    /// Mark the end of the instructions and of the conversation so far.
+    /// Mark the end of the instructions and of the conversation so far, or name the conversation.
     #[default]
     Mark,
     /// Send no marks.
@@ -221,6 +221,25 @@ pub enum CachePolicy {
 }
 
 impl ModelRequest {
+    /// A name for the beginning that all requests of a conversation have in common, by which a service finds
+    /// the machine that has it cached; none where no cache is wanted.
+    pub fn cache_key(&self) -> Option<String> {
+        if self.cache == CachePolicy::Off {
+            return None;
+        }
+        let mut beginning = self.system.join("\0");
+        if let Some(Message::User(parts)) = self.messages.first().map(Arc::as_ref) {
+            for part in parts {
+                if let UserPart::Text(text) = part {
+                    beginning.push_str(text);
+                }
+            }
+        }
+        let mut key = agent_text::sha256_hex(beginning.as_bytes());
+        key.truncate(32);
+        Some(key)
+    }
+
     /// The tool choice that goes on the wire for this request.
     pub fn effective_tool_choice(&self) -> Option<&ToolChoice> {
         let after_tool = matches!(

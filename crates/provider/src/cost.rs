@@ -24,8 +24,19 @@ pub struct Prices {
     pub cached_input: Option<u64>,
     /// Input written to a cache.
     pub cache_write: Option<u64>,
-    /// Requests with more input than this have another price, which we do not know.
-    pub flat_up_to: Option<u64>,
+    /// Other prices for long requests.
+    pub long: Option<LongPrices>,
+}
+
+/// Prices of a request with more input than `over`, all of it, in percent of the usual ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LongPrices {
+    /// Tokens of input, cached ones included.
+    pub over: u64,
+    /// Input of every kind.
+    pub input_percent: u64,
+    /// Output.
+    pub output_percent: u64,
 }
 
 /// Source of an amount.
@@ -98,26 +109,26 @@ pub fn cost(usage: &Usage, prices: Option<&Prices>) -> Option<(Cost, PriceSource
     }
     let prices = prices?;
     let (input, output) = (usage.input?, usage.output?);
-    if prices.flat_up_to.is_some_and(|limit| input > limit) {
-        return None;
-    }
+    let long = prices.long.filter(|long| input > long.over);
+    let (of_input, of_output) =
+        long.map_or((100, 100), |long| (long.input_percent, long.output_percent));
     let (cached, written) = (
         usage.cached_input.unwrap_or(0),
         usage.cache_write.unwrap_or(0),
     );
     let plain = input.saturating_sub(cached).saturating_sub(written);
-    let priced = |tokens: u64, price: Option<u64>| {
+    let priced = |tokens: u64, price: Option<u64>, percent: u64| {
         if tokens == 0 {
-            Some(0)
-        } else {
-            tokens.checked_mul(price?)
+            return Some(0);
         }
+        let hundredfold = tokens.checked_mul(price?)?.checked_mul(percent)?;
+        Some(hundredfold / 100)
     };
     let parts = [
-        priced(plain, Some(prices.input))?,
-        priced(cached, prices.cached_input)?,
-        priced(written, prices.cache_write)?,
-        priced(output, Some(prices.output))?,
+        priced(plain, Some(prices.input), of_input)?,
+        priced(cached, prices.cached_input, of_input)?,
+        priced(written, prices.cache_write, of_input)?,
+        priced(output, Some(prices.output), of_output)?,
     ];
     let picodollars = parts.into_iter().try_fold(0_u64, u64::checked_add)?;
     Some((Cost { picodollars }, PriceSource::Table))
@@ -148,7 +159,11 @@ mod tests {
         output: 15_000_000,
         cached_input: Some(300_000),
         cache_write: None,
-        flat_up_to: Some(200_000),
+        long: Some(LongPrices {
+            over: 200_000,
+            input_percent: 200,
+            output_percent: 150,
+        }),
     };
 
     fn check(usage: Usage, expected: Option<f64>) {
@@ -178,6 +193,18 @@ mod tests {
     }
 
     #[test]
+    fn a_long_request_has_its_own_prices_from_the_first_token() {
+        let usage = |input: u64| Usage {
+            input: Some(input),
+            cached_input: Some(100_000),
+            output: Some(10_000),
+            ..Usage::default()
+        };
+        check(usage(200_000), Some(0.3 + 0.03 + 0.15));
+        check(usage(300_000), Some(1.2 + 0.06 + 0.225));
+    }
+
+    #[test]
     fn missing_prices_or_counts_give_an_unknown_cost() {
         check(Usage::default(), None);
         check(
@@ -191,14 +218,6 @@ mod tests {
             Usage {
                 input: Some(9),
                 cache_write: Some(5),
-                output: Some(0),
-                ..Usage::default()
-            },
-            None,
-        );
-        check(
-            Usage {
-                input: Some(200_001),
                 output: Some(0),
                 ..Usage::default()
             },

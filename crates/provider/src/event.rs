@@ -121,6 +121,8 @@ pub enum StopReason {
     StopSequence,
     /// A filter of the provider cut the answer.
     ContentFilter,
+    /// The server stopped on the way, and goes on when it is sent what it said so far.
+    Paused,
     /// A word we do not know.
     Unknown(String),
 }
@@ -135,6 +137,7 @@ impl StopReason {
             Self::Refusal,
             Self::StopSequence,
             Self::ContentFilter,
+            Self::Paused,
         ];
         let found = known.into_iter().find(|reason| reason.as_str() == word);
         found.unwrap_or_else(|| Self::Unknown(word.to_owned()))
@@ -149,6 +152,7 @@ impl StopReason {
             Self::Refusal => "refusal",
             Self::StopSequence => "stop_sequence",
             Self::ContentFilter => "content_filter",
+            Self::Paused => "pause_turn",
             Self::Unknown(word) => word,
         }
     }

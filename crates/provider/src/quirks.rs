@@ -25,6 +25,8 @@ pub struct Quirks {
     pub drop_schema_keys: &'static [&'static str],
     /// True if thinking may come inside the text as `<think>…</think>`.
     pub think_tags: bool,
+    /// What is said about caches.
+    pub cache: CacheField,
 }
 
 /// Field for the reasoning effort.
@@ -36,6 +38,17 @@ pub enum EffortField {
     ReasoningEffort,
     /// `"reasoning": {"effort": "high"}`.
     ReasoningObject,
+}
+
+/// What a request says about caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheField {
+    /// Nothing.
+    Omit,
+    /// The name of the conversation, as `prompt_cache_key`.
+    Key,
+    /// For Claude, that the end of the request is to be cached; other models do it unasked.
+    Mark,
 }
 
 /// Form in which thinking is sent back with the conversation.
@@ -83,6 +96,7 @@ pub const GENERIC: Quirks = Quirks {
     empty_content: EmptyContent::EmptyText,
     drop_schema_keys: &[],
     think_tags: true,
+    cache: CacheField::Omit,
 };
 
 /// One row per family of servers.
@@ -94,6 +108,7 @@ pub const TABLE: &[Quirks] = &[
         replay: ReasoningReplay::Never,
         empty_content: EmptyContent::Null,
         think_tags: false,
+        cache: CacheField::Key,
         ..GENERIC
     },
     Quirks {
@@ -102,6 +117,7 @@ pub const TABLE: &[Quirks] = &[
         replay: ReasoningReplay::Details,
         empty_content: EmptyContent::Null,
         think_tags: false,
+        cache: CacheField::Mark,
         ..GENERIC
     },
     // Gemini's compatible endpoint knows a subset of JSON Schema and refuses the rest.

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::conversation::ModelRequest;
+use crate::dialect::anthropic::{BINDING_CONTROLS, binds_thinking};
 use crate::dialect::{Decoder, Dialect, encode};
 use crate::endpoint::{Endpoint, without_secrets};
 use crate::error::{ErrorKind, ModelError, classify, escape_bounded};
@@ -119,6 +120,9 @@ impl HttpProvider {
     ) -> Result<Response, ModelError> {
         let body = Bytes::from(encode(self.endpoint.dialect, request, self.endpoint.quirks));
         let body_sha256 = agent_text::sha256_hex(&body);
+        let is_bound =
+            self.endpoint.dialect == Dialect::AnthropicMessages && binds_thinking(&request.model);
+        let beta = is_bound.then_some(BINDING_CONTROLS);
         let begin = Instant::now();
         let mut attempt = 0;
         loop {
@@ -133,7 +137,7 @@ impl HttpProvider {
             });
             // Dropping the unfinished attempt closes its connection.
             let outcome = match cancel
-                .run_until_cancelled(self.attempt(attempt, &body, observe))
+                .run_until_cancelled(self.attempt(attempt, &body, beta, observe))
                 .await
             {
                 Some(outcome) => outcome,
@@ -178,12 +182,17 @@ impl HttpProvider {
         &self,
         attempt: u32,
         body: &Bytes,
+        beta: Option<&'static str>,
         observe: &mut (dyn FnMut(Signal) + Send),
     ) -> Result<Response, ModelError> {
+        let mut headers = self.headers.clone();
+        if let Some(beta) = beta {
+            headers.append("anthropic-beta", HeaderValue::from_static(beta));
+        }
         let request = self
             .client()?
             .post(self.url.clone())
-            .headers(self.headers.clone())
+            .headers(headers)
             .body(body.clone());
         let response = match timeout(self.endpoint.timeouts.first_byte, request.send()).await {
             Ok(Ok(response)) => response,

@@ -366,3 +366,96 @@ fn ids_are_unique_on_the_wire() {
         (&json!("x_2"), &json!("x_2"))
     );
 }
+
+/// Each family of Claude takes its effort another way, and refuses that of the others.
+#[test]
+fn every_claude_is_asked_to_think_in_its_own_words() {
+    let of = |model: &str, effort: Option<ReasoningEffort>| {
+        let mut request = request();
+        request.model = model.to_owned();
+        request.reasoning_effort = effort;
+        let body = body(Dialect::AnthropicMessages, &request, &GENERIC);
+        // A temperature beside thinking is refused.
+        assert!(body.get("thinking").is_none() || body.get("temperature").is_none());
+        (body["thinking"].clone(), body["output_config"].clone())
+    };
+    let summarized = json!({"type": "adaptive", "display": "summarized"});
+    let bound = json!({"type": "adaptive", "display": "summarized",
+        "block_binding": {"prefix_mismatch_behavior": "drop_block"}});
+    let budget = json!({"type": "enabled", "budget_tokens": 8192});
+    let medium = Some(ReasoningEffort::Medium);
+    for (model, unasked, asked) in [
+        ("claude-sonnet-4-5-20250929", &Value::Null, &budget),
+        ("claude-haiku-4-5", &Value::Null, &budget),
+        ("claude-opus-4-6", &Value::Null, &summarized),
+        ("claude-opus-4-8", &Value::Null, &summarized),
+        ("claude-opus-5", &summarized, &summarized),
+        ("claude-haiku-5-5", &summarized, &summarized),
+        ("claude-fable-5", &summarized, &summarized),
+        ("claude-opus-5-5", &bound, &bound),
+        ("anthropic.claude-sonnet-5-5", &bound, &bound),
+        ("claude-fable-5-1", &bound, &bound),
+    ] {
+        assert_eq!(of(model, None), (unasked.clone(), Value::Null), "{model}");
+        let effort = match *asked == budget {
+            true => Value::Null,
+            false => json!({"effort": "medium"}),
+        };
+        assert_eq!(of(model, medium), (asked.clone(), effort), "{model}");
+    }
+    let least = of("claude-opus-5-5", Some(ReasoningEffort::Minimal));
+    assert_eq!(least.1, json!({"effort": "low"}));
+}
+
+#[test]
+fn an_effort_that_a_model_does_not_know_is_not_asked_for() {
+    let mut request = request();
+    request.reasoning_effort = Some(ReasoningEffort::Minimal);
+    for (model, expected) in [
+        ("gpt-5-mini", "minimal"),
+        ("gpt-5.6-terra", "low"),
+        ("gpt-6-sol", "low"),
+    ] {
+        request.model = model.to_owned();
+        let responses = body(Dialect::OpenAiResponses, &request, &GENERIC);
+        assert_eq!(responses["reasoning"]["effort"], expected, "{model}");
+        let chat = body(Dialect::OpenAiChat, &request, &GENERIC);
+        assert_eq!(chat["reasoning_effort"], expected, "{model}");
+    }
+}
+
+/// The key is that of the conversation: the same for every request of it, another for another.
+#[test]
+fn a_conversation_is_named_for_the_cache() {
+    let key = |dialect: Dialect, request: &ModelRequest, quirks: &str| {
+        let quirks = Quirks::named(quirks).unwrap();
+        body(dialect, request, quirks)["prompt_cache_key"].clone()
+    };
+    let mut request = request();
+    let first = key(Dialect::OpenAiResponses, &request, "generic");
+    assert!(first.as_str().is_some_and(|key| key.len() == 32), "{first}");
+    assert_eq!(key(Dialect::OpenAiChat, &request, "openai"), first);
+    assert_eq!(key(Dialect::OpenAiChat, &request, "generic"), Value::Null);
+    request
+        .messages
+        .push(Message::User(vec![UserPart::Text("More.".to_owned())]).into());
+    assert_eq!(key(Dialect::OpenAiResponses, &request, "generic"), first);
+    let mut other = request.clone();
+    other.messages.remove(0);
+    assert_ne!(key(Dialect::OpenAiResponses, &other, "generic"), first);
+    // A router to Claude wants a mark instead; other models behind it cache unasked.
+    for (model, expected) in [
+        ("anthropic/claude-sonnet-5.5", json!({"type": "ephemeral"})),
+        ("qwen/qwen3-coder", Value::Null),
+    ] {
+        request.model = model.to_owned();
+        let quirks = Quirks::named("openrouter").unwrap();
+        let body = body(Dialect::OpenAiChat, &request, quirks);
+        assert_eq!(body["cache_control"], expected, "{model}");
+    }
+    request.cache = CachePolicy::Off;
+    assert_eq!(
+        key(Dialect::OpenAiResponses, &request, "generic"),
+        Value::Null
+    );
+}

@@ -352,9 +352,14 @@ pub fn with_settings(
 ) -> Model {
     let set = &config.model;
     let limit = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
+    // What a model thinks counts against its answer.
+    let usual = match facts.reasoning {
+        Some(true) => 32_768,
+        _ => 16_384,
+    };
     let default_output = facts
         .max_output_tokens
-        .map_or(8_192, |most| limit(most).min(16_384));
+        .map_or(8_192, |most| limit(most).min(usual));
     let after =
         provider_config(config, &target.provider).and_then(|own| own.tool_choice_after_tool_result);
     let effort = set

@@ -3,7 +3,7 @@
 use agent_provider::catalog::BUILT_IN;
 use agent_provider::config::{key_is_optional, key_variables, model_facts};
 use agent_provider::local::find_local_servers;
-use agent_provider::models::{ModelFacts, listed_models};
+use agent_provider::models::{CATALOGUE_DATE, ModelFacts, listed_models};
 use agent_provider::routing::RouteSource;
 use agent_provider::{Dialect, HostCredentials, ProviderConfig, Route, resolve_endpoint};
 use anyhow::Context as _;
@@ -50,6 +50,8 @@ pub(crate) struct ModelsOutput {
     providers: Vec<ProviderFound>,
     /// Model servers that answered on this machine.
     local_servers: Vec<ServerFound>,
+    /// The day of the built-in prices, windows and limits.
+    catalogue_date: &'static str,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -76,6 +78,17 @@ struct PricesShown {
     output: f64,
     cached_input: Option<f64>,
     cache_write: Option<f64>,
+    /// Of long requests, where those cost more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    long: Option<LongPricesShown>,
+}
+
+/// Prices of a request with more input than `over` tokens.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LongPricesShown {
+    over: u64,
+    input: f64,
+    output: f64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -125,6 +138,7 @@ struct ModelFound {
     /// As `provider/model`.
     name: String,
     context_window: Option<u64>,
+    max_output_tokens: Option<u64>,
     prices: Option<PricesShown>,
 }
 
@@ -163,7 +177,13 @@ pub(crate) fn run(arguments: &ModelsArgs, app: &App) -> Result<Exit, Failure> {
     app.output.print("").context(doing)?;
     let shown = models_table(&report, arguments.all);
     match shown {
-        Some(table) => app.output.table(&table, Tone::Faint).context(doing)?,
+        Some(table) => {
+            app.output.table(&table, Tone::Faint).context(doing)?;
+            let dated = format!(
+                "Dollars per million tokens as of {CATALOGUE_DATE}; settings can say otherwise."
+            );
+            app.output.print(&dated).context(doing)?;
+        }
         None => app
             .output
             .print("`agent models --all` lists the known models of every provider.")
@@ -203,6 +223,7 @@ fn report(app: &App, config: &Config) -> ModelsOutput {
                 models: server.models,
             })
             .collect(),
+        catalogue_date: CATALOGUE_DATE,
     }
 }
 
@@ -256,6 +277,11 @@ fn prices(facts: &ModelFacts) -> Option<PricesShown> {
         output: dollars(prices.output),
         cached_input: prices.cached_input.map(dollars),
         cache_write: prices.cache_write.map(dollars),
+        long: prices.long.map(|long| LongPricesShown {
+            over: long.over,
+            input: dollars(prices.input * long.input_percent / 100),
+            output: dollars(prices.output * long.output_percent / 100),
+        }),
     })
 }
 
@@ -302,6 +328,7 @@ fn known(name: &str, own: Option<&ProviderConfig>) -> Vec<ModelFound> {
         ModelFound {
             name: format!("{name}/{model}"),
             context_window: facts.context_window,
+            max_output_tokens: facts.max_output_tokens,
             prices: prices(&facts),
         }
     });
@@ -380,17 +407,39 @@ fn models_table(report: &ModelsOutput, all: bool) -> Option<Table> {
         .flat_map(|provider| &provider.models)
         .peekable();
     models.peek()?;
-    let mut table = Table::new(&["MODEL", ">WINDOW", ">$/M IN", ">$/M OUT"]);
+    let mut table = Table::new(&["MODEL", ">WINDOW", ">OUTPUT", ">$ IN", ">CACHED", ">$ OUT"]);
     for model in models {
         let price = |price: Option<f64>| price.map(|it| it.to_string()).unwrap_or_default();
+        let prices = model.prices.as_ref();
         table.row([
             visible(&model.name),
             model.context_window.map(tokens).unwrap_or_default(),
-            price(model.prices.as_ref().map(|prices| prices.input)),
-            price(model.prices.as_ref().map(|prices| prices.output)),
+            model.max_output_tokens.map(tokens).unwrap_or_default(),
+            price(prices.map(|prices| prices.input)),
+            price(prices.and_then(|prices| prices.cached_input)),
+            price(prices.map(|prices| prices.output)),
         ]);
     }
     Some(table)
+}
+
+impl PricesShown {
+    fn words(&self) -> String {
+        let mut words = format!("${} in, ", self.input);
+        if let Some(cached) = self.cached_input {
+            words.push_str(&format!("${cached} cached, "));
+        }
+        words.push_str(&format!("${} out per million tokens", self.output));
+        if let Some(long) = &self.long {
+            words.push_str(&format!(
+                "; ${} in and ${} out in requests over {} tokens",
+                long.input,
+                long.output,
+                tokens(long.over)
+            ));
+        }
+        words
+    }
 }
 
 fn chosen_text(report: &ModelsOutput, app: &App) -> String {
@@ -412,11 +461,11 @@ fn chosen_text(report: &ModelsOutput, app: &App) -> String {
                 None => "unknown".to_owned(),
             };
             text.push_str(&line("window", &window));
+            if let Some(most) = chosen.max_output_tokens {
+                text.push_str(&line("output", &format!("at most {most} tokens")));
+            }
             let prices = match &chosen.prices {
-                Some(prices) => format!(
-                    "${} in, ${} out per million tokens",
-                    prices.input, prices.output
-                ),
+                Some(prices) => prices.words(),
                 None => "unknown".to_owned(),
             };
             text.push_str(&line("prices", &prices));

@@ -327,6 +327,7 @@ impl Turn {
             Some("refusal") => StopReason::Refusal,
             Some("stop_sequence") => StopReason::StopSequence,
             Some("content_filter") => StopReason::ContentFilter,
+            Some("pause_turn") => StopReason::Paused,
             Some(other) => StopReason::Unknown(other.to_owned()),
         };
         reply.stop(stop, &mut events);

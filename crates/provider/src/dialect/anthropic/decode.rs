@@ -361,6 +361,7 @@ impl AnthropicDecoder {
             "tool_use" => StopReason::ToolUse,
             "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
             "stop_sequence" => StopReason::StopSequence,
+            "pause_turn" => StopReason::Paused,
             "refusal" => {
                 if let Some(text) = details.and_then(|details| details.explanation.as_deref()) {
                     self.reply.refusal(text, events);

@@ -26,10 +26,7 @@ pub fn encode(request: &ModelRequest) -> Vec<u8> {
             request.effective_tool_choice(),
             Some(ToolChoice::Required | ToolChoice::Tool(_))
         );
-        let thinking = request
-            .reasoning_effort
-            .filter(|_| !forced)
-            .and_then(|effort| thinking(&request.model, effort));
+        let thinking = thinking(&request.model, request.reasoning_effort).filter(|_| !forced);
         if let Some(thinking) = &thinking {
             // The budget counts against the limit, which has to be larger.
             if let Some(budget) = thinking
@@ -41,6 +38,14 @@ pub fn encode(request: &ModelRequest) -> Vec<u8> {
                 limit = budget.saturating_add(DEFAULT_MAX_TOKENS);
             }
             body.field("thinking", thinking);
+        }
+        let effort = request.reasoning_effort.filter(|_| thinking.is_some());
+        if let Some(effort) = effort.filter(|_| thinks(&request.model) != Thinks::Budget) {
+            let word = match effort {
+                ReasoningEffort::Minimal => ReasoningEffort::Low.as_str(),
+                effort => effort.as_str(),
+            };
+            body.field("output_config", &json!({"effort": word}));
         }
         body.field("max_tokens", &limit);
         if let Some(temperature) = request.temperature.filter(|_| thinking.is_none()) {
@@ -121,25 +126,52 @@ fn first_marked(messages: &[(&str, Vec<Block<'_>>)]) -> Option<usize> {
         .last()
 }
 
-/// Newer models decide themselves how long they think; older ones are given a budget.
-fn thinking(model: &str, effort: ReasoningEffort) -> Option<Value> {
-    let adaptive = [
-        "opus-4-6",
-        "opus-4-7",
-        "opus-4-8",
-        "sonnet-4-6",
-        "opus-5",
-        "sonnet-5",
-        "haiku-5",
-        "fable",
-        "mythos",
-    ]
-    .iter()
-    .any(|name| model.contains(name));
-    if adaptive {
-        return Some(json!({"type": "adaptive"}));
+/// What decides how long a model thinks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thinks {
+    /// The number of tokens it is given.
+    Budget,
+    /// The model, once it is asked to think.
+    WhenAsked,
+    /// The model; it thinks unasked.
+    Unasked,
+}
+
+fn thinks(model: &str) -> Thinks {
+    let is_one_of = |names: &[&str]| names.iter().any(|name| model.contains(name));
+    if is_one_of(&["opus-5", "sonnet-5", "haiku-5", "fable", "mythos"]) {
+        Thinks::Unasked
+    } else if is_one_of(&["opus-4-6", "opus-4-7", "opus-4-8", "sonnet-4-6"]) {
+        Thinks::WhenAsked
+    } else {
+        Thinks::Budget
     }
-    let budget = match effort {
+}
+
+/// The header that [`binds_thinking`] needs.
+pub(crate) const BINDING_CONTROLS: &str = "thinking-binding-controls-2026-08-01";
+
+/// True of models whose thinking counts only behind the very input it was thought about. Compaction, another
+/// menu of tools and a resumed session change that input.
+pub(crate) fn binds_thinking(model: &str) -> bool {
+    ["opus-5-5", "sonnet-5-5", "fable-5-1", "mythos-5-1"]
+        .iter()
+        .any(|name| model.contains(name))
+}
+
+/// Models that decide themselves how long they think give no text of it unless asked for a summary; what
+/// they say between calls is in there too.
+fn thinking(model: &str, effort: Option<ReasoningEffort>) -> Option<Value> {
+    let kind = thinks(model);
+    if kind == Thinks::Unasked || kind == Thinks::WhenAsked && effort.is_some() {
+        let mut thinking = json!({"type": "adaptive", "display": "summarized"});
+        if binds_thinking(model) {
+            // Otherwise thinking that does not count any more is an error.
+            thinking["block_binding"] = json!({"prefix_mismatch_behavior": "drop_block"});
+        }
+        return Some(thinking);
+    }
+    let budget = match effort? {
         ReasoningEffort::Minimal => return None,
         ReasoningEffort::Low => 2_048,
         ReasoningEffort::Medium => 8_192,

@@ -5,3 +5,4 @@ mod encode;
 
 pub use decode::AnthropicDecoder;
 pub use encode::encode;
+pub(crate) use encode::{BINDING_CONTROLS, binds_thinking};

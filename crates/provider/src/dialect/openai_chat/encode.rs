@@ -12,8 +12,9 @@ use crate::conversation::{
     UserPart,
 };
 use crate::dialect::Dialect;
+use crate::dialect::openai_responses::effort_word;
 use crate::dialect::write::{List, Object, body};
-use crate::quirks::{CallIdRule, EffortField, EmptyContent, Quirks, ReasoningReplay};
+use crate::quirks::{CacheField, CallIdRule, EffortField, EmptyContent, Quirks, ReasoningReplay};
 
 /// The body of `request`. Messages come last, so that a longer conversation begins with the bytes
 /// of the shorter one.
@@ -23,6 +24,17 @@ pub fn encode(request: &ModelRequest, quirks: &Quirks) -> Vec<u8> {
         if quirks.stream_usage {
             body.field("stream_options", &json!({"include_usage": true}));
         }
+        if let Some(key) = request.cache_key() {
+            match quirks.cache {
+                CacheField::Key => {
+                    body.field("prompt_cache_key", &key);
+                }
+                CacheField::Mark if request.model.contains("claude") => {
+                    body.field("cache_control", &json!({"type": "ephemeral"}));
+                }
+                CacheField::Omit | CacheField::Mark => {}
+            }
+        }
         if let Some(limit) = request.max_output_tokens {
             body.field(quirks.max_tokens_field, &limit);
         }
@@ -30,13 +42,14 @@ pub fn encode(request: &ModelRequest, quirks: &Quirks) -> Vec<u8> {
             body.field("temperature", &temperature);
         }
         if let Some(effort) = request.reasoning_effort {
+            let effort = effort_word(&request.model, effort);
             match quirks.effort {
                 EffortField::Omit => {}
                 EffortField::ReasoningEffort => {
-                    body.field("reasoning_effort", effort.as_str());
+                    body.field("reasoning_effort", effort);
                 }
                 EffortField::ReasoningObject => {
-                    body.field("reasoning", &json!({"effort": effort.as_str()}));
+                    body.field("reasoning", &json!({"effort": effort}));
                 }
             }
         }

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::conversation::{AssistantPart, Message, ModelRequest, ToolChoice, UserPart};
+use crate::conversation::{
+    AssistantPart, Message, ModelRequest, ReasoningEffort, ToolChoice, UserPart,
+};
 use crate::dialect::Dialect;
 use crate::dialect::openai_chat::{sent_arguments, tool_name};
 use crate::dialect::write::{List, Object, body};
@@ -14,6 +16,9 @@ pub fn encode(request: &ModelRequest) -> Vec<u8> {
         body.field("model", &request.model)
             .field("stream", &true)
             .field("store", &false);
+        if let Some(key) = request.cache_key() {
+            body.field("prompt_cache_key", &key);
+        }
         if thinks(&request.model) {
             body.field("include", &["reasoning.encrypted_content"]);
         }
@@ -26,7 +31,7 @@ pub fn encode(request: &ModelRequest) -> Vec<u8> {
         if let Some(effort) = request.reasoning_effort {
             body.field(
                 "reasoning",
-                &json!({"effort": effort.as_str(), "summary": "auto"}),
+                &json!({"effort": effort_word(&request.model, effort), "summary": "auto"}),
             );
         }
         if !request.tools.is_empty() {
@@ -58,6 +63,18 @@ fn thinks(model: &str) -> bool {
     !["gpt-3", "gpt-4", "chatgpt-4"]
         .iter()
         .any(|family| model.starts_with(family))
+}
+
+/// The word for an effort. Only the first models of GPT-5 know `minimal`; later ones refuse it.
+pub(crate) fn effort_word(model: &str, effort: ReasoningEffort) -> &'static str {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let is_later = ["gpt-5.", "gpt-6", "gpt-7"]
+        .iter()
+        .any(|family| name.starts_with(family));
+    match effort {
+        ReasoningEffort::Minimal if is_later => ReasoningEffort::Low.as_str(),
+        effort => effort.as_str(),
+    }
 }
 
 fn tool_choice(choice: &ToolChoice) -> Value {

@@ -4,4 +4,5 @@ mod decode;
 mod encode;
 
 pub use decode::ResponsesDecoder;
+pub(crate) use encode::effort_word;
 pub use encode::encode;
