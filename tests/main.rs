@@ -7,6 +7,7 @@
     clippy::print_stdout
 )] // a failure is the report
 
+mod answers;
 mod approval;
 mod attached;
 mod audit;

@@ -453,8 +453,12 @@ impl Conversation {
     /// The messages of the next model input.
     #[must_use]
     pub fn messages(&self) -> Vec<Arc<Message>> {
-        let messages = self.items.iter().flat_map(Item::messages);
-        messages.cloned().collect()
+        let mut messages = Vec::new();
+        for (at, item) in self.items.iter().enumerate() {
+            messages.extend(item.messages().iter().cloned());
+            messages.extend(crate::cut::word_behind(&self.items[at..]));
+        }
+        messages
     }
 }
 
@@ -509,8 +513,7 @@ impl Call {
 
 impl Step {
     fn messages(&self) -> Vec<Message> {
-        // An answer that was cut off before it ended is not repeated to the model.
-        if !self.answered && self.calls.is_empty() {
+        if self.calls.is_empty() && !crate::cut::can_be_repeated(self) {
             return Vec::new();
         }
         let mut calls = Vec::with_capacity(self.calls.len());

@@ -20,6 +20,7 @@ pub mod context;
 mod continuation;
 pub mod control;
 pub mod conversation;
+mod cut;
 mod ending;
 mod engine;
 mod entering;

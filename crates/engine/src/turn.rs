@@ -17,6 +17,7 @@ use agent_provider::event::StopReason;
 use agent_tool_runtime::{IntentOrigin, Outcome, ToolIntent};
 
 use crate::conversation::Entry;
+use crate::cut;
 use crate::engine::{Engine, EngineError};
 use crate::exchange::{Answer, ExchangeError};
 use crate::interrupt::Interrupt;
@@ -151,12 +152,13 @@ impl Engine {
     /// How the turn ends, if its last answer is there and asks for nothing more: the program ended
     /// between the answer and the end of the turn. No server is asked to go on with its own words.
     fn last_word(&self) -> Option<End> {
-        let Entry::Step(step) = &self.thread().conversation.items().last()?.entry else {
+        let items = self.thread().conversation.items();
+        let Entry::Step(step) = &items.last()?.entry else {
             return None;
         };
         let is_said = step.answered && step.calls.is_empty() && !step.text.trim().is_empty();
-        is_said.then(|| End::Said {
-            text: step.text.clone(),
+        (is_said && !cut::is_unfinished(items)).then(|| End::Said {
+            text: cut::whole(items, &step.text),
             stop: StopReason::from_word(&step.stop_reason),
         })
     }
@@ -244,6 +246,7 @@ impl Engine {
     ) -> Result<End, EngineError> {
         let mut compacted_for_length = false;
         let mut larger_output = false;
+        let mut cut_call = false;
         self.end_cut_compaction()?;
         // The menu belongs to the first step, the first to be shown it.
         self.new_step();
@@ -308,17 +311,25 @@ impl Engine {
             self.take_stock(&model, &answer, &expected, limits)?;
             self.counted(&answer.usage);
             if answer.response.has_cut_call() {
-                if larger_output {
+                if cut_call {
                     return Ok(End::CutCall);
                 }
-                larger_output = true;
+                (cut_call, larger_output) = (true, true);
                 let title = "the answer was cut inside a tool call; asking for a longer one";
                 self.status(Status::Retrying, title, Some(limits.steps()))?;
                 continue;
             }
-            larger_output = false;
+            (cut_call, larger_output) = (false, false);
             if answer.tool_call_ids.is_empty() {
-                let text = answer.response.text_or_refusal();
+                self.catch_up();
+                let items = self.thread().conversation.items();
+                if cut::is_unfinished(items) {
+                    larger_output = answer.response.stop == StopReason::MaxTokens;
+                    let title = "the answer is not at its end; asking for the rest";
+                    self.status(Status::Running, title, Some(limits.steps()))?;
+                    continue;
+                }
+                let text = cut::whole(items, &answer.response.text_or_refusal());
                 if text.trim().is_empty() && !self.thread().turn.did_something() {
                     return Ok(End::Nothing);
                 }

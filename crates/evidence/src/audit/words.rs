@@ -35,10 +35,25 @@ struct Turn {
     open: HashMap<ModelRequestId, u64>,
 }
 
+#[derive(Default)]
 struct LastAnswer {
+    /// The answers that it continues, while their text is in the log.
+    before: String,
     text: Option<String>,
     text_ref: Option<ArtifactId>,
     stop_reason: String,
+    has_calls: bool,
+}
+
+impl LastAnswer {
+    /// Everything said up to here, if the next answer continues it.
+    fn continued(self) -> String {
+        let is_cut = matches!(self.stop_reason.as_str(), "max_tokens" | "pause_turn");
+        match self.text {
+            Some(text) if is_cut && !self.has_calls => self.before + &text,
+            _ => String::new(),
+        }
+    }
 }
 
 impl WordCheck {
@@ -110,10 +125,13 @@ impl WordCheck {
         }
         self.announced
             .extend(completed.tool_call_ids.iter().cloned());
+        let before = self.turn.last.take().unwrap_or_default();
         self.turn.last = Some(LastAnswer {
+            before: before.continued(),
             text: completed.text.clone(),
             text_ref: completed.text_ref.clone(),
             stop_reason: completed.stop_reason.clone(),
+            has_calls: !completed.tool_call_ids.is_empty(),
         });
     }
 
@@ -212,7 +230,8 @@ fn is_final(last: &LastAnswer, completed: &TurnCompleted) -> bool {
     // What a model says to refuse is its answer, and no final text.
     let is_refusal = kept.is_empty() && last.stop_reason == "refusal";
     let is_elsewhere = last.text.is_none() || completed.final_text_ref.is_some();
-    said == kept || is_refusal || is_elsewhere
+    let is_continued = kept.strip_prefix(&*last.before) == Some(said);
+    said == kept || is_continued || is_refusal || is_elsewhere
 }
 
 fn add(total: &mut Usage, more: &Usage) {
