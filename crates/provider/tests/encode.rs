@@ -459,3 +459,20 @@ fn a_conversation_is_named_for_the_cache() {
         Value::Null
     );
 }
+
+/// Newer models of OpenAI are told which of their words were an answer, and which were said on the way.
+#[test]
+fn words_on_the_way_are_no_answer() {
+    let mut request = request();
+    let said = AssistantPart::Text("Found it.".to_owned());
+    request.messages.push(Message::Assistant(vec![said]).into());
+    let phases = |request: &ModelRequest| -> Vec<Value> {
+        let body = body(Dialect::OpenAiResponses, request, &GENERIC);
+        let items = body["input"].as_array().unwrap().clone();
+        let own = items.into_iter().filter(|item| item["role"] == "assistant");
+        own.map(|item| item["phase"].clone()).collect()
+    };
+    assert_eq!(phases(&request), [Value::Null, Value::Null]);
+    request.model = "gpt-6.1-sol".to_owned();
+    assert_eq!(phases(&request), ["commentary", "final_answer"]);
+}

@@ -86,7 +86,17 @@ fn tool_choice(choice: &ToolChoice) -> Value {
     }
 }
 
+/// Models that are told of each of their messages whether it was the answer; without it they take what they said
+/// on the way for one, and stop early.
+fn has_phases(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    ["gpt-5.3-codex", "gpt-5.4", "gpt-5.5", "gpt-5.6", "gpt-6"]
+        .iter()
+        .any(|family| name.starts_with(family))
+}
+
 fn input(request: &ModelRequest, items: &mut List<'_>) {
+    let has_phases = has_phases(&request.model);
     for message in &request.messages {
         match &**message {
             Message::User(parts) => items.object(|item| {
@@ -96,7 +106,7 @@ fn input(request: &ModelRequest, items: &mut List<'_>) {
                     }
                 });
             }),
-            Message::Assistant(parts) => assistant_items(parts, items),
+            Message::Assistant(parts) => assistant_items(parts, has_phases, items),
             Message::ToolResult(result) => items.object(|item| {
                 item.field("type", "function_call_output")
                     .field("call_id", &result.provider_call_id)
@@ -121,12 +131,24 @@ fn user_part(part: &UserPart, block: &mut Object<'_>) {
 
 /// One message is several items here. A reasoning item is refused without the item it led to, so
 /// one that nothing follows stays out.
-fn assistant_items(parts: &[AssistantPart], items: &mut List<'_>) {
+fn assistant_items(parts: &[AssistantPart], has_phases: bool, items: &mut List<'_>) {
+    let goes_on = parts
+        .iter()
+        .any(|part| matches!(part, AssistantPart::ToolCall(_)));
+    let phase = if goes_on {
+        "commentary"
+    } else {
+        "final_answer"
+    };
     for (position, part) in parts.iter().enumerate() {
         match part {
             AssistantPart::Text(text) if text.is_empty() => {}
             AssistantPart::Text(text) => items.object(|item| {
-                item.field("role", "assistant").list("content", |content| {
+                item.field("role", "assistant");
+                if has_phases {
+                    item.field("phase", phase);
+                }
+                item.list("content", |content| {
                     content.object(|block| {
                         block.field("type", "output_text").field("text", text);
                     });
