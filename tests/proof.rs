@@ -232,6 +232,38 @@ fn a_driver_that_a_repository_names_voids_the_proof() {
     }
 }
 
+/// Repositories that git enters although `.gitmodules` does not name them, or that a flag names.
+#[test]
+fn a_driver_of_a_repository_below_voids_the_proof() {
+    let project = repository();
+    sh(
+        &project,
+        "git init -q deep/n; cd deep/n; echo x > f; git add f; git -c user.name=a -c user.email=a@b commit -qm n; \
+         git config filter.x.clean cat; cd ../..; ln -s deep/n link",
+    );
+    let asks = |command: &str| {
+        let said = explain_in(&project, "ask", command);
+        assert!(
+            said["decision"] == "ask" || said["decision"] == "allow",
+            "{said}"
+        );
+        said["decision"] == "ask"
+    };
+    for command in [
+        "git -C deep/n show",
+        "git -C deep -C n diff",
+        "git -C deep/n/. log -p",
+        "git -C link show",
+        "cd deep && git -C n show",
+        "cd link && git blame f",
+    ] {
+        assert!(asks(command), "{command}");
+    }
+    assert!(!asks("git status") && !asks("git diff"));
+    sh(&project, "git add deep/n");
+    assert!(asks("git status") && asks("git diff"));
+}
+
 #[test]
 fn programs_of_the_project_are_not_found_and_not_executed() {
     for entry in [".venv/bin", ".", "", "node_modules/.bin"] {

@@ -67,6 +67,13 @@ fn a_sandbox_that_is_switched_off_is_said_to_be() {
     );
     let ran = confined(&project, &[], &["true"]).expect_code(0);
     assert!(ran.stderr().contains("not confined"), "{}", ran.stderr());
+    // What the gate takes `~` for is what a shell makes of it.
+    let input = r#"{"command": "echo ~; echo $HOME", "description": "a test"}"#;
+    let asked = ["call", "--json", "--mode", "full", "bash", input];
+    let said = agent(&project, &asked).finish().expect_code(0).json();
+    let home = project.home().display().to_string();
+    let shown = said["model_text"].as_str().unwrap();
+    assert!(shown.contains(&format!("{home}\n{home}\n")), "{shown}");
 }
 
 #[test]

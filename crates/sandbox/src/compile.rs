@@ -534,14 +534,14 @@ fn stands_for_home(
 
 fn environment(policy: &Policy, temporary: &Path, level: Level) -> Vec<(OsString, OsString)> {
     let mut environment = policy.environment.clone();
-    if level != Level::None {
-        for (name, value) in [
-            ("HOME", temporary.join("home")),
-            ("TMPDIR", temporary.to_owned()),
-        ] {
-            if !environment.iter().any(|(known, _)| known == name) {
-                environment.push((name.into(), value.into()));
-            }
+    let own = (level != Level::None).then_some(temporary);
+    // Without a home a shell takes `~` from the list of users, which may be another one.
+    let home = own.map(|own| own.join("home")).or(policy.home.clone());
+    for (name, value) in [("HOME", home), ("TMPDIR", own.map(Path::to_owned))] {
+        if let Some(value) = value
+            && !environment.iter().any(|(known, _)| known == name)
+        {
+            environment.push((name.into(), value.into()));
         }
     }
     environment

@@ -18,7 +18,8 @@ pub struct Policy {
     pub cwd: PathBuf,
     pub command: Command,
     /// The whole environment of the command; see [`crate::environment::build`]. `HOME` and
-    /// `TMPDIR` are added when absent and point into the private temporary directory.
+    /// `TMPDIR` are added when absent and point into the private temporary directory; without a sandbox
+    /// `HOME` is the user's.
     pub environment: Vec<(OsString, OsString)>,
     /// The user's home directory, hidden from the command.
     pub home: Option<PathBuf>,

@@ -12,6 +12,7 @@ use super::findings::Findings;
 use super::paths::Location;
 use super::words::without_global_options;
 use crate::shell::prove::{Proof, Use};
+use crate::shell::word::Word;
 use crate::shell::{Analysis, Command, Directories};
 
 /// Sub-commands of git that look at no content, so that no driver or filter is run.
@@ -28,6 +29,27 @@ const WITHOUT_CONTENT: &[&str] = &[
     "tag",
     "version",
 ];
+
+/// Where a git command works: each `-C` leads on from the one before. Nothing when that is not known.
+fn places_of_git(command: &Command, mut places: Vec<PathBuf>) -> Option<Vec<PathBuf>> {
+    let mut words = command.words.iter().skip(1);
+    while let Some(text) = words.next().map(Word::sketch) {
+        match text {
+            "-C" => {
+                let directory = words.next()?.text()?;
+                for place in &mut places {
+                    place.push(directory);
+                }
+            }
+            "-c" => drop(words.next()),
+            // The repository, or its tree, lies wherever this says.
+            _ if text.starts_with("--git-dir") || text.starts_with("--work-tree") => return None,
+            _ if text.starts_with('-') => {}
+            _ => break,
+        }
+    }
+    Some(places)
+}
 
 impl Judging<'_> {
     /// Voids a proof where the sandbox is not whole, and where git would run what a repository names.
@@ -74,8 +96,13 @@ impl Judging<'_> {
             .commands
             .iter()
             .filter(looking)
-            .flat_map(places)
-            .find_map(|directory| self.facts.program_of_repository(&directory));
+            .find_map(|command| {
+                let Some(places) = places_of_git(command, places(command)) else {
+                    return Some("a directory that is not known here".to_owned());
+                };
+                let mut places = places.into_iter();
+                places.find_map(|directory| self.facts.program_of_repository(&directory))
+            });
         if let Some(setting) = named {
             findings.add(
                 effect,

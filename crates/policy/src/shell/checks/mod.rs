@@ -26,6 +26,7 @@ pub(super) enum Check {
     GitConfig,
     Tar,
     Rustc,
+    NoList,
 }
 
 impl Check {
@@ -65,6 +66,16 @@ impl Check {
             Self::Tar => !arguments.values.iter().any(|(flag, value)| {
                 matches!(flag.as_str(), "-f" | "--file") && value.contains(':')
             }),
+            // `@FILE` stands for the arguments in that file.
+            Self::NoList => {
+                let values = arguments.values.iter().map(|(_, value)| value);
+                let mut all = values.map(String::as_str).chain(arguments.paths());
+                // A glob behind `--` is told with `./` in front.
+                all.all(|text| {
+                    let text = text.strip_prefix("./").unwrap_or(text);
+                    !text.starts_with(['@', '*', '?', '[', '\\'])
+                })
+            }
             // `--print=KIND=FILE` writes the file.
             Self::Rustc => !arguments
                 .values
@@ -86,6 +97,7 @@ impl Check {
                 Self::GitConfig => "it may change git's configuration",
                 Self::Tar => "the archive may be on another machine",
                 Self::Rustc => "the output may go to a file",
+                Self::NoList => "`@` in front of a file takes arguments from it",
             }
             .to_owned())
         }

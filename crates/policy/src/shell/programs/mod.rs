@@ -159,6 +159,11 @@ impl Arguments {
         self.seen.contains(flag)
     }
 
+    /// Operands and values that are paths, as they were written.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.reading.paths.iter().map(|path| path.text.as_str())
+    }
+
     fn judge(&mut self, program: &Program, words: &[Word]) -> Result<(), String> {
         if program.raw {
             return self.judge_raw(program, words);
@@ -207,6 +212,7 @@ impl Arguments {
                     return Err(format!("an argument is {}", why.describe()));
                 }
             };
+            options_end |= program.flags_first && had_operands;
             if text == "--" && !options_end {
                 options_end = true;
                 continue;

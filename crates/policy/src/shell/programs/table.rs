@@ -90,6 +90,8 @@ struct Row {
     #[serde(default)]
     old_style: bool,
     #[serde(default)]
+    flags_first: bool,
+    #[serde(default)]
     raw: bool,
     check: Option<Check>,
     same_as: Option<String>,
@@ -175,6 +177,8 @@ pub(super) struct Program {
     pub(super) values_apart: bool,
     /// The first word may be a bundle of flags without a dash (`tar tvf a.tar`).
     pub(super) old_style: bool,
+    /// Behind an operand nothing is a flag any more.
+    pub(super) flags_first: bool,
     pub(super) raw: bool,
     pub(super) check: Option<Check>,
     pub(super) same_as: Option<String>,
@@ -224,6 +228,7 @@ impl Program {
             sure_values: row.sure_values,
             values_apart: row.values_apart,
             old_style: row.old_style,
+            flags_first: row.flags_first,
             raw: row.raw,
             check: row.check,
             same_as: row.same_as.clone(),
