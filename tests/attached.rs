@@ -25,7 +25,6 @@ fn said(server: &ModelServer) -> String {
 fn ask(project: &TestProject, prompt: &str) -> (ModelServer, String) {
     let server = ModelServer::start(Script::new().turn(Turn::text("Seen.")));
     let ran = run(project, &server, Wire::Chat, &[prompt]).finish();
-    assert_eq!(ran.code(), 0, "{}", ran.stderr());
     assert_audit_is_clean(project);
     (server, ran.stderr().to_owned())
 }

@@ -25,6 +25,7 @@ mod conversation;
 mod demo;
 mod dialects;
 mod diff;
+mod directories;
 mod doctor;
 mod example;
 mod export;

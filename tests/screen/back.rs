@@ -156,5 +156,89 @@ fn the_conversation_alone_goes_back_when_that_is_chosen() {
         .wait_for("forked from")
         .wait_for("› change it");
     assert_eq!(project.read("a.txt"), "two\n");
+    terminal.keys("\x15");
+    leave(&mut terminal);
+}
+
+/// The working directory is a fact of the session: commands run there, relative paths begin there, the model is told,
+/// and it holds when the session goes on.
+#[test]
+fn the_working_directory_is_changed_within_the_project() {
+    let (project, server) = project_with(
+        Script::new()
+            .turn(Turn::call("read", json!({"path": "a.txt"})))
+            .turn(Turn::call(
+                "write",
+                json!({"path": "made.txt", "content": "made"}),
+            ))
+            .turn(super::bash("pwd > where"))
+            .turn(Turn::text("Done."))
+            .turn(Turn::call("grep", json!({"pattern": "below"})))
+            .turn(Turn::text("Found.")),
+    );
+    project.write("a.txt", "at the root\n");
+    project.write("sub/a.txt", "below\n");
+    let mut terminal = Terminal::start(&project, &["--mode", "auto"], USUAL);
+    terminal
+        .wait_for(READY)
+        .keys("/cd /tmp\r")
+        .wait_for("it is not in the project");
+    terminal
+        .keys("/cd sub\r")
+        .wait_for("working directory: sub");
+    terminal
+        .keys("!cat a.txt\r")
+        .wait_for("exit 0: below")
+        .wait_for(READY);
+    terminal.keys("go\r").wait_for("Done.").wait_for(READY);
+    assert_eq!(project.read("sub/made.txt"), "made");
+    let where_it_ran = project.read("sub/where");
+    assert!(where_it_ran.trim_end().ends_with("/sub"), "{where_it_ran}");
+    leave(&mut terminal);
+    let body = server.bodies()[0].to_string();
+    assert!(
+        body.contains("The user made `sub` the working directory"),
+        "{body}"
+    );
+    let mut terminal = Terminal::start(&project, &["resume", "last"], USUAL);
+    terminal
+        .wait_for(READY)
+        .keys("go\r")
+        .wait_for("Found.")
+        .wait_for(READY);
+    terminal.keys("/cd ..\r").wait_for("working directory: .");
+    leave(&mut terminal);
+    let inputs: Vec<serde_json::Value> = events(&project, ".")
+        .iter()
+        .filter_map(|event| match &event.payload {
+            Payload::ToolIntent(intent) => intent.own_input.clone(),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(inputs[1]["path"], "sub/a.txt");
+    assert_eq!(inputs[2]["path"], "sub/made.txt");
+    assert_eq!(inputs[3]["cwd"], "sub");
+    assert_eq!(inputs[4]["path"], "sub");
+    agent(&project, &["audit", "last"]).finish().expect_code(0);
+}
+
+#[test]
+fn a_directory_is_added_on_the_screen() {
+    let library = agent_test_support::project::TestProject::new();
+    library.write("guide.md", "a guide\n");
+    let path = library.root().canonicalize().unwrap();
+    let guide = path.join("guide.md");
+    let (project, server) = project_with(Script::new().turn(Turn::text("Read.")));
+    let mut terminal = Terminal::start(&project, &[], (120, 30));
+    terminal
+        .wait_for(READY)
+        .keys("/add-dir /\r")
+        .wait_for("cannot add `/`");
+    terminal.keys(&format!("/add-dir {}\r", path.display()));
+    terminal.wait_for("can be read, for this session");
+    // A trailing blank closes the list of files.
+    terminal.keys(&format!("see @{} \r", guide.display()));
+    terminal.wait_for("Read.").wait_for(READY);
+    assert!(server.bodies()[0].to_string().contains("a guide"));
     leave(&mut terminal);
 }

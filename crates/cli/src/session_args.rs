@@ -17,6 +17,9 @@ pub(crate) struct SessionArgs {
     /// Also use the permission rules in this file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) rules: Option<PathBuf>,
+    /// Let this directory outside the project be read, too
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) add_dir: Vec<PathBuf>,
     /// Run tool calls one at a time
     #[arg(long)]
     pub(crate) serial: bool,
@@ -35,6 +38,10 @@ impl SessionArgs {
             program: program.to_owned(),
             session: self.name().map(str::to_owned),
             rules: self.rules.clone(),
+            // Relative to where the user is, and not to the project.
+            directories: (self.add_dir.iter())
+                .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+                .collect(),
             serial: self.serial,
             ..OpenOptions::default()
         }

@@ -18,7 +18,7 @@ use agent_protocol::status::Mode;
 use agent_protocol::{Clock, Event, Payload};
 use agent_tool_runtime::{
     Answer, Authority, Cancel, Decision, IntentOrigin, PendingCall, PermissionRequest, Question,
-    ToolDefinition, Tools, Workspace,
+    Reveals, Subject, ToolDefinition, Tools, Workspace,
 };
 
 use serde_json::Value;
@@ -127,6 +127,17 @@ impl SessionAuthority {
                 if let Some(mode) = changed.changed.mode {
                     *lock(&self.mode) = mode;
                 }
+                let directories = changed.changed.directories_added.iter().flatten();
+                let directories: Vec<PathBuf> = directories.map(PathBuf::from).collect();
+                if !directories.is_empty() && changed.by == DecidedBy::User {
+                    if !own {
+                        return false;
+                    }
+                    for directory in directories {
+                        // One that no rule can name is asked about as before.
+                        let _ = self.add_directory(&directory);
+                    }
+                }
                 let first = format!("allow {}", SESSION_EDITS[0]);
                 if changed.scope == GrantScope::Session
                     && changed.by == DecidedBy::User
@@ -209,6 +220,58 @@ impl SessionAuthority {
         let tools = &self.place.tools;
         let parse = |text: &&str| Rule::parse(Effect::Allow, text, origin.clone(), &bases, tools);
         SESSION_EDITS.iter().map(parse).collect()
+    }
+
+    /// Lets a directory outside the project be read until the session ends, also by commands; the caller records
+    /// it. Secrets in it ask as they do in the project.
+    ///
+    /// # Errors
+    /// When its path cannot stand in a rule.
+    pub fn add_directory(&self, path: &Path) -> Result<(), RuleProblem> {
+        let origin = RuleOrigin {
+            layer: Layer::Session,
+            ..RuleOrigin::default()
+        };
+        let bases = Bases {
+            project: self.place.project.clone(),
+            home: self.place.home.clone(),
+        };
+        let tools = &self.place.tools;
+        let reads = |tool: &&ToolDefinition| {
+            tool.subject == Subject::Read
+                && tool.reveals == Reveals::Content
+                && tool.owner == RuntimeOwner::Local
+                && tool.takes_pattern()
+        };
+        let mut rules = Vec::new();
+        for tool in tools.iter().filter(reads) {
+            let text = format!("{}({})", tool.name, as_pattern(path)?);
+            let origin = origin.clone();
+            rules.push(Rule::parse(Effect::Allow, &text, origin, &bases, tools)?);
+        }
+        let _one = lock(&self.changing);
+        let mut gate = lock(&self.gate);
+        if !gate.directories.iter().any(|known| known == path) {
+            gate.rules.extend(rules);
+            gate.directories.push(path.to_owned());
+        }
+        drop(gate);
+        self.reconsider(&format!("{} may be read now", path.display()));
+        Ok(())
+    }
+
+    /// True if [`Self::add_directory`] can take it.
+    ///
+    /// # Errors
+    /// When its path cannot stand in a rule.
+    pub fn check_directory(path: &Path) -> Result<(), RuleProblem> {
+        as_pattern(path).map(drop)
+    }
+
+    /// The directories outside the project that may be read.
+    #[must_use]
+    pub fn directories(&self) -> Vec<PathBuf> {
+        lock(&self.gate).directories.clone()
     }
 
     /// Adds rules the user saved, and has open questions judged again; the caller records them and
@@ -373,6 +436,20 @@ impl Authority for SessionAuthority {
             CatalogPolicy::Ask
         }
     }
+}
+
+/// A directory and everything in it, as the pattern of a rule.
+fn as_pattern(directory: &Path) -> Result<String, RuleProblem> {
+    let path = directory.to_str().filter(|path| {
+        let is_plain = |character: char| !"()*?[]{}!\\".contains(character);
+        path.starts_with('/')
+            && *path != "/"
+            && path.chars().all(|c| is_plain(c) && !c.is_control())
+    });
+    path.map(str::to_owned).ok_or_else(|| RuleProblem {
+        message: format!("no rule can name `{}`", directory.display()),
+        suggestion: Some("use a directory without ()*?[]{}!\\ in its path".to_owned()),
+    })
 }
 
 fn mode_is(mode: Mode) -> String {

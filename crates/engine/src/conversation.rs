@@ -204,6 +204,8 @@ impl Conversation {
                     ),
                 });
             }
+            Payload::PolicyChanged(changed) => self.note_directories(changed),
+            Payload::SessionUpdated(updated) => self.note_working_directory(updated),
             Payload::ContextCompactionCompleted(compaction) => {
                 self.compact(event, compaction, artifact);
             }

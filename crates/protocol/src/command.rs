@@ -48,6 +48,10 @@ commands! {
     PromoteQueuedTurn(QueuedTurn) = "promote_queued_turn",
     SetMode(SetMode) = "set_mode",
     SetModel(SetModel) = "set_model",
+    /// Have commands run, and relative paths begin, in another directory of the project.
+    ChangeDirectory(ChangeDirectory) = "change_directory",
+    /// Let a directory outside the project be read, until the session ends.
+    AddDirectory(AddDirectory) = "add_directory",
     /// Shorten the history now.
     Compact = "compact",
     /// Put files back as they were.
@@ -177,6 +181,14 @@ record! {
     SetModel { model: String, }
 }
 record! {
+    /// A directory of the project; a relative path begins at the one that was chosen last.
+    ChangeDirectory { path: String, }
+}
+record! {
+    /// A directory; a relative path begins at the project.
+    AddDirectory { path: String, }
+}
+record! {
     /// A command line, as the user typed it.
     Shell { command: String, }
 }
@@ -297,6 +309,8 @@ mod tests {
             "set_model" => r#"{"model":"ollama/qwen3"}"#,
             "undo" => r#"{"extent":{"of":"after","sequence":3}}"#,
             "shell" => r#"{"command":"ls"}"#,
+            "change_directory" => r#"{"path":"src"}"#,
+            "add_directory" => r#"{"path":"/srv/docs"}"#,
             "begin_calls" => r#"{"title":"agent call read"}"#,
             "call_tool" => r#"{"tool":"read","arguments":"{}"}"#,
             "reject_call" => r#"{"line":1,"problem":"not JSON"}"#,

@@ -62,6 +62,8 @@ words! {
         RuleNotSaved = "rule_not_saved",
         ImageNotAttached = "image_not_attached",
         FileNotAttached = "file_not_attached",
+        NothingToAdd = "nothing_to_add",
+        AlreadyThere = "already_there",
     }
 }
 

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
 use agent_protocol::command::{
-    BeginCalls, CallTool, ControlCommand, EndSession, ExportRequest, InterruptTurn, Peer, PeerKind,
-    PermissionQuery, ProcessQuery, QueuedTurn, RejectCall, RespondAction, ResumeThread, SetMode,
-    SetModel, Shell, SubmitTurn, TerminateProcess, ThreadQuery, Undo, Window,
+    AddDirectory, BeginCalls, CallTool, ChangeDirectory, ControlCommand, EndSession, ExportRequest,
+    InterruptTurn, Peer, PeerKind, PermissionQuery, ProcessQuery, QueuedTurn, RejectCall,
+    RespondAction, ResumeThread, SetMode, SetModel, Shell, SubmitTurn, TerminateProcess,
+    ThreadQuery, Undo, Window,
 };
 use agent_protocol::id::{IdMint, ProcessId};
 use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, GrantScope};
@@ -243,6 +244,43 @@ fn what_is_changed_is_recorded() {
     ask(ControlCommand::SetMode(SetMode { mode })).unwrap();
     assert_eq!(session.mode(), Some(mode));
     assert!(types(&session).contains(&"policy.changed".to_owned()));
+    let added = |path: &str| {
+        let path = path.to_owned();
+        ask(ControlCommand::AddDirectory(AddDirectory { path }))
+    };
+    let library = TestProject::new();
+    let library = library.root().canonicalize().unwrap();
+    added(library.to_str().unwrap()).unwrap();
+    assert_eq!(session.directories(), [library]);
+    let Ok(Reply::Answer(known)) = added(".") else {
+        panic!("the project can be read already");
+    };
+    assert_eq!(known.code, Some(AnswerCode::NothingToAdd));
+    assert_eq!(added("/").unwrap_err().code, ControlErrorCode::NotStarted);
+    std::fs::create_dir(project.root().join("sub")).unwrap();
+    let change = |path: &str| {
+        let path = path.to_owned();
+        ask(ControlCommand::ChangeDirectory(ChangeDirectory { path }))
+    };
+    change("sub").unwrap();
+    let Ok(Reply::Answer(there)) = change(".") else {
+        panic!("it is there already");
+    };
+    assert_eq!(there.code, Some(AnswerCode::AlreadyThere));
+    for (path, why) in [
+        ("../..", "not in the project"),
+        ("gone", "No such file"),
+        ("../a.txt", ""),
+    ] {
+        let refused = change(path).unwrap_err();
+        assert_eq!(refused.code, ControlErrorCode::NotStarted, "{path}");
+        assert!(refused.message.contains(why), "{}", refused.message);
+        assert!(
+            refused.message.ends_with("still in `sub`"),
+            "{}",
+            refused.message
+        );
+    }
     let model = |model: &str| {
         ask(ControlCommand::SetModel(SetModel {
             model: model.to_owned(),

@@ -12,6 +12,7 @@ use agent_protocol::{Code, Phase, Refs, Scope, Timestamp};
 use serde_json::Value;
 
 use crate::arguments::{self, BadArguments};
+use crate::base::rebased;
 use crate::intent::{IntentOrigin, ToolIntent};
 use crate::journal::JournalError;
 use crate::pipeline::Shared;
@@ -94,6 +95,14 @@ impl Shared {
         let (tool, own_input) =
             self.registry()
                 .read_call(&intent.tool_name, &intent.arguments, given);
+        let rebased = match (&tool, own_input.as_ref().or(given), intent.origin) {
+            // Programs name what they mean from the project.
+            (Some(tool), Some(input), IntentOrigin::Model | IntentOrigin::User) => {
+                rebased(tool.definition(), input, &self.lock_directory())
+            }
+            _ => None,
+        };
+        let own_input = rebased.or(own_input);
         let asked = visible_excerpt(&intent.tool_name, 100);
         let tool_name = tool
             .as_ref()

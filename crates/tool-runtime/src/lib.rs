@@ -16,6 +16,7 @@
 mod admission;
 mod arguments;
 pub mod authority;
+mod base;
 pub mod baseline;
 mod call;
 pub mod cancel;

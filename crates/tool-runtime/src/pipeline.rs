@@ -82,6 +82,8 @@ pub(crate) struct Shared {
     phase: Mutex<WorkPhase>,
     takes_patches: AtomicBool,
     catalogue: CatalogueRecord,
+    /// Where relative paths begin, seen from the project.
+    working_directory: Mutex<String>,
 }
 
 impl Pipeline {
@@ -102,6 +104,7 @@ impl Pipeline {
             phase: Mutex::default(),
             takes_patches: AtomicBool::default(),
             catalogue: CatalogueRecord::default(),
+            working_directory: Mutex::new(".".to_owned()),
         };
         Self {
             shared: Arc::new(shared),
@@ -149,6 +152,17 @@ impl Pipeline {
     pub fn apply(&self, payload: &Payload) {
         self.shared.baselines.apply(None, payload);
         self.shared.catalogue.apply(payload);
+        if let Payload::SessionUpdated(updated) = payload
+            && let Some(directory) = &updated.changed.working_directory
+        {
+            directory.clone_into(&mut self.shared.lock_directory());
+        }
+    }
+
+    /// Where the relative paths of a model or user begin, seen from the project.
+    #[must_use]
+    pub fn working_directory(&self) -> String {
+        self.shared.lock_directory().clone()
     }
 
     /// What the session is doing from now on; visibility may depend on it.
@@ -238,6 +252,11 @@ impl Shared {
 
     pub(crate) fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.tools().now)
+    }
+
+    pub(crate) fn lock_directory(&self) -> MutexGuard<'_, String> {
+        let directory = self.working_directory.lock();
+        directory.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes over what changed about the tools, if `turn` is another one than before.

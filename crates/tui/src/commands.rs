@@ -17,6 +17,8 @@ pub enum Does {
     Mode,
     Permissions,
     Sandbox,
+    AddDirectory,
+    ChangeDirectory,
     Context,
     Compact,
     Cost,
@@ -75,6 +77,18 @@ pub const COMMANDS: &[Command] = &[
         "",
         "show what the sandbox enforces",
         Does::Sandbox,
+    ),
+    command(
+        "add-dir",
+        "PATH",
+        "let a directory outside the project be read in this session",
+        Does::AddDirectory,
+    ),
+    command(
+        "cd",
+        "[directory]",
+        "run commands, and begin relative paths, in a directory of the project",
+        Does::ChangeDirectory,
     ),
     command(
         "context",

@@ -68,7 +68,7 @@ impl Host {
                     .map_err(|error| error.to_string());
                 HostMessage::Artifact { id, content }
             }
-            HostRequest::Files => HostMessage::Files(files(self.app.project.root())),
+            HostRequest::Files => HostMessage::Files(self.files()),
             HostRequest::Preview { path } => {
                 let text = preview(&self.app.project.root().join(&path));
                 HostMessage::Preview { path, text }
@@ -108,6 +108,17 @@ impl Host {
         let mut lines = session_lines(&self.app);
         lines.retain(|line| &line.session_id != self.session.id());
         lines
+    }
+
+    /// The files of the project, and after them those of added directories by their whole paths.
+    fn files(&self) -> Vec<String> {
+        let mut all = files(self.app.project.root());
+        for directory in self.session.directories() {
+            let there = files(&directory).into_iter();
+            all.extend(there.map(|file| directory.join(file).display().to_string()));
+        }
+        all.truncate(MOST_FILES);
+        all
     }
 
     /// Submits a prepared prompt, as if it had been typed.

@@ -1,7 +1,8 @@
 //! Calls that no model asked for: what the user ran themselves, and what shows the files they attached.
 
 use agent_protocol::id::TurnId;
-use agent_protocol::payload::conversation::{AttachedCall, TurnSubmitted};
+use agent_protocol::payload::conversation::{AttachedCall, SessionUpdated, TurnSubmitted};
+use agent_protocol::payload::permission::PolicyChanged;
 
 use super::{Call, Conversation, Entry, NOT_OBSERVED, UserInput};
 
@@ -70,6 +71,40 @@ impl Conversation {
             });
         }
         matches!(entry, Entry::Own(_)).then_some(at)
+    }
+
+    /// Has the next input of the user say which directories were added.
+    pub(super) fn note_directories(&mut self, changed: &PolicyChanged) {
+        let Some(added) = &changed.changed.directories_added else {
+            return;
+        };
+        let note = format!(
+            "[The user lets you read these directories outside the project, by absolute paths: {}]",
+            added.join(", ")
+        );
+        self.note(note);
+    }
+
+    /// Has the next input of the user say where commands run from now on.
+    pub(super) fn note_working_directory(&mut self, updated: &SessionUpdated) {
+        let note = match updated.changed.working_directory.as_deref() {
+            None => return,
+            Some(".") => {
+                "[The user made the project's root the working directory again.]".to_owned()
+            }
+            Some(path) => format!(
+                "[The user made `{path}` the working directory: commands run there, and relative paths begin there. Results name \
+                 files as seen from the project's root; `{path}/x` there is `x` here.]"
+            ),
+        };
+        self.note(note);
+    }
+
+    fn note(&mut self, note: String) {
+        self.next_note = Some(match self.next_note.take() {
+            Some(before) => format!("{before}\n{note}"),
+            None => note,
+        });
     }
 
     /// The place of a turn's input. Where a summary stands for it, what joined the turn later follows the last

@@ -105,6 +105,8 @@ pub fn policy(policy: &PolicyChanged) -> Vec<String> {
             _ => says.push(format!("rule added {until}: {rule}")),
         }
     }
+    let directories = changed.directories_added.iter().flatten();
+    says.extend(directories.map(|path| format!("{path} can be read, {until}")));
     let removed = changed.rules_removed.iter();
     says.extend(removed.map(|rule| format!("rule removed {until}: {rule}")));
     says.extend(

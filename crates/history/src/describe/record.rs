@@ -194,6 +194,8 @@ pub(super) fn session_updated(updated: &SessionUpdated) -> Description {
     text.extend(changed.title.iter().map(|title| format!("title: {title}")));
     text.extend(changed.mode.iter().map(|mode| format!("mode: {mode}")));
     text.extend(changed.model.iter().map(|model| format!("model: {model}")));
+    let directory = changed.working_directory.iter();
+    text.extend(directory.map(|path| format!("working directory: {path}")));
     if !updated.reason.is_empty() {
         text.push(updated.reason.clone());
     }

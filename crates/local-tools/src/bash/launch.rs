@@ -275,6 +275,8 @@ pub(super) fn policy(
     };
     if confinement.by_proof {
         confine_to_reading(&mut policy, &settings.hidden, &confinement.read_roots);
+    } else {
+        policy.readable.extend_from_slice(&confinement.read_roots);
     }
     policy
 }

@@ -1,6 +1,6 @@
 //! The decision itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_protocol::payload::permission::{
@@ -82,6 +82,8 @@ pub struct Judgement {
 pub struct Gate {
     pub rules: Vec<Rule>,
     pub grants: SessionGrants,
+    /// Directories outside the project that the user lets commands see; rules let tools read there.
+    pub directories: Vec<PathBuf>,
 }
 
 /// Everything one evaluation looks at.
@@ -543,7 +545,7 @@ impl Judging<'_> {
             shown_secrets: Vec::new(),
             deny_write,
             write_roots: self.setting.workspace.extra_roots.clone(),
-            read_roots: Vec::new(),
+            read_roots: self.gate.directories.clone(),
         }
     }
 }

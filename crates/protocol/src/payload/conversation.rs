@@ -47,6 +47,8 @@ record! {
         title?: String,
         mode?: Mode,
         model?: String,
+        /// The directory of the project where commands run and relative paths begin; `.` is the project.
+        working_directory?: String,
         status?: Status,
     }
 }

@@ -280,6 +280,8 @@ record! {
         mode?: Mode,
         rules_added*: String,
         rules_removed*: String,
+        /// Directories outside the project that may be read, absolute and without links.
+        directories_added?: Vec<String>,
         trusted_file?: String,
         trusted_hash?: String,
         ignored_grants?: u64,

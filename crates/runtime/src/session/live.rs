@@ -1,5 +1,6 @@
 //! A session that is being worked in: every command, on behalf of any peer, and what it leads to.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,7 @@ use agent_tool_runtime::{
     Authority as _, IntentOrigin, Journal, JournalError, Pipeline, ToolIntent,
 };
 
+mod directories;
 mod permissions;
 
 use super::calls::{CallTurn, called_reply, no_calls};
@@ -89,6 +91,11 @@ impl LiveSession {
             SessionModels::FromSettings => Some(models::choose_for(runtime, &config, &options)?),
             SessionModels::Given(chosen) => Some(chosen),
         };
+        let mut directories = Vec::new();
+        for path in std::mem::take(&mut options.directories) {
+            let directory = directories::directory_to_add(runtime, &path);
+            directories.push(directory.map_err(|error| RuntimeError::usage(error.message))?);
+        }
         let parts = open_parts(runtime, &config, &options)?;
         let guard = parts.guard();
         let scope = Scope {
@@ -126,6 +133,10 @@ impl LiveSession {
             guard: Mutex::new(Some(guard)),
             is_ending: AtomicBool::new(false),
         };
+        for directory in &directories {
+            let added = session.add_directory(directory, "named when the session was opened");
+            added.map_err(RuntimeError::failed)?;
+        }
         session.follow_turns();
         let Some(chosen) = chosen else {
             lock(&session.calls).events = Some(parts.events);
@@ -200,6 +211,11 @@ impl LiveSession {
             }
             ControlCommand::SetMode(set) => self.set_mode(set.mode),
             ControlCommand::SetModel(set) => self.set_model(&set.model, peer),
+            ControlCommand::ChangeDirectory(change) => self.change_directory(&change.path),
+            ControlCommand::AddDirectory(added) => {
+                let reason = format!("added by the user, in {}", peer.program);
+                self.add_directory(Path::new(&added.path), &reason)
+            }
             ControlCommand::Compact if self.control.is_running() => {
                 Ok(Reply::Answer(self.control.ask_to_compact()))
             }

@@ -18,7 +18,7 @@ mod report;
 mod undo;
 mod work;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -195,6 +195,14 @@ impl Session {
     #[must_use]
     pub fn rules(&self) -> String {
         self.live().map(LiveSession::rules).unwrap_or_default()
+    }
+
+    /// The directories outside the project that may be read.
+    #[must_use]
+    pub fn directories(&self) -> Vec<PathBuf> {
+        self.live()
+            .map(LiveSession::directories)
+            .unwrap_or_default()
     }
 
     /// What opening has to say and was not worth failing for.

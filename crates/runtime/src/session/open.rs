@@ -302,7 +302,10 @@ impl History {
         agent_log::fork::inherited(directory, &mut |event| {
             self.fold(event, &artifact);
             // What is inherited was shown, and nothing of it is still allowed.
-            if let Payload::ToolCatalogResolved(_) = event.payload {
+            if matches!(
+                event.payload,
+                Payload::ToolCatalogResolved(_) | Payload::SessionUpdated(_)
+            ) {
                 self.held.push(event.clone());
             }
         })
@@ -337,6 +340,7 @@ impl History {
                 | Payload::ActionResolved(_)
                 | Payload::PolicyChanged(_)
                 | Payload::ToolCatalogResolved(_)
+                | Payload::SessionUpdated(_)
         ) {
             self.held.push(event.clone());
         }

@@ -40,6 +40,8 @@ pub struct OpenOptions {
     pub config: Option<Arc<Config>>,
     /// A file with further permission rules.
     pub rules: Option<PathBuf>,
+    /// Directories outside the project that may be read.
+    pub directories: Vec<PathBuf>,
     /// Run one tool call after the other.
     pub serial: bool,
     pub on_ask: OnAsk,

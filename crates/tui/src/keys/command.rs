@@ -1,6 +1,6 @@
 //! The slash commands at work.
 
-use agent_protocol::command::{ControlCommand, Undo, UndoExtent};
+use agent_protocol::command::{AddDirectory, ChangeDirectory, ControlCommand, Undo, UndoExtent};
 use agent_protocol::status::Mode;
 
 use crate::commands::{self, Does};
@@ -52,6 +52,20 @@ impl Ui {
             },
             Does::Permissions => return host(HostRequest::Permissions),
             Does::Sandbox => return host(HostRequest::Sandbox),
+            Does::ChangeDirectory => {
+                let path = arguments.to_owned();
+                let change = ControlCommand::ChangeDirectory(ChangeDirectory { path });
+                return vec![Effect::Command(change)];
+            }
+            Does::AddDirectory if arguments.is_empty() => {
+                let text = "/add-dir takes the path of a directory";
+                self.state.say(NoticeLevel::Error, text);
+            }
+            Does::AddDirectory => {
+                let path = arguments.to_owned();
+                let add = ControlCommand::AddDirectory(AddDirectory { path });
+                return vec![Effect::Command(add)];
+            }
             Does::Context => self.overlay = Some(documents::context(&self.state.facts)),
             Does::Compact => return vec![Effect::Command(ControlCommand::Compact)],
             Does::Cost => self.overlay = Some(documents::cost(&self.state.facts)),

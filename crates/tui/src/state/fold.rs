@@ -52,6 +52,11 @@ impl State {
                 if let Some(model) = &changed.model {
                     self.facts.model = Some(one_line(model));
                 }
+                if let Some(path) = &changed.working_directory {
+                    let text = format!("working directory: {path}");
+                    self.notice(NoticeLevel::Information, text, None);
+                    self.facts.working_directory = Some(one_line(path));
+                }
                 if let Some(title) = &changed.title {
                     self.facts.title = Some(one_line(title));
                 }

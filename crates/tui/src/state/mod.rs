@@ -80,6 +80,8 @@ struct Stream {
 pub struct Facts {
     pub session_id: Option<SessionId>,
     pub title: Option<String>,
+    /// Where commands run, if it was changed, as seen from the project.
+    pub working_directory: Option<String>,
     pub model: Option<String>,
     pub mode: Option<Mode>,
     pub sandbox: Option<SandboxStatus>,

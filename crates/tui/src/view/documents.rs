@@ -184,6 +184,9 @@ pub fn status(ui: &Ui) -> Overlay {
             .map_or("none yet".into(), ToString::to_string),
     );
     row("project", one_line(&ui.settings.cwd));
+    if let Some(path) = &facts.working_directory {
+        row("directory", path.clone());
+    }
     row("branch", ui.branch.clone().unwrap_or_else(|| "none".into()));
     row(
         "model",
