@@ -81,7 +81,7 @@ pub(crate) const TOOL: LocalTool = LocalTool {
 pub fn showing(path: &str, lines: Option<(u64, u64)>) -> (String, Value) {
     let mut input = json!({"path": path});
     if let Some((first, last)) = lines {
-        input["offset"] = first.saturating_sub(1).into();
+        input["offset"] = first.into();
         input["limit"] = (last.saturating_sub(first) + 1).into();
     }
     (definition().name, input)
