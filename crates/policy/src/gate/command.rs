@@ -10,6 +10,7 @@ use super::command_facts::{
     class, found_commands, is_harmless_git, needs_more_than_the_sandbox, parse_fact, shown,
     takes_paths, writes_git, writes_git_config,
 };
+use super::could_apply::{candidate_of, may_trip};
 use super::evaluate::{Judging, SandboxLevel};
 use super::findings::Findings;
 use super::paths::Known;
@@ -20,7 +21,7 @@ use crate::shell::prove::{
     PathUse, Proof, Use, is_table_reader, prove, tolerates_any_argument, touched_paths,
 };
 use crate::shell::word::{UNKNOWN, Value, Word};
-use crate::shell::{Analysis, Command, Redirect, RedirectKind, unknown_code};
+use crate::shell::{Analysis, Candidates, Command, Redirect, RedirectKind};
 
 /// What came out about a script besides the findings.
 pub(super) struct CommandJudgement {
@@ -54,7 +55,9 @@ impl Judging<'_> {
     ) -> CommandJudgement {
         // Commands without operands look at the directory they start in.
         self.judge_read(findings, &self.location(&command.cwd), false);
-        let trips = tripped(analysis, &self.bases, self.facts);
+        let candidates = Candidates::of(analysis);
+        let mut trips = tripped(analysis, &self.bases, self.facts);
+        trips.extend(may_trip(&candidates, &self.bases, self.facts));
         for trip in &trips {
             match trip {
                 Tripped::Deny(why) => {
@@ -80,7 +83,7 @@ impl Judging<'_> {
                 format!("{why}, so it cannot be checked"),
             );
         }
-        self.judge_word_rules(findings, analysis);
+        self.judge_word_rules(findings, analysis, &candidates);
         for command in found_commands(analysis) {
             self.judge_paths_of(findings, command);
         }
@@ -124,7 +127,12 @@ impl Judging<'_> {
     }
 
     /// Deny and ask rules, on everything that was found.
-    fn judge_word_rules(&self, findings: &mut Findings, analysis: &Analysis) {
+    fn judge_word_rules(
+        &self,
+        findings: &mut Findings,
+        analysis: &Analysis,
+        candidates: &Candidates,
+    ) {
         let rules: Vec<&Rule> = self
             .gate
             .rules
@@ -159,6 +167,11 @@ impl Judging<'_> {
                     }
                 }
             }
+            if best.0 == Match::No
+                && let Some(on) = candidate_of(pattern, candidates)
+            {
+                best = (Match::Maybe, on);
+            }
             let (found, on) = best;
             let verb = if rule.effect == Effect::Deny {
                 "denies"
@@ -192,9 +205,9 @@ impl Judging<'_> {
                 Match::No => {}
             }
         }
-        let mut commands = analysis.commands.iter();
-        let opaque = commands.find_map(|command| command.opaque.or_else(|| unknown_code(command)));
-        let Some(why) = opaque else { return };
+        let Some(why) = candidates.indirect else {
+            return;
+        };
         let denial = rules.iter().find(|rule| rule.effect == Effect::Deny);
         match denial {
             // Nobody is asked in mode full, so what cannot be excluded does not run.

@@ -13,6 +13,7 @@ mod backtest;
 mod breakers;
 mod command;
 mod command_facts;
+mod could_apply;
 mod evaluate;
 mod facts;
 mod findings;

@@ -4,6 +4,7 @@
 //! front of the sub-command, and answers "maybe" where a word is only known when the command runs.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use super::protected::wildcard;
 use super::rule::RuleProblem;
@@ -22,6 +23,12 @@ pub struct WordPattern {
     words: Vec<String>,
     /// A final `*`: any further words, also none.
     open: bool,
+}
+
+impl fmt::Display for WordPattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.words.join(" "))
+    }
 }
 
 /// How many steps up a word that may be a path takes.
@@ -88,6 +95,33 @@ impl WordPattern {
         self.finds_in_order(words)
             .max(self.finds_in_order(&stripped))
             .max(self.finds_out_of_order(&stripped))
+    }
+
+    /// Whether a deny or ask may speak about a command that begins with these words; where it ends is not known.
+    pub fn may_find(&self, words: &[Word]) -> bool {
+        let is_named = match (self.words.first(), words.first()) {
+            (Some(pattern), Some(name)) => meets(pattern, name, true) != Match::No,
+            _ => false,
+        };
+        is_named
+            && match self.open {
+                true => self.finds(words) != Match::No,
+                false => {
+                    let open = Self {
+                        open: true,
+                        ..self.clone()
+                    };
+                    open.finds(words) != Match::No
+                }
+            }
+    }
+
+    /// True if each of its words stands among these: `alias g=git; g push`.
+    pub fn is_scattered_over<W: Iterator<Item = Word>>(&self, words: impl Fn() -> W) -> bool {
+        !self.words.is_empty()
+            && self.words.iter().enumerate().all(|(at, pattern)| {
+                words().any(|word| meets(pattern, &word, at == 0) == Match::Yes)
+            })
     }
 
     fn finds_in_order(&self, words: &[Word]) -> Match {

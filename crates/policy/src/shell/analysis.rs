@@ -205,7 +205,7 @@ pub(crate) fn normalise(path: &Path) -> PathBuf {
     result
 }
 
-pub(super) fn empty_command(directories: Directories) -> Command {
+pub(crate) fn empty_command(directories: Directories) -> Command {
     Command {
         words: Vec::new(),
         assignments: Vec::new(),

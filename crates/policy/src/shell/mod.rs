@@ -10,9 +10,12 @@
 //! Nothing here starts a process or looks at a file. Start reading at [`analyse`].
 
 mod analysis;
+mod candidates;
 mod checks;
+mod indirect;
 pub(crate) mod inline_code;
 mod lookalike;
+mod mentions;
 mod opaque;
 mod outcome;
 mod parse;
@@ -26,12 +29,13 @@ mod walk;
 pub mod word;
 mod wrappers;
 
-pub(crate) use analysis::normalise;
 pub use analysis::{
     Analysis, Assignment, Command, Directories, Place, Redirect, RedirectKind, Start,
 };
+pub(crate) use analysis::{empty_command, normalise};
+pub(crate) use candidates::Candidates;
+pub(crate) use indirect::Operands;
 pub(crate) use inline_code::runs_scripts;
-pub(crate) use opaque::unknown_code;
 pub use outcome::{Judged, Outcome, ScriptEnd, commands_behind_exit, judge};
 pub use parse::parses;
 pub use prescan::{MAX_BYTES, Refusal, is_deceptive, prescan};

@@ -32,7 +32,7 @@ const LOADING: &[&str] = &[
 const ENDINGS: &[&str] = &[".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"];
 
 /// What is not known of a command that runs code, as a clause.
-pub(crate) fn unknown_code(command: &Command) -> Option<&'static str> {
+pub(super) fn unknown_code(command: &Command) -> Option<&'static str> {
     let loads = |name: &str| LOADING.contains(&name);
     if command.assignments.iter().any(|one| loads(&one.name)) {
         return Some("a variable has code loaded");
@@ -55,13 +55,26 @@ pub(crate) fn unknown_code(command: &Command) -> Option<&'static str> {
         name if is_awk(name) => !is_table_reader(command) && awk_may_start(&words),
         name => {
             let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-            let known = MORE_INTERPRETERS.contains(&plain).then_some(MORE_FLAGS);
+            // The digit of `m4` is part of its name.
+            let is_known = MORE_INTERPRETERS.contains(&plain) || MORE_INTERPRETERS.contains(&name);
+            let known = is_known.then_some(MORE_FLAGS);
             let flags = code_flags(name).or(known);
             flags.is_some_and(|flags| runs_code(flags, &words, gets_input(command)))
                 && !runs_plain_code(plain, rest)
         }
     };
     found.then_some("it runs code whose commands are not known")
+}
+
+/// True for an interpreter with code in the script that starts nothing.
+pub(super) fn hands_over_plain_code(command: &Command) -> bool {
+    command.words.split_first().is_some_and(|(first, rest)| {
+        let name = base_name(first.sketch());
+        runs_plain_code(
+            name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'),
+            rest,
+        )
+    })
 }
 
 fn gets_input(command: &Command) -> bool {
@@ -268,6 +281,7 @@ mod tests {
             "ruby x.rb",
             "php -r x",
             "tclsh x",
+            "echo x | m4",
             "expect -c x",
             "R -e x",
             "Rscript x.R",

@@ -46,14 +46,37 @@ pub(super) fn tripped(analysis: &Analysis, bases: &Bases, facts: &dyn Facts) -> 
             command,
         };
         found.extend(trees::of_unknown_program(&act, &ground));
-        found.extend(devices::of_command(&act, &ground));
-        found.extend(trees::of_command(&act, &ground));
-        found.extend(git::of_command(&act, &ground));
-        found.extend(bombs::of_command(&act));
+        found.extend(of_act(&act, &ground));
     }
     found.extend(trees::of_pipelines(analysis, &ground));
     found.dedup();
     found
+}
+
+/// The breakers that one command trips by its words.
+pub(super) fn tripped_by(command: &Command, bases: &Bases, facts: &dyn Facts) -> Vec<Tripped> {
+    let ground = Ground { bases, facts };
+    let words = without_global_options(&command.words);
+    let Some(name) = words.first().map(Word::sketch) else {
+        return Vec::new();
+    };
+    let act = Act {
+        name: base_name(name),
+        arguments: words.iter().skip(1).collect(),
+        command,
+    };
+    of_act(&act, &ground).collect()
+}
+
+fn of_act(act: &Act<'_>, ground: &Ground<'_>) -> impl Iterator<Item = Tripped> + use<> {
+    [
+        devices::of_command(act, ground),
+        trees::of_command(act, ground),
+        git::of_command(act, ground),
+        bombs::of_command(act),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Where the script would run.

@@ -68,6 +68,23 @@ impl Word {
         }
     }
 
+    /// A word by what is known of it.
+    pub(crate) fn sketched(sketch: impl Into<String>) -> Self {
+        let sketch = sketch.into();
+        let source = sketch.replace(UNKNOWN, "…");
+        let value = if sketch.contains(UNKNOWN) {
+            Value::Dynamic {
+                why: Dynamic::Parameter,
+                sketch,
+            }
+        } else if sketch.contains(['*', '?']) {
+            Value::Glob { pattern: sketch }
+        } else {
+            return Self::literal(sketch);
+        };
+        Self { source, value }
+    }
+
     /// Any number of words that nobody has seen.
     pub fn unknown() -> Self {
         Self {

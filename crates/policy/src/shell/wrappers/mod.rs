@@ -98,6 +98,14 @@ pub(crate) fn is_shell(program: &str) -> bool {
     SHELLS.contains(&base_name(program))
 }
 
+/// True for wrappers with no flag by which they start anything but the command that they are given.
+pub(super) fn only_starts(name: &str) -> bool {
+    matches!(name, "sudo" | "doas" | "nohup" | "setsid" | "exec")
+        || WRAPPERS
+            .iter()
+            .any(|wrapper| wrapper.name == name && wrapper.harmless)
+}
+
 /// The command or script that `words` would start, if `words` is known to start one.
 pub(super) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
     let name = base_name(words.first()?.sketch());
