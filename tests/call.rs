@@ -252,6 +252,10 @@ const ELSEWHERE: &[(Code, &str)] = &[
         "a tool that panics: tool-runtime/tests/it/codes.rs",
     ),
     (
+        Code::NetworkFailed,
+        "needs a server: `an_answer_that_is_no_page_says_so`",
+    ),
+    (
         Code::Lost,
         "needs two runs: `a_call_that_was_running_when_the_process_died_is_lost`",
     ),

@@ -292,7 +292,7 @@ fn names_that_are_known_and_missing_get_a_useful_answer() {
             "did you mean",
         ),
         ("Skill", "the tools of this request", "process_kill"),
-        ("WebFetch", "with network access", "did you mean"),
+        ("WebSearch", "`web_fetch` reads a page", "did you mean"),
         ("frobnicate", "the tools are", "did you mean"),
         ("raed", "did you mean `read`", "the tools are"),
     ] {

@@ -262,6 +262,12 @@ const CHANGES: &[Forgery] = &[
         });
         of_tool(log, "edit", "tool.result", 0)
     }),
+    forgery("a page of another host", "fetched_elsewhere", |log| {
+        let at = of_tool(log, "edit", "tool.result", 0);
+        let page = json!({"url": "http://evil.example/", "host": "evil.example", "bytes": 1, "redirects": []});
+        log[at]["payload"]["data"]["web"] = page;
+        at
+    }),
     forgery("not shown", "observation_effects_differ", |log| {
         let at = of_tool(log, "edit", "tool.observation", 0);
         log[at]["payload"]["side_effects"] = json!([]);

@@ -68,6 +68,7 @@ mod traces;
 mod transport;
 mod undo;
 mod verification;
+mod web;
 
 use agent_test_support::project::TestProject;
 use agent_test_support::run::Run;

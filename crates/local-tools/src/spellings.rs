@@ -187,6 +187,30 @@ pub const SPELLINGS: Spellings = Spellings {
             filled: &[("description", "")],
         },
         Spelling {
+            tool: "web_fetch",
+            names: &[
+                "WebFetch",
+                "webfetch",
+                "fetch",
+                "fetch_url",
+                "read_url_content",
+            ],
+            when: None,
+            fields: &[
+                field("Url", Named("url")),
+                field("uri", Named("url")),
+                // The page itself is read, not somebody's answer about it.
+                field("prompt", Nothing),
+                field("format", Nothing),
+                field("timeout", Nothing),
+                field("max_length", Nothing),
+                field("raw", Nothing),
+                field("start_index", Named("offset")),
+            ],
+            implied: &[],
+            filled: &[],
+        },
+        Spelling {
             tool: "process_output",
             names: &["BashOutput", "TaskOutput", "AgentOutput", "write_stdin"],
             when: None,
@@ -237,14 +261,8 @@ pub const SPELLINGS: Spellings = Spellings {
             instead: "there are no other agents in this session; do the work with the tools there are",
         },
         Missing {
-            names: &[
-                "WebFetch",
-                "WebSearch",
-                "web_fetch",
-                "web_search",
-                "google_web_search",
-            ],
-            instead: "nothing on the web can be read, except by a bash command with network access, which needs approval",
+            names: &["WebSearch", "web_search", "google_web_search"],
+            instead: "nothing searches the web here; `web_fetch` reads a page whose address is known",
         },
         Missing {
             names: &[

@@ -7,11 +7,13 @@
 //!
 //! This crate runs nothing, writes nothing and waits for nobody.
 
+mod address;
 pub mod gate;
 mod request;
 pub mod shell;
 mod tool;
 
+pub use address::{WebAddress, private_kind};
 pub use request::{
     CommandRequest, Confinement, GitWrites, PROOF_TIMEOUT, PermissionSemantics, ResourceAccess,
     Workspace,

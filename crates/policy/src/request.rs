@@ -34,6 +34,15 @@ pub struct PermissionSemantics {
     pub risk_facts: Vec<String>,
 }
 
+impl PermissionSemantics {
+    /// The hosts it connects to, as addresses.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        let resources = self.resources.iter();
+        let hosts = resources.filter(|resource| resource.access == Access::Connect);
+        hosts.map(|host| host.given.as_str())
+    }
+}
+
 /// Something a call touches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceAccess {
@@ -120,6 +129,8 @@ pub struct Confinement {
     /// How far git may write its own data.
     pub git: GitWrites,
     pub network: bool,
+    /// Whether the host it names may be one that is not everybody's: this machine, its network.
+    pub reaches_private: bool,
     /// Run without a sandbox: an explicit grant of its own.
     pub unconfined: bool,
     /// Paths that stay unreadable, as globs from deny rules.

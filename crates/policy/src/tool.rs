@@ -10,7 +10,7 @@ use agent_protocol::payload::tool::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{CommandRequest, PermissionSemantics, ResourceAccess, Workspace};
+use crate::{CommandRequest, PermissionSemantics, ResourceAccess, WebAddress, Workspace};
 
 /// The matter of a tool's calls, which the pattern of a rule is matched against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +121,8 @@ pub struct ToolDefinition {
     pub cwd_field: Option<String>,
     /// The field that asks for the network.
     pub network_field: Option<String>,
+    /// The field with the address that a call connects to.
+    pub url_field: Option<String>,
     /// The field that names a call that has neither file nor script.
     pub title_field: Option<String>,
     pub capabilities: Vec<Capability>,
@@ -161,6 +163,7 @@ impl ToolDefinition {
             patch_field: None,
             cwd_field: None,
             network_field: None,
+            url_field: None,
             title_field: None,
             capabilities: vec![Capability::Custom],
             risk: vec![Risk::Execute],
@@ -201,7 +204,8 @@ impl ToolDefinition {
                 !self.path_fields.is_empty() || self.patch_field.is_some()
             }
             Subject::Command => true,
-            Subject::Network | Subject::Delegate | Subject::Session => false,
+            Subject::Network => self.url_field.is_some(),
+            Subject::Delegate | Subject::Session => false,
         }
     }
 
@@ -222,7 +226,8 @@ impl ToolDefinition {
         let path = self.path_fields.iter().find(|path| path.default.is_none());
         let path = path.map(|path| path.name.as_str());
         let patch = self.patch_field.as_ref().map(|patch| patch.name.as_str());
-        self.command_field.as_deref().or(path).or(patch)
+        let url = self.url_field.as_deref();
+        self.command_field.as_deref().or(path).or(patch).or(url)
     }
 
     /// An input that is about `text` and nothing else.
@@ -245,8 +250,9 @@ impl ToolDefinition {
     pub fn semantics(&self, input: &Value, workspace: &Workspace) -> Option<PermissionSemantics> {
         let text = |name: &str| input.get(name).and_then(Value::as_str);
         let asked = self.network_field.as_ref().and_then(|name| input.get(name));
-        let network =
-            self.subject == Subject::Network || asked.and_then(Value::as_bool).unwrap_or(false);
+        // A tool that names its host asks for that host alone.
+        let is_open = self.subject == Subject::Network && self.url_field.is_none();
+        let network = is_open || asked.and_then(Value::as_bool).unwrap_or(false);
         let command = match &self.command_field {
             Some(field) => {
                 let cwd = self.cwd_field.as_deref().and_then(text);
@@ -286,11 +292,22 @@ impl ToolDefinition {
                 return None;
             }
         }
+        let mut risk_facts = Vec::new();
+        if let Some(field) = &self.url_field {
+            let address = WebAddress::parse(text(field)?).ok()?;
+            resources.push(ResourceAccess {
+                access: Access::Connect,
+                given: address.origin(),
+                resolved: None,
+            });
+            risk_facts.push(format!("asks for `{}`", address.url()));
+        }
         Some(PermissionSemantics {
             action_class: self.action_class,
             resources,
             command,
             network,
+            risk_facts,
             ..PermissionSemantics::default()
         })
     }
@@ -305,7 +322,7 @@ impl ToolDefinition {
             .collect();
         let patch = self.patch_field.as_ref();
         let patch = patch.map(|patch| json!([patch.name, patch.headers]));
-        json!({
+        let mut meaning = json!({
             "name": self.name,
             "aliases": self.aliases,
             "version": self.version,
@@ -333,7 +350,11 @@ impl ToolDefinition {
             "default_timeout_ms": self.default_timeout.map(|time| time.as_millis().to_string()),
             "cancellable": self.cancellable,
             "streams_progress": self.streams_progress,
-        })
+        });
+        if let Some(field) = &self.url_field {
+            meaning["url_field"] = json!(field);
+        }
+        meaning
     }
 }
 

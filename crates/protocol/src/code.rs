@@ -58,6 +58,7 @@ words! {
         ExitNonzero = "exit_nonzero",
         OutputLimit = "output_limit",
         IoError = "io_error",
+        NetworkFailed = "network_failed",
     }
 }
 
@@ -166,6 +167,7 @@ impl Code {
             Self::ExitNonzero => (Execute, Yes, true, "read the output"),
             Self::OutputLimit => (Execute, Unknown, true, "produce less output"),
             Self::IoError => (Execute, Unknown, true, "check the path and the disk"),
+            Self::NetworkFailed => (Execute, No, true, "check the address, or try again later"),
             Self::InternalError => (
                 Execute,
                 Unknown,

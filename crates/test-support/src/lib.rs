@@ -18,3 +18,4 @@ pub mod project;
 pub mod run;
 pub mod session;
 pub mod trace;
+pub mod web_server;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use agent_history::fold::ChangedFiles;
 use agent_protocol::id::{ArtifactId, ProcessId, ToolCallId};
 use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::payload::permission::Access;
 use agent_protocol::payload::tool::ToolResult;
 use agent_protocol::payload::{SideEffect, SideEffectKind};
 use agent_protocol::{Code, Event, Payload};
@@ -26,6 +27,8 @@ pub(super) struct EffectCheck {
     read_only: HashSet<ToolCallId>,
     /// What calls that name their file themselves were given.
     named_paths: HashMap<ToolCallId, Vec<String>>,
+    /// The hosts of each call that the gate decided about, as addresses.
+    hosts: HashMap<ToolCallId, Vec<String>>,
     /// Calls that gave a result, with the command they left running.
     results: HashMap<ToolCallId, Option<ProcessId>>,
     ended_processes: HashSet<ProcessId>,
@@ -66,6 +69,14 @@ impl EffectCheck {
                 self.turn = ChangedFiles::default();
                 self.behind.clear();
                 self.turn_is_clipped = false;
+            }
+            Payload::PermissionEvaluated(evaluated) => {
+                let hosts = evaluated.resources.iter();
+                let hosts = hosts.filter(|resource| resource.access == Access::Connect);
+                if let Some(call) = &event.scope.tool_call_id {
+                    let known = self.hosts.entry(call.clone()).or_default();
+                    known.extend(hosts.map(|host| host.given.clone()));
+                }
             }
             Payload::ToolArgs(args) => {
                 if let Some(call) = &event.scope.tool_call_id {
@@ -169,6 +180,23 @@ impl EffectCheck {
         let Some(call) = &event.scope.tool_call_id else {
             return;
         };
+        let hosts = self.hosts.remove(call).unwrap_or_default();
+        if let Some(web) = &result.data.web
+            && !hosts.iter().any(|given| is_at(given, &web.host))
+        {
+            report.error_at(
+                event,
+                "fetched_elsewhere",
+                format!(
+                    "call {call} was let through for {} and fetched from `{}`",
+                    match hosts.is_empty() {
+                        true => "no host".to_owned(),
+                        false => format!("`{}`", hosts.join("`, `")),
+                    },
+                    web.host
+                ),
+            );
+        }
         let in_background = result.data.background == Some(true);
         let process = result.data.process_id.as_ref();
         let process = process.filter(|_| in_background);
@@ -387,4 +415,11 @@ fn sides(effect: &SideEffect) -> Sides<'_> {
 /// Whether a list of the event is only the beginning of the one in an artifact.
 fn clipped(event: &Event, role: &str) -> bool {
     event.refs.0.contains_key(role)
+}
+
+/// True if an address, as the gate has it, is at this host.
+fn is_at(address: &str, host: &str) -> bool {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let port = rest.strip_prefix(host);
+    port.is_some_and(|port| port.is_empty() || port.starts_with(':'))
 }

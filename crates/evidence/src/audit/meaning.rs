@@ -403,6 +403,10 @@ pub const MEANINGS: &[(&str, &str)] = &[
         "effect_elsewhere",
         "A call changed a file other than the one it was let through for.",
     ),
+    (
+        "fetched_elsewhere",
+        "A page came from another host than the one the call was let through for.",
+    ),
     ("image_missing", "This change cannot be taken back."),
     (
         "changed_outside",

@@ -224,7 +224,8 @@ fn in_one_line(input: &Value) -> String {
         let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
         return words.join(" ");
     }
-    match (field("pattern"), field("path").or(field("file_path"))) {
+    let named = field("path").or(field("file_path")).or(field("url"));
+    match (field("pattern"), named) {
         (Some(pattern), Some(path)) => format!("{pattern} in {path}"),
         (Some(pattern), None) => pattern.to_owned(),
         (None, Some(path)) => path.to_owned(),

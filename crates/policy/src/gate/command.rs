@@ -333,7 +333,7 @@ impl Judging<'_> {
                 .words
                 .iter()
                 .all(|word| !matches!(word.value, Value::Dynamic { .. })),
-            Pattern::Path(_) => false,
+            Pattern::Path(_) | Pattern::Host(_) => false,
         })
     }
 

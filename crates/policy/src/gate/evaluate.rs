@@ -196,7 +196,10 @@ impl Judging<'_> {
             .iter()
             .find(|verdict| verdict.effect == Effect::Allow)
             .map(|verdict| verdict.hook.as_str());
-        let decided = findings.decide(self.gate.grants.is_granted(&key), hook);
+        let mut decided = findings.decide(self.gate.grants.is_granted(&key), hook);
+        if decided.source == DecisionSource::SessionGrant {
+            decided.reason = format!("{} was allowed for the session", self.what_is_granted());
+        }
         let (allowed, mut confinement) = (confinement.clone(), confinement);
         if command.as_ref().is_some_and(|command| {
             decided.effect == Effect::Allow
@@ -277,6 +280,10 @@ impl Judging<'_> {
     fn judge_resources(&self, findings: &mut Findings) {
         let is_modify = self.request.semantics.action_class == ActionClass::Modify;
         for resource in &self.request.semantics.resources {
+            if resource.access == Access::Connect {
+                self.judge_host(findings, &resource.given);
+                continue;
+            }
             let named = self.path_given(&resource.given);
             let mut location = self.location(&named);
             if let Some(resolved) = &resource.resolved {
@@ -342,7 +349,7 @@ impl Judging<'_> {
                 Access::Execute | Access::Connect => findings.add(
                     Effect::Ask,
                     DecisionSource::Default,
-                    format!("it runs or connects to `{}`", resource.given),
+                    format!("it runs `{}`", resource.given),
                 ),
             }
         }
@@ -466,15 +473,27 @@ impl Judging<'_> {
             findings.add(
                 Effect::Deny,
                 DecisionSource::Human,
-                "this exact call was already refused in this turn",
+                format!(
+                    "{} was already refused in this turn",
+                    self.what_is_granted()
+                ),
             );
         } else {
             findings.add(
                 Effect::Ask,
                 DecisionSource::Human,
-                "this exact call was refused earlier in this session",
+                format!(
+                    "{} was refused earlier in this session",
+                    self.what_is_granted()
+                ),
             );
         }
+    }
+
+    /// What an answer holds for, in words.
+    fn what_is_granted(&self) -> String {
+        let host = self.request.semantics.hosts().next();
+        host.map_or_else(|| "this exact call".to_owned(), |host| format!("`{host}`"))
     }
 
     fn names_secret(&self) -> bool {
@@ -537,6 +556,7 @@ impl Judging<'_> {
             },
             project_writable: writable,
             network,
+            reaches_private: self.reaches_private(),
             unconfined: self.request.semantics.leaves_sandbox
                 || self.setting.sandbox == SandboxLevel::Off,
             deny_read: globs(Rule::reads),

@@ -45,7 +45,13 @@ impl ApprovalKey {
             hasher.update(text.as_bytes());
         };
         part(tool);
-        part(&canonical(input).to_string());
+        // Whoever allows a host allows its pages.
+        let resources = semantics.resources.iter();
+        let is_host =
+            semantics.hosts().count() == resources.len() && semantics.hosts().next().is_some();
+        if !is_host {
+            part(&canonical(input).to_string());
+        }
         part(profile);
         for resource in &semantics.resources {
             part(resource.access.as_str());

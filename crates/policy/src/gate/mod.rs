@@ -20,6 +20,7 @@ mod findings;
 mod git_writes;
 mod glob;
 mod grants;
+mod host;
 mod names;
 mod paths;
 mod proof;
@@ -39,6 +40,7 @@ pub use backtest::{BacktestReport, Changed, Counts, Judged, RecordedCall, Repeat
 pub use evaluate::{Gate, GateRequest, HookVerdict, Judgement, SandboxLevel, Setting};
 pub use facts::{Below, DiskFacts, Facts, NamesOnly, is_plain_name};
 pub use grants::{ApprovalKey, Denial, SessionGrants};
+pub use host::HostPattern;
 pub use names::{PROTECTED_NAMES, Where};
 pub use protected::{is_protected, is_secret};
 pub use risk::uses_network;

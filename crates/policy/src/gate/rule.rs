@@ -7,9 +7,10 @@ use agent_protocol::payload::permission::{Access, Effect, Layer, MatchedRule, Ru
 use agent_text::nearest;
 use globset::{GlobBuilder, GlobMatcher};
 
+use super::host::HostPattern;
 use super::protected::wildcard;
 use super::words::WordPattern;
-use crate::{Reveals, Subject, ToolDefinition, Tools};
+use crate::{Reveals, Subject, ToolDefinition, Tools, WebAddress};
 
 /// The word for the network in rules; no tool has this name.
 pub const NETWORK: &str = "network";
@@ -55,6 +56,7 @@ pub enum Pattern {
     Any,
     Words(WordPattern),
     Path(PathPattern),
+    Host(HostPattern),
     /// Which it is depends on the tool.
     Either(WordPattern, PathPattern),
 }
@@ -79,6 +81,8 @@ pub struct Rule {
     pub origin: RuleOrigin,
     /// `tool` or `tool(pattern)`, as it stands in the file.
     pub text: String,
+    /// The host that the pattern names, if one could be meant.
+    pub(super) host: Option<HostPattern>,
     reach: Reach,
 }
 
@@ -182,6 +186,10 @@ impl Rule {
                 .any(|tool| tool.subject == Subject::Read && tool.reveals == Reveals::Content),
             is_unknown: named.is_empty() && name != NETWORK,
         };
+        let of_hosts = is_about(Subject::Network);
+        let host = pattern
+            .filter(|_| of_hosts || reach.is_unknown)
+            .map(HostPattern::parse);
         let of_commands = is_about(Subject::Command);
         let of_paths = reach.reads || reach.writes;
         let pattern = match pattern {
@@ -198,6 +206,7 @@ impl Rule {
             Some(pattern) if of_paths && !of_commands => {
                 Pattern::Path(PathPattern::parse(pattern, bases)?)
             }
+            Some(pattern) if of_hosts && !of_paths => Pattern::Host(HostPattern::parse(pattern)?),
             Some(_) if !of_paths && !reach.is_unknown => {
                 return Err(RuleProblem {
                     message: format!("`{name}` takes no pattern"),
@@ -220,6 +229,7 @@ impl Rule {
             pattern,
             origin,
             text,
+            host: host.and_then(Result::ok),
             reach,
         })
     }
@@ -265,7 +275,7 @@ impl Rule {
     pub fn words(&self) -> Option<&WordPattern> {
         match &self.pattern {
             Pattern::Words(words) | Pattern::Either(words, _) => Some(words),
-            Pattern::Any | Pattern::Path(_) => None,
+            Pattern::Any | Pattern::Path(_) | Pattern::Host(_) => None,
         }
     }
 
@@ -273,7 +283,7 @@ impl Rule {
     pub fn path(&self) -> Option<&PathPattern> {
         match &self.pattern {
             Pattern::Path(path) | Pattern::Either(_, path) => Some(path),
-            Pattern::Any | Pattern::Words(_) => None,
+            Pattern::Any | Pattern::Words(_) | Pattern::Host(_) => None,
         }
     }
 
@@ -329,11 +339,17 @@ impl Rule {
         let also_outside = self.effect != Effect::Allow;
         match &self.pattern {
             Pattern::Any => true,
-            Pattern::Words(_) => false,
+            Pattern::Words(_) | Pattern::Host(_) => false,
             Pattern::Path(pattern) | Pattern::Either(_, pattern) => {
                 paths.iter().any(|path| pattern.matches(path, also_outside))
             }
         }
+    }
+
+    /// True if it has no pattern, or one that names the host of this address.
+    pub(super) fn fits_host(&self, address: &WebAddress) -> bool {
+        let host = self.host.as_ref();
+        self.is_about_every_call() || host.is_some_and(|host| host.matches(address))
     }
 
     /// True if the pattern spells out one of `names`, so that a protected path is meant, not just included.

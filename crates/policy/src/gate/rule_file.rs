@@ -11,9 +11,9 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::rule::{Bases, Pattern, Rule};
 use super::words::{Match, WordPattern};
-use crate::Tools;
 use crate::shell::prove::can_be_covered;
 use crate::shell::{Place, Start, analyse};
+use crate::{Tools, WebAddress};
 
 /// Where a file stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -410,6 +410,11 @@ fn example_matches(rule: &Rule, example: &str, bases: &Bases) -> bool {
     match &rule.pattern {
         Pattern::Any => true,
         Pattern::Path(_) => fits_path(),
+        Pattern::Host(pattern) => {
+            let address = WebAddress::parse(example);
+            let address = address.or_else(|_| WebAddress::parse(&format!("https://{example}/")));
+            address.is_ok_and(|address| pattern.matches(&address))
+        }
         Pattern::Words(pattern) => fits_words(rule, pattern, example, bases),
         Pattern::Either(pattern, _) => fits_path() || fits_words(rule, pattern, example, bases),
     }

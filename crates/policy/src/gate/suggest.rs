@@ -8,6 +8,7 @@ use super::evaluate::{Gate, GateRequest, Setting};
 use super::facts::Facts;
 use super::protected::{protected, secret};
 use super::rule::{Bases, Rule};
+use crate::WebAddress;
 use crate::shell::Analysis;
 use crate::shell::prove::prove;
 use crate::shell::word::{Dynamic, Value};
@@ -191,7 +192,7 @@ pub fn suggest(
     }
     let offer = match &request.semantics.command {
         Some(_) => for_command(gate, analysis?)?,
-        None => for_path(request, setting)?,
+        None => for_host(request).or_else(|| for_path(request, setting))?,
     };
     // Offered only if it would really have answered this question.
     let bases = Bases {
@@ -303,6 +304,15 @@ fn for_command(gate: &Gate, analysis: &Analysis) -> Option<Offer> {
     Some(Offer {
         pattern: words.join(" "),
         also_matches: Vec::new(),
+    })
+}
+
+fn for_host(request: &GateRequest<'_>) -> Option<Offer> {
+    let mut hosts = request.semantics.hosts();
+    let address = WebAddress::parse(hosts.next()?).ok()?;
+    hosts.next().is_none().then(|| Offer {
+        pattern: address.host().to_owned(),
+        also_matches: vec![format!("every page of `{}`", address.host())],
     })
 }
 

@@ -171,7 +171,7 @@ impl Case {
                 }
                 input
             }
-            _ => json!({"path": self.subject, "pattern": "x", "content": ""}),
+            _ => json!({"path": self.subject, "pattern": "x", "content": "", "url": self.subject}),
         };
         let hooks = [HookVerdict {
             hook: "h".into(),

@@ -357,8 +357,30 @@ record! {
         process_status?: String,
         background?: bool,
         other_names?: u64,
+        /// Of a call that asked somebody on the network.
+        web?: WebFacts,
         /// A fact no other field has room for.
         note?: String,
+    }
+}
+
+record! {
+    /// A page, and who answered with it.
+    WebFacts {
+        /// Where it was in the end.
+        url: String,
+        host: String,
+        /// Number of the machine that was connected to; not known of one behind a proxy.
+        machine?: String,
+        status?: u16,
+        media_type?: String,
+        bytes: u64,
+        /// Addresses at the same host that led there.
+        redirects*: String,
+        /// Where the page is said to be, at another host; nobody was asked there.
+        elsewhere?: String,
+        /// Characters of its text.
+        characters?: u64,
     }
 }
 
