@@ -415,6 +415,30 @@ they do, or where it needs the network, which `w` gives it. What it printed is s
 to the model with your next message, marked as untrusted.
 After a failure before anything was answered, your message is back in the composer.
 
+## Files, images and the clipboard
+
+`@src/a.rs` sends the file's content with your message, `@src/a.rs:10-40` those lines, `@src/` the list of the files in a
+directory, `@\"my notes.md\"` a name with blanks; an image goes as an image. The file is read when work on the message begins, by
+a call like the model's own: rules hold, secrets are masked, what is outside the project needs `/add-dir`, and log and
+`/context` have its hash. A binary or a file that is too large is named as that. `agent run` takes `@` in its argument too. The path of an
+image, pasted or dragged in, attaches it.
+
+`/copy` puts the last answer into the clipboard by way of the terminal (OSC 52), up to 75 KB; `/copy code` its last code
+block, `/copy output` the last output of a call. In tmux that needs `set-clipboard on`.
+
+## Going back
+
+`/rewind`, or Esc Esc, lists your messages. For the one you choose it shows what would become of each file changed since, and
+`b` puts files and conversation back together, `c` the conversation alone. What somebody else changed since is left as it is
+and named. The conversation goes on in a fork, with the message in the composer. The session before stays whole: resume
+it and `/undo` the event that was named to take this back.
+
+## Background commands
+
+`/ps` lists the commands that the model left running: age, state, last line. Enter shows the end of the output, which follows
+while the command runs; `x` stops it, recorded as yours. What is still running when you leave is stopped and named. The whole output
+of a command that ended is an artifact of the session.
+
 ## Cells
 
 A call is one title line and one line of outcome: how it went (of a command, its exit code and the last
