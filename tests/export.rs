@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use agent_test_support::project::TestProject;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{agent, assert_schema, sample};
 
@@ -175,4 +175,41 @@ fn sha256(bytes: &[u8]) -> String {
     use sha2::Digest as _;
     let digest = sha2::Sha256::digest(bytes);
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What was masked because a variable held it is not known to a shell without that variable.
+#[test]
+fn a_pack_is_not_made_where_a_secret_would_stay_in_it() {
+    const TOKEN: &str = "zqx81723hjsdkfhweiuryqwe8r7";
+    let project = TestProject::new();
+    project.write("tok.txt", format!("tok {TOKEN}\n"));
+    let input = json!({"command": "cat tok.txt", "description": "a test"}).to_string();
+    let called = agent(&project, &["call", "--mode", "full", "bash", &input])
+        .env("MY_SERVICE_TOKEN", TOKEN)
+        .finish()
+        .expect_code(0);
+    assert!(
+        called.stdout().contains("[redacted:MY_SERVICE_TOKEN:"),
+        "{}",
+        called.stdout()
+    );
+    let arguments = ["export", "last", "--format", "evidence", "-o", "pack"];
+    for other in [None, Some("another-value-of-it-82736")] {
+        let run = agent(&project, &arguments);
+        let run = match other {
+            Some(other) => run.env("MY_SERVICE_TOKEN", other),
+            None => run,
+        };
+        let said = run.finish().expect_code(1).stderr();
+        assert!(said.contains("masks `MY_SERVICE_TOKEN`"), "{said}");
+        assert!(said.contains("--with-raw"), "{said}");
+        assert!(!project.root().join("pack").exists());
+    }
+    agent(&project, &arguments)
+        .env("MY_SERVICE_TOKEN", TOKEN)
+        .finish()
+        .expect_code(0);
+    fs::remove_file(project.root().join("pack")).unwrap();
+    let (_place, _directory, said) = crate::secrets::unpack(&project, &["--with-raw"]);
+    assert!(said.contains("unmasked: "), "{said}");
 }

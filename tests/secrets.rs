@@ -281,7 +281,7 @@ fn assert_no_part(secret: &str, text: &str) {
     }
 }
 
-fn unpack(
+pub(crate) fn unpack(
     project: &TestProject,
     arguments: &[&str],
 ) -> (tempfile::TempDir, std::path::PathBuf, String) {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 use agent_evidence::export::{
-    Contents, ExportError, Exported, export_evidence, export_jsonl, export_portable,
+    Contents, ExportError, Exported, PackError, export_evidence, export_jsonl, export_portable,
 };
 use agent_evidence::replay::Range;
 use agent_evidence::report::report;
@@ -217,9 +217,17 @@ impl Export<'_> {
                 images: self.with_images,
                 masked_by: (!self.with_raw).then_some(&auditor.redactor),
             };
-            export_evidence(self.session, Some(&auditor.anchors), &found, contents, out)
-                .with_context(doing)
-                .or_fail()
+            let packed =
+                export_evidence(self.session, Some(&auditor.anchors), &found, contents, out);
+            let unmaskable = matches!(packed, Err(PackError::Unmaskable { .. }));
+            let packed = packed.with_context(doing).or_fail();
+            packed.map_err(|failure| match unmaskable {
+                true => failure.hint(
+                    "set the variable to the value it had, or use `--with-raw` to pack outputs as \
+                     they are",
+                ),
+                false => failure,
+            })
         })?;
         if packed.missing > 0 {
             let missing = counted(packed.missing, "artifact");

@@ -55,6 +55,12 @@ pub enum PackError {
         artifact_id: ArtifactId,
         source: ArtifactError,
     },
+    /// Outputs are kept as they came, and nobody here can tell where in them these secrets are.
+    #[error(
+        "its log masks {}, which this shell does not know: it could not be masked in outputs either",
+        .rules.iter().map(|rule| format!("`{rule}`")).collect::<Vec<_>>().join(", ")
+    )]
+    Unmaskable { rules: BTreeSet<String> },
     #[error("cannot write the pack")]
     Write(#[source] io::Error),
 }
@@ -112,6 +118,12 @@ pub fn export_evidence(
         left_out,
     } = chosen(session, contents.images)?;
     packed.left_out = left_out.len() as u64;
+    if let Some(redactor) = contents.masked_by {
+        let rules = not_masked_again(session, redactor)?;
+        if !rules.is_empty() {
+            return Err(PackError::Unmaskable { rules });
+        }
+    }
     let mut masked_list = String::new();
     if !left_out.is_empty() {
         let list = left_out.iter().map(|artifact| format!("{artifact}\n"));
@@ -172,6 +184,36 @@ fn open_artifact(store: &ArtifactStore, artifact_id: &ArtifactId) -> Result<File
             artifact_id: artifact_id.clone(),
             source,
         })
+}
+
+/// Names of secrets that were masked when the session was recorded and would not be now.
+fn not_masked_again(
+    session: &SessionDirectory,
+    redactor: &Redactor,
+) -> Result<BTreeSet<String>, PackError> {
+    let mut rules = BTreeSet::new();
+    let mut look = |event: &Event| {
+        let Payload::OutputRedacted(masked) = &event.payload else {
+            return;
+        };
+        let again = |placeholder| redactor.masks_again(&masked.rule, placeholder);
+        let mut each = masked.placeholders.iter();
+        let all = match masked.placeholders.is_empty() {
+            true => again(None),
+            false => each.all(|placeholder| again(Some(placeholder))),
+        };
+        if !all {
+            rules.insert(masked.rule.clone());
+        }
+    };
+    for item in session.reader().map_err(ExportError::from)? {
+        if let Some(event) = item.map_err(ExportError::from)?.event {
+            look(&event);
+        }
+    }
+    // What cannot be told is a finding of the audit, which is in the pack.
+    let _ = agent_log::fork::inherited(session, &mut look);
+    Ok(rules)
 }
 
 /// The size and hash of the masked copy of an artifact; nothing when there is nothing to mask.

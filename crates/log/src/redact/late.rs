@@ -52,6 +52,13 @@ impl LateSecrets {
         })
     }
 
+    pub(super) fn each(&self, told: &mut impl FnMut(&str, &str)) {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        for late in known.iter() {
+            told(&late.name, &late.value);
+        }
+    }
+
     /// Every place one of them occurs at, with its name.
     pub(super) fn find(&self, text: &str, mut found: impl FnMut(usize, usize, &str)) {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);

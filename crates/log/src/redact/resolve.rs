@@ -72,6 +72,28 @@ impl Redactor {
         Ok(Some(original))
     }
 
+    /// Whether what this placeholder stands for would be masked here too. `rule` is what it was masked by;
+    /// older logs say no more than that.
+    #[must_use]
+    pub fn masks_again(&self, rule: &str, placeholder: Option<&str>) -> bool {
+        if self.patterns.iter().any(|pattern| pattern.name == rule) {
+            return true;
+        }
+        let mut is_named = false;
+        let mut meet = |name: &str, value: &str| {
+            is_named |= name == rule;
+            // Naming it makes it known.
+            drop(self.placeholder(name, value));
+        };
+        for (name, value) in &self.values {
+            meet(name, value);
+        }
+        self.late.each(&mut meet);
+        placeholder.map_or(is_named, |placeholder| {
+            self.secret_of(placeholder).is_some()
+        })
+    }
+
     /// The one secret among those met whose tag begins as this placeholder says.
     fn secret_of(&self, placeholder: &str) -> Option<String> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
