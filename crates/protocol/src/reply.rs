@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::id::{ActionId, ProcessId, SessionId, ToolCallId, TurnId};
 use crate::payload::SideEffect;
 use crate::payload::conversation::RefusedFile;
-use crate::payload::permission::PermissionEvaluated;
+use crate::payload::permission::{Effect, PermissionEvaluated};
 use crate::payload::tool::{CatalogEntry, ToolObservation};
 use crate::record::{record, words};
 
@@ -30,6 +30,7 @@ pub enum Reply {
     /// The read model of the surroundings of commands.
     Environment(Value),
     Permission(Box<PermissionEvaluated>),
+    Rule(Box<RulePreview>),
     Exported(Export),
 }
 
@@ -179,6 +180,32 @@ record! {
         events*: Value,
         /// The beginning of the next piece, if there is more.
         next?: u64,
+    }
+}
+
+record! {
+    /// What a rule would do if it were saved with the answer to a question.
+    RulePreview {
+        /// The rule as it would be saved.
+        rule: String,
+        /// The reason that it cannot be; nothing else is said then.
+        problem?: String,
+        /// The next wider rule that can be saved.
+        wider?: String,
+        examples*: RuleExample,
+    }
+}
+
+record! {
+    /// A call that asks without the rule, as it would be decided with it.
+    RuleExample {
+        /// The command or the path.
+        call: String,
+        decision: Effect,
+        /// The session has made this call; others are made up.
+        from_session: bool,
+        /// The rule that holds it back all the same.
+        held_by?: String,
     }
 }
 

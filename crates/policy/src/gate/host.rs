@@ -61,6 +61,11 @@ impl HostPattern {
         Ok(read)
     }
 
+    /// True if it means every host, or every one below a single word.
+    pub(super) fn is_wide(&self) -> bool {
+        self.host.is_empty() || self.is_below && !self.host.contains('.')
+    }
+
     /// True of an address at the host.
     pub fn matches(&self, address: &WebAddress) -> bool {
         let host = address.host();

@@ -9,9 +9,9 @@ use super::facts::Facts;
 use super::protected::{protected, secret};
 use super::rule::{Bases, Rule};
 use crate::WebAddress;
-use crate::shell::Analysis;
 use crate::shell::prove::prove;
 use crate::shell::word::{Dynamic, Value};
+use crate::shell::{Analysis, Start, analyse, is_spelt, offers};
 
 /// A rule to offer about the tool that asks, and what else it would allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,157 +25,6 @@ struct Offer {
     pattern: String,
     also_matches: Vec<String>,
 }
-
-/// Programs that run whatever they are told: no rule about them is narrow.
-const NEVER: &[&str] = &[
-    "sh",
-    "bash",
-    "dash",
-    "zsh",
-    "ksh",
-    "fish",
-    "rbash",
-    "csh",
-    "tcsh",
-    "login",
-    "tmux",
-    "screen",
-    "sudo",
-    "doas",
-    "su",
-    "rm",
-    "eval",
-    "exec",
-    "source",
-    ".",
-    "env",
-    "xargs",
-    "find",
-    "ssh",
-    "scp",
-    "curl",
-    "wget",
-    "nc",
-    "python",
-    "python3",
-    "node",
-    "deno",
-    "ruby",
-    "perl",
-    "php",
-    "lua",
-    "osascript",
-    "npx",
-    "bunx",
-    "uvx",
-    "docker",
-    "podman",
-    "kubectl",
-    "dd",
-    "chmod",
-    "chown",
-    "kill",
-    "pkill",
-    "killall",
-    "tee",
-    "awk",
-    "gawk",
-    "sed",
-    "nohup",
-    "setsid",
-    "watch",
-    "export",
-    "alias",
-    "trap",
-    "set",
-    "command",
-    "builtin",
-    "busybox",
-    "parallel",
-    "declare",
-    "typeset",
-    "local",
-    "readonly",
-    "unset",
-    "unalias",
-    "enable",
-    "hash",
-    "shopt",
-    "complete",
-    "compgen",
-    "mapfile",
-    "readarray",
-    "read",
-    "bind",
-    "let",
-    "wait",
-    "pkexec",
-    "mkfs",
-    "crontab",
-    "at",
-    "batch",
-    "ncat",
-    "socat",
-    "telnet",
-    "sftp",
-    "vi",
-    "vim",
-    "nvim",
-    "ed",
-    "ex",
-    "emacs",
-    "less",
-    "more",
-    "man",
-    "gdb",
-    "psql",
-    "mysql",
-    "sqlite3",
-    "mongo",
-    "redis-cli",
-    "pypy",
-    "nodejs",
-    "tclsh",
-    "julia",
-    "Rscript",
-    "ts-node",
-    "tsx",
-    "passwd",
-    "shutdown",
-    "reboot",
-    "mount",
-    "umount",
-    "iptables",
-];
-
-/// How many words of these programs say what is meant; further words may vary.
-const PREFIXES: &[&[&str]] = &[
-    &["cargo", "test"],
-    &["cargo", "build"],
-    &["cargo", "check"],
-    &["cargo", "clippy"],
-    &["cargo", "fmt"],
-    &["cargo", "nextest", "run"],
-    &["cargo", "doc"],
-    &["cargo", "bench"],
-    &["npm", "test"],
-    &["npm", "run", "?"],
-    &["pnpm", "test"],
-    &["pnpm", "run", "?"],
-    &["yarn", "test"],
-    &["yarn", "run", "?"],
-    &["go", "test"],
-    &["go", "build"],
-    &["go", "vet"],
-    &["python", "-m", "pytest"],
-    &["python3", "-m", "pytest"],
-    &["make", "test"],
-    &["make", "check"],
-    &["mvn", "test"],
-    &["gradle", "test"],
-    &["git", "add"],
-    &["git", "commit"],
-];
 
 /// The rule to offer for a question, if there is a good one.
 pub fn suggest(
@@ -219,6 +68,7 @@ pub fn suggest(
 }
 
 fn for_command(gate: &Gate, analysis: &Analysis) -> Option<Offer> {
+    let offers = offers()?;
     // A rule is not offered for what runs to make a word of another command.
     let has_output = analysis.small.iter().flatten().any(|command| {
         command.words.iter().any(|word| {
@@ -247,7 +97,12 @@ fn for_command(gate: &Gate, analysis: &Analysis) -> Option<Offer> {
         if covered || is_reader {
             return covered;
         }
-        if command.wraps {
+        let words: Vec<String> = command
+            .words
+            .iter()
+            .map(|word| word.plain_text().unwrap_or_default().to_owned())
+            .collect();
+        if command.wraps && offers.of_command(&words).is_none() {
             // A rule is about what a wrapper starts; one about a wrapper that adds something, or that
             // starts what nobody can see, would be a blanket.
             if !command.transparent {
@@ -255,50 +110,21 @@ fn for_command(gate: &Gate, analysis: &Analysis) -> Option<Offer> {
             }
             return !command.transparent;
         }
-        let words = command
-            .words
-            .iter()
-            .map(|word| word.plain_text().unwrap_or_default().to_owned());
-        uncovered.push(words.collect());
+        uncovered.push(words);
         true
     })
     .ok()?;
     let [words] = uncovered.as_slice() else {
         return None;
     };
-    // A word that no pattern can spell: quoted, with a star in it, or empty.
-    let is_word = |word: &String| {
-        !word.is_empty()
-            && !word.contains(|c: char| c.is_whitespace() || "*()'\"\\$;|&<>`".contains(c))
-    };
-    let prefix = PREFIXES.iter().find(|prefix| {
-        words.len() >= prefix.len()
-            && prefix.iter().zip(words).all(|(expected, word)| {
-                expected == word || (*expected == "?" && is_word(word) && !word.starts_with('-'))
-            })
-    });
-    if let Some(prefix) = prefix {
-        let shown = words.get(..prefix.len())?.join(" ");
+    if let Some(offered) = offers.of_command(words).filter(|offered| offered.is_open) {
+        let shown = words.get(..offered.words)?.join(" ");
         return Some(Offer {
             pattern: format!("{shown} *"),
             also_matches: vec![format!("`{shown}` with any other arguments")],
         });
     }
-    if !words.iter().all(is_word) {
-        return None;
-    }
-    let name = words.first()?;
-    let base = name.rsplit('/').next().unwrap_or(name);
-    // `python3.12` is an interpreter as much as `python`.
-    let family = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    let says_nothing = matches!(words.as_slice(), [_] if matches!(base, "git" | "npm" | "make" | "cargo"))
-        || matches!(words.as_slice(), [_, sub] if matches!(sub.as_str(), "run" | "exec" | "x" | "dlx"));
-    // Options in front of the sub-command change what runs: `git -c alias.x=!id x`.
-    let is_option = words.get(1).is_some_and(|word| word.starts_with('-'));
-    let is_configured = is_option && matches!(base, "git" | "cargo" | "npm" | "make");
-    let is_name = name.is_ascii() && !name.starts_with('-');
-    if NEVER.contains(&base) || NEVER.contains(&family) || says_nothing || is_configured || !is_name
-    {
+    if !words.iter().all(|word| is_spelt(word)) || too_broad(words, false).is_some() {
         return None;
     }
     Some(Offer {
@@ -314,6 +140,58 @@ fn for_host(request: &GateRequest<'_>) -> Option<Offer> {
         pattern: address.host().to_owned(),
         also_matches: vec![format!("every page of `{}`", address.host())],
     })
+}
+
+/// The reason that a rule about a command with these words, and with any more behind them if it `is_open`, would allow
+/// more than its words say. A clause.
+pub(super) fn too_broad(words: &[String], is_open: bool) -> Option<String> {
+    let (Some(offers), Some(name)) = (offers(), words.first()) else {
+        return Some("it names no program".to_owned());
+    };
+    if let Some(offered) = offers.of_command(words)
+        && (offered.is_open || !is_open)
+    {
+        return None;
+    }
+    if !name.is_ascii() || name.starts_with('-') {
+        return Some(format!("`{name}` is not a plain name of a program"));
+    }
+    if offers.never(name) {
+        return Some(format!("`{name}` does whatever it is told"));
+    }
+    if words.iter().take(2).any(|word| word.contains('*')) {
+        return Some(
+            "a `*` may stand for what follows the first two words, not for those".to_owned(),
+        );
+    }
+    let base = name.rsplit('/').next().unwrap_or(name);
+    let second = words.get(1).map(String::as_str);
+    let every = || Some(format!("it would allow every command of `{name}`"));
+    // A script of the project is one thing to do.
+    let is_script = name.contains('/') && !name.starts_with('/');
+    let has_verbs = matches!(base, "git" | "npm" | "make" | "cargo");
+    match second {
+        None if has_verbs || (is_open && !is_script) => return every(),
+        // Options in front of the sub-command change what runs: `git -c alias.x=!id x`.
+        Some(option) if option.starts_with('-') && (has_verbs || (is_open && !is_script)) => {
+            return Some(format!(
+                "`{option}` stands where it should say what `{name}` is to do"
+            ));
+        }
+        Some("run" | "exec" | "x" | "dlx") if words.len() == 2 => {
+            return Some(format!("`{}` runs whatever it is told", words.join(" ")));
+        }
+        _ => {}
+    }
+    let more = if is_open { " x" } else { "" };
+    let start = Start {
+        directory: "/".into(),
+        home: "/".into(),
+        is_directory: &|_| None,
+    };
+    let read = analyse(&format!("{}{more}", words.join(" ")), &start);
+    let starts_another = read.commands.iter().any(|command| command.wraps);
+    starts_another.then(|| format!("`{name}` starts another program"))
 }
 
 fn for_path(request: &GateRequest<'_>, setting: &Setting<'_>) -> Option<Offer> {

@@ -63,6 +63,11 @@ impl WordPattern {
         Ok(Self { words, open })
     }
 
+    /// The words in front of a final `*`.
+    pub fn words(&self) -> &[String] {
+        &self.words
+    }
+
     /// Whether a final `*` lets further words follow.
     pub fn is_open(&self) -> bool {
         self.open
@@ -193,11 +198,6 @@ impl WordPattern {
         } else {
             Match::No
         }
-    }
-
-    /// Whether the pattern is so wide that nobody should be offered it.
-    pub fn is_blanket(&self) -> bool {
-        self.open && self.words.len() < 2
     }
 }
 

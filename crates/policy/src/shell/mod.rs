@@ -39,7 +39,7 @@ pub(crate) use inline_code::runs_scripts;
 pub use outcome::{Judged, Outcome, ScriptEnd, commands_behind_exit, judge};
 pub use parse::parses;
 pub use prescan::{MAX_BYTES, Refusal, is_deceptive, prescan};
-pub(crate) use programs::{Granted, judge_granted};
+pub(crate) use programs::{Granted, is_spelt, judge_granted, offers};
 pub use reading::Reading;
 pub use text::segments;
 pub(crate) use walk::FORK_BOMB;

@@ -3,6 +3,7 @@
 //! The table is data (`programs.toml`, read by `table`); this file judges by it and does not know
 //! what is in it.
 
+mod offers;
 mod table;
 
 use std::collections::HashSet;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use super::analysis::Directories;
 use super::checks::Check;
 use super::word::{Dynamic, Value, Word};
+pub(crate) use offers::{is_spelt, offers};
 use table::{Flag, Kind, Operand, Program, Repeat, granted, program, table};
 
 /// Use of a path named by an argument.

@@ -45,8 +45,22 @@ pub(super) fn read_table(text: &str) -> Result<BTreeMap<String, Program>, toml::
 #[derive(Deserialize)]
 struct File {
     group: HashMap<String, String>,
+    offer: Option<OfferText>,
     #[serde(flatten)]
     programs: BTreeMap<String, Row>,
+}
+
+/// What a question may offer, as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfferText {
+    pub(super) rules: String,
+    pub(super) never: String,
+}
+
+/// The part about offers.
+pub(super) fn read_offers(text: &str) -> Option<OfferText> {
+    toml::from_str(text).ok().and_then(|file: File| file.offer)
 }
 
 #[derive(Deserialize)]
