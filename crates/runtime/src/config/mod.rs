@@ -8,6 +8,7 @@
 //! [trusts](trust::TrustStore) their exact content; what they may never set is marked
 //! `Guard::Never` beside the key in [`sections`].
 
+mod chosen_mode;
 mod file;
 mod keys;
 mod origin;
@@ -32,6 +33,7 @@ use crate::error::RuntimeError;
 use crate::host::Host;
 use crate::project::Project;
 
+pub use chosen_mode::ChosenModes;
 pub use file::{LayerValues, Source};
 pub use origin::{Layer, Origin, Place, Setting};
 pub use overrides::Overrides;
@@ -94,7 +96,10 @@ pub enum FileState {
 /// Reads all layers.
 pub fn load(host: &Host, project: &Project, overrides: &Overrides) -> Result<Config, RuntimeError> {
     let trust = TrustStore::open(&host.directories.state)?;
+    let chosen = ChosenModes::open(&host.directories.state)?;
+    // Before the user's file, which goes before it.
     let mut layers = vec![
+        chosen.layer(project.root()),
         overrides.layer(),
         overrides::environment_layer(&host.environment)?,
     ];

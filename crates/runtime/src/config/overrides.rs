@@ -83,6 +83,6 @@ fn text(environment: &Environment, name: &str) -> Result<Option<String>, Runtime
     environment.get(name).map(as_text).transpose()
 }
 
-fn spanned<T>(value: Option<T>) -> Option<Spanned<T>> {
+pub(super) fn spanned<T>(value: Option<T>) -> Option<Spanned<T>> {
     value.map(|value| Spanned::new(0..0, value))
 }
