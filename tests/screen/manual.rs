@@ -387,7 +387,14 @@ would allow. Some things are asked about every time; they offer neither.
 For an edit, `s` means all edits in this project until the session ends; protected files still ask. For
 anything else it means exactly this call again. `w` runs a command with the network, this once, and is offered
 where one is known to need it; a command that will have the network says so. Shift-Tab changes the mode, and the open question is judged again: in
-mode accept-edits an edit goes through, in read-only it is denied.
+mode accept-edits an edit goes through, in read-only it is denied. Pressed again it goes on; the mode it has come to is shown, and
+holds when the key was not pressed for a second, so that no mode is passed through. Esc stays in the mode there is. In plain
+mode, `/mode auto` does the same.
+
+`r` saves a rule. Where it is saved is asked next to what it would do: calls of this session and made-up ones that it would
+allow, and some that it nearly matches and that still ask, or that a rule of yours still denies. `w` leaves the last word or
+directory open, `e` lets you write the rule. One that says less than it allows (`bash(git *)`, `bash(npx *)`), reaches out of the
+project or does not answer the question is refused, with the reason. The log says which rule was saved, by whom and where.
 
 - Keys typed for something else are never an answer. A key counts only when nothing was typed for 400 ms
   before it, and nothing else comes within 250 ms after it. As long as you go on typing, the question
@@ -403,7 +410,11 @@ mode accept-edits an edit goes through, in read-only it is denied.
 - While a full-screen view is open, a waiting question is announced at its foot and takes no keys.
 - An edited command, content or replacement is sent back as yours, validated and recorded again. What
   you do not touch stays as it was, tabs and line ends included.
-- The questions before a session (trust, first run) have the same guard.
+- The questions before a session (trust, first run, mode) have the same guard.
+
+At the first start in a project where the sandbox works fully and no setting names a mode, you are asked once whether to work in
+mode `auto` there. The answer is kept in your state, for that project; a settings file, `AGENT_MODE` and `--mode` go before it.
+Nobody is asked where `CI` is set, without a screen, or in a session that is resumed.
 
 ## Messages that wait
 
@@ -411,7 +422,7 @@ What you send while a turn runs is queued and begins when that turn is completed
 the running turn at its next step instead. After an interrupt, a failure or a restart nothing begins by itself: the messages
 are shown as not sent yet, Enter on an empty composer sends the first, Alt-Up edits the last.
 A `!` command is yours: having typed it is the answer, and rules and sandbox still hold. It asks only where
-they do, or where it needs the network, which `w` gives it. What it printed is shown, and goes
+they do, or where it needs the network, which `w` gives it; `!network COMMAND` asks for it in any case. What it printed is shown, and goes
 to the model with your next message, marked as untrusted.
 After a failure before anything was answered, your message is back in the composer.
 

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use agent_protocol::Payload;
 use agent_protocol::payload::permission::{ActionDecision, DecidedBy};
+use agent_protocol::status::Mode;
 use agent_test_support::model_server::{Script, Turn};
 use agent_test_support::project::TestProject;
 use serde_json::json;
 
 use super::terminal::Terminal;
-use super::{READY, USUAL, bash, decisions, events, leave, project_to_change, project_with};
+use super::{
+    READY, USUAL, bash, decisions, events, leave, project_to_change, project_with, with_setting,
+};
 use crate::agent;
 
 #[test]
@@ -316,6 +319,106 @@ fn a_mode_chosen_in_a_question_answers_it() {
     assert_eq!(decided.len(), 2);
 }
 
+/// Going round, only the mode where the key rests judges the question: `auto`, on the way, lets nothing run.
+#[test]
+fn a_mode_that_is_passed_answers_nothing() {
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(bash("touch made"))
+            .turn(Turn::text("Well.")),
+    );
+    let mut terminal = Terminal::start(&project, &["--mode", "accept-edits"], (100, 30));
+    terminal.wait_for(READY).keys("go\r");
+    terminal.question("$ touch made").keys("\x1b[Z\x1b[Z");
+    terminal.wait_for("Well.").wait_for("· read-only");
+    assert!(!project.root().join("made").exists());
+    leave(&mut terminal);
+    let events = events(&project, ".");
+    let modes = events.iter().filter_map(|event| match &event.payload {
+        Payload::PolicyChanged(policy) => policy.changed.mode,
+        _ => None,
+    });
+    assert_eq!(modes.collect::<Vec<_>>(), [Mode::ReadOnly]);
+    assert_eq!(
+        decisions(&events),
+        [(ActionDecision::Deny, DecidedBy::User)]
+    );
+}
+
+/// A rule is changed in the question, shown with what it would do, and holds from then on.
+#[test]
+fn a_rule_is_written_in_the_question() {
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(bash("./tool.sh one fast"))
+            .turn(bash("./tool.sh two"))
+            .turn(Turn::text("Well.")),
+    );
+    project.write("tool.sh", "#!/bin/sh\necho \"$1\" >> made\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(project.root().join("tool.sh"), mode).unwrap();
+    with_setting(
+        &project,
+        "[permissions]\ndeny = [\"bash(./tool.sh three *)\"]",
+    );
+    let mut terminal = Terminal::start(&project, &[], (100, 40));
+    terminal.wait_for(READY).keys("go\r");
+    terminal.question("$ ./tool.sh one fast").keys("r");
+    terminal.wait_for("save the rule bash(./tool.sh one fast) where?");
+    terminal
+        .wait_for_key("wider: bash(./tool.sh one fast *)", "[e]")
+        .keys("e");
+    // Too broad: it is said while it is written, and cannot be saved.
+    terminal
+        .wait_for("Write the rule")
+        .keys("\x01\x0bbash(./tool.sh * x)");
+    terminal.wait_for("may stand for what follows the first two words");
+    terminal.keys("\x01\x0bbash(./tool.sh *)");
+    terminal.wait_for("allows: ./tool.sh --verbose");
+    terminal.wait_for("still denied: ./tool.sh three (by your rule deny bash(./tool.sh three *))");
+    terminal.enter_until("save the rule bash(./tool.sh *) where?");
+    terminal
+        .wait_for_key("save the rule bash(./tool.sh *)", "[p]")
+        .keys("p");
+    terminal.wait_for("Well.").wait_for(READY);
+    assert_eq!(project.read("made"), "one\ntwo\n");
+    let kept = project.read(".agent/config.local.toml");
+    assert!(kept.contains("\"bash(./tool.sh *)\""), "{kept}");
+    leave(&mut terminal);
+    agent(&project, &["audit", "last"]).finish().expect_code(0);
+    let told = agent(&project, &["replay", "last", "--format", "text"]);
+    let told = told.finish().expect_code(0).stdout();
+    assert!(told.contains("bash(./tool.sh *)"), "{told}");
+}
+
+/// A patch is an edit: `s` says so, and the next change does not ask.
+#[test]
+fn a_yes_to_a_patch_is_one_to_edits() {
+    let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** End Patch\n";
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(Turn::call("read", json!({"path": "a.txt"})))
+            .turn(Turn::call("apply_patch", json!({"input": patch})))
+            .turn(Turn::call(
+                "write",
+                json!({"path": "b.txt", "content": "two\n"}),
+            ))
+            .turn(Turn::text("Changed.")),
+    );
+    with_setting(&project, "[tools]\napply_patch = \"always\"");
+    project.write("a.txt", "one\n");
+    let mut terminal = Terminal::start(&project, &[], (100, 30));
+    terminal.wait_for(READY).keys("go\r");
+    terminal
+        .question("don't ask again for edits in this project")
+        .keys("s");
+    terminal.wait_for("Changed.").wait_for(READY);
+    assert_eq!(project.read("a.txt"), "two\n");
+    assert_eq!(project.read("b.txt"), "two\n");
+    leave(&mut terminal);
+    assert_eq!(decisions(&events(&project, ".")).len(), 1);
+}
+
 /// The same for a question that an earlier run left open: a mode that allows it answers it, one that
 /// still asks leaves it to be answered.
 #[test]
@@ -391,5 +494,17 @@ fn a_question_can_give_the_network() {
     terminal.question("it needs the network").keys("w");
     terminal.wait_for("exit 0").wait_for(READY);
     assert_eq!(project.read("own.txt"), "reached\n");
+    // Of a program that nobody knows to connect, it shows when it fails, with the way.
+    let script =
+        format!("curl -s http://{place}/ > third.txt || curl -sS http://example.invalid/\n");
+    project.write("get.sh", script);
+    terminal.keys("!sh get.sh\r");
+    terminal
+        .wait_for("type !network before the command")
+        .wait_for(READY);
+    terminal.keys("!network sh get.sh\r");
+    terminal.question("will have network access").keys("a");
+    terminal.wait_for("allowed by you once").wait_for(READY);
+    assert_eq!(project.read("third.txt"), "reached\n");
     leave(&mut terminal);
 }

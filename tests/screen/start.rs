@@ -1,6 +1,9 @@
 //! Before and beside a session: the list of past sessions, the first key, prepared prompts, and a run without
 //! a screen on a terminal.
 
+use agent_protocol::Payload;
+use agent_protocol::payload::permission::DecidedBy;
+use agent_protocol::status::Mode;
 use agent_test_support::model_server::{ModelServer, Script, Turn, Wire};
 use agent_test_support::project::TestProject;
 use serde_json::json;
@@ -187,4 +190,67 @@ fn a_quiet_run_on_a_terminal_says_its_answer_alone() {
     let lines = terminal.everything();
     let said: Vec<&String> = lines.iter().filter(|line| !line.is_empty()).collect();
     assert_eq!(said, ["Read."]);
+}
+
+/// Where the sandbox works fully, mode auto is proposed at the first start in a project, once; the answer is kept for
+/// this project and stands in the log.
+#[test]
+fn auto_is_proposed_once_in_a_project() {
+    const TITLE: &str = "Work without questions in this project?";
+    let (project, _server) = project_with(
+        Script::new()
+            .turn(bash("touch made"))
+            .turn(Turn::text("Done.")),
+    );
+    let asked = [("CI", "")];
+    // Whoever leaves has said nothing.
+    let mut terminal = Terminal::start_with(&project, &[], USUAL, &asked);
+    terminal.wait_for_key(TITLE, "[n]").keys("q");
+    assert_eq!(terminal.exit_code(), 0);
+    let mut terminal = Terminal::start_with(&project, &[], (80, 40), &asked);
+    terminal
+        .wait_for("has no network")
+        .wait_for_key(TITLE, "[y]")
+        .keys("y");
+    terminal.wait_for(READY).wait_for("· auto").keys("go\r");
+    terminal.wait_for("Done.");
+    assert!(project.root().join("made").exists(), "nothing is asked");
+    leave(&mut terminal);
+    let chosen = super::events(&project, ".")
+        .iter()
+        .any(|event| match &event.payload {
+            Payload::PolicyChanged(policy) => {
+                policy.changed.mode == Some(Mode::Auto) && policy.by == DecidedBy::User
+            }
+            _ => false,
+        });
+    assert!(chosen);
+    let mut terminal = Terminal::start_with(&project, &[], USUAL, &asked);
+    terminal.wait_for(READY).wait_for("· auto");
+    leave(&mut terminal);
+    // A settings file goes before it.
+    super::with_setting(&project, "[permissions]\nmode = \"ask\"");
+    let mut terminal = Terminal::start_with(&project, &[], USUAL, &asked);
+    terminal.wait_for(READY).wait_for("· ask");
+    leave(&mut terminal);
+}
+
+/// No is an answer too.
+#[test]
+fn a_no_to_auto_is_kept() {
+    let (project, _server) = project_with(Script::new());
+    let asked = [("CI", "")];
+    let mut terminal = Terminal::start_with(&project, &[], USUAL, &asked);
+    terminal
+        .wait_for_key("Work without questions", "[n]")
+        .keys("n");
+    terminal.wait_for(READY).wait_for("· ask");
+    leave(&mut terminal);
+    let mut terminal = Terminal::start_with(&project, &[], USUAL, &asked);
+    terminal.wait_for(READY).wait_for("· ask");
+    leave(&mut terminal);
+    let shown = agent(&project, &["config", "show", "--origin"])
+        .finish()
+        .expect_code(0);
+    assert!(shown.stdout().contains("chosen for this project"));
 }

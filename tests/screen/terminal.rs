@@ -106,6 +106,8 @@ impl Terminal {
             .env("TZ", "UTC")
             .env("LANG", "C.UTF-8")
             .env("TERM", "xterm-256color")
+            // Tests of the first start take it away: nobody is asked about the mode here.
+            .env("CI", "1")
             .envs(variables.iter().copied())
             .stdin(far(&pair.slave))
             .stdout(far(&pair.slave))

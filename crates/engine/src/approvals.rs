@@ -117,6 +117,11 @@ impl PendingApprovals {
         }
     }
 
+    /// The call that the open question `action` is about.
+    pub fn call(&self, action: &ActionId) -> Option<Arc<PendingCall>> {
+        self.questions().get(action)?.call.clone()
+    }
+
     /// Closes a question that will not be asked.
     pub fn withdraw(&self, action: &ActionId, reason: &str) {
         if let Some(approval) = self.questions().get_mut(action) {

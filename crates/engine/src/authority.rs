@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent_policy::gate::{
     ApprovalKey, Bases, Denial, DiskFacts, Gate, GateRequest, Rule, RuleProblem, SandboxLevel,
-    Setting, uses_network,
+    Setting, Trial, uses_network,
 };
 use agent_protocol::id::ActionId;
 use agent_protocol::payload::permission::{
@@ -272,6 +272,28 @@ impl SessionAuthority {
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         lock(&self.gate).directories.clone()
+    }
+
+    /// Tries a rule on the call of an open question; see [`Trial`]. `None` when no such question is open.
+    #[must_use]
+    pub fn try_rule<T>(&self, action: &ActionId, with: impl FnOnce(Trial<'_>) -> T) -> Option<T> {
+        let call = self.approvals.call(action)?;
+        let turn = lock(&self.turn).clone();
+        let request = GateRequest {
+            tool: &call.tool,
+            input: &call.input,
+            semantics: &call.semantics,
+        };
+        let facts = DiskFacts {
+            dirty: || (self.place.tree_is_dirty)(),
+        };
+        let gate = lock(&self.gate).clone();
+        Some(with(Trial {
+            gate: &gate,
+            request: &request,
+            setting: &self.setting(&call.workspace, self.mode(), &turn),
+            facts: &facts,
+        }))
     }
 
     /// Adds rules the user saved, and has open questions judged again; the caller records them and

@@ -42,6 +42,8 @@ commands! {
     InterruptTurn(InterruptTurn) = "interrupt_turn",
     /// Answer a pending question, and save the rule that comes with the answer.
     RespondAction(RespondAction) = "respond_action",
+    /// Try a rule that could be saved with the answer to a pending question.
+    PreviewRule(PreviewRule) = "preview_rule",
     /// Resume what an earlier run left: the open turn, then the inputs that are not held.
     ResumeThread(ResumeThread) = "resume_thread",
     RemoveQueuedTurn(QueuedTurn) = "remove_queued_turn",
@@ -165,6 +167,10 @@ record! {
     }
 }
 record! {
+    /// A rule, as somebody wrote it, for the call of a pending question.
+    PreviewRule { action_id: ActionId, rule: String, }
+}
+record! {
     /// The session to resume.
     ResumeThread { session_id: SessionId, thread_id?: ThreadId, }
 }
@@ -189,8 +195,12 @@ record! {
     AddDirectory { path: String, }
 }
 record! {
-    /// A command line, as the user typed it.
-    Shell { command: String, }
+    /// A command line, as the user typed it, and whether it asks for the network.
+    Shell {
+        command: String,
+        #[serde(default)]
+        network: bool,
+    }
 }
 
 /// The changes to undo.
@@ -303,6 +313,7 @@ mod tests {
     fn all() -> Vec<ControlCommand> {
         let parameters = |name: &str| match name {
             "respond_action" => r#"{"action_id":"act_1","decision":"allow_once"}"#,
+            "preview_rule" => r#"{"action_id":"act_1","rule":"bash(ls *)"}"#,
             "resume_thread" => r#"{"session_id":"ses_1"}"#,
             "remove_queued_turn" | "promote_queued_turn" => r#"{"turn_id":"turn_1"}"#,
             "set_mode" => r#"{"mode":"auto"}"#,

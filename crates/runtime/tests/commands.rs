@@ -2,16 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a failure is the report
 
-use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
 use agent_protocol::command::{
     AddDirectory, BeginCalls, CallTool, ChangeDirectory, ControlCommand, EndSession, ExportRequest,
-    InterruptTurn, Peer, PeerKind, PermissionQuery, ProcessQuery, QueuedTurn, RejectCall,
-    RespondAction, ResumeThread, SetMode, SetModel, Shell, SubmitTurn, TerminateProcess,
-    ThreadQuery, Undo, Window,
+    InterruptTurn, Peer, PeerKind, PermissionQuery, PreviewRule, ProcessQuery, QueuedTurn,
+    RejectCall, RespondAction, ResumeThread, SetMode, SetModel, Shell, SubmitTurn,
+    TerminateProcess, ThreadQuery, Undo, Window,
 };
-use agent_protocol::id::{IdMint, ProcessId};
+use agent_protocol::id::{ActionId, IdMint, ProcessId};
 use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, GrantScope};
 use agent_protocol::reply::{
     Acknowledgement, AnswerCode, CallReport, ControlErrorCode, Reply, SessionReply,
@@ -39,7 +38,7 @@ fn runtime(project: &TestProject) -> Runtime {
         ids: Arc::new(IdMint::new(Arc::new(Still), 7)),
         random: Arc::new(|| Ok([7; 32])),
         environment: Environment::default(),
-        directories: Directories::below(&project.home(), PathBuf::from("/nonexistent")),
+        directories: Directories::below(&project.home(), project.home().join("none.toml")),
         cwd: project.root(),
         home: project.home(),
         name: "test".to_owned(),
@@ -304,7 +303,11 @@ fn what_is_changed_is_recorded() {
     let mode = Mode::Ask;
     ask(ControlCommand::SetMode(SetMode { mode })).unwrap();
     let command = "touch made".to_owned();
-    ask(ControlCommand::Shell(Shell { command })).unwrap();
+    ask(ControlCommand::Shell(Shell {
+        command,
+        network: false,
+    }))
+    .unwrap();
     session.wait().unwrap();
     let made = project.root().join("made");
     assert!(
@@ -315,16 +318,14 @@ fn what_is_changed_is_recorded() {
     session.close().unwrap();
 }
 
-/// A rule that is saved allows, so an answer that says no saves none, and the question stays open.
-#[test]
-fn an_answer_that_says_no_saves_no_rule() {
-    let project = TestProject::new();
-    let input = json!({"path": "a.txt", "content": "hello\n"});
-    let server = ModelServer::start(
-        Script::new()
-            .turn(Turn::call("write", input))
-            .turn(Turn::text("Done.")),
-    );
+/// A session in which a model asks to write `paths`, one after the other, at its first question; and the user's settings.
+fn asking(project: &TestProject, paths: &[&str]) -> (Session, ActionId, String, ModelServer) {
+    let write = |path: &&str| {
+        let input = json!({"path": path, "content": "hello\n"});
+        Turn::call("write", input)
+    };
+    let script = paths.iter().map(write).fold(Script::new(), Script::turn);
+    let server = ModelServer::start(script.turn(Turn::text("Done.")));
     let settings = format!(
         "model = \"local/m\"\n[sandbox]\nmode = \"off\"\n[providers.local]\n\
          dialect = \"openai-chat\"\nbase_url = \"{}\"\n",
@@ -336,31 +337,41 @@ fn an_answer_that_says_no_saves_no_rule() {
         models: SessionModels::FromSettings,
         ..OpenOptions::default()
     };
-    let session = runtime(&project).open(options).unwrap();
+    let session = runtime(project).open(options).unwrap();
     let (ask, asked) = mpsc::channel();
     session.subscribe(move |appended| match &appended.event.payload {
         Payload::ActionRequired(_) => ask.send(appended.event.scope.action_id.clone()).is_ok(),
         _ => true,
     });
-    let text = "Write it.".to_owned();
     let submit = SubmitTurn {
-        text,
+        text: "Write it.".to_owned(),
         ..SubmitTurn::default()
     };
-    let send = |command| session.handle(command, &peer());
-    send(ControlCommand::SubmitTurn(submit)).unwrap();
+    let submitted = session.handle(ControlCommand::SubmitTurn(submit), &peer());
+    submitted.unwrap();
     let action_id = asked.recv().unwrap().unwrap();
-    let respond = |decision, rule: Option<&str>| {
-        send(ControlCommand::RespondAction(RespondAction {
-            action_id: action_id.clone(),
-            decision,
-            scope: GrantScope::User,
-            answer: Some(ActionAnswer {
-                saved_rule: rule.map(str::to_owned),
-                ..ActionAnswer::default()
-            }),
-        }))
-    };
+    (session, action_id, settings, server)
+}
+
+/// The answer with a rule for the user.
+fn answer(action_id: &ActionId, decision: ActionDecision, rule: Option<&str>) -> ControlCommand {
+    ControlCommand::RespondAction(RespondAction {
+        action_id: action_id.clone(),
+        decision,
+        scope: GrantScope::User,
+        answer: Some(ActionAnswer {
+            saved_rule: rule.map(str::to_owned),
+            ..ActionAnswer::default()
+        }),
+    })
+}
+
+/// A rule that is saved allows, so an answer that says no saves none, and the question stays open.
+#[test]
+fn an_answer_that_says_no_saves_no_rule() {
+    let project = TestProject::new();
+    let (session, action_id, settings, _server) = asking(&project, &["a.txt"]);
+    let respond = |decision, rule| session.handle(answer(&action_id, decision, rule), &peer());
     for decision in [ActionDecision::Deny, ActionDecision::Abort] {
         for rule in ["write(**)", "no rule ("] {
             let refused = respond(decision, Some(rule)).unwrap_err();
@@ -376,5 +387,89 @@ fn an_answer_that_says_no_saves_no_rule() {
     respond(ActionDecision::Deny, None).unwrap();
     session.wait().unwrap();
     assert!(!project.root().join("a.txt").exists());
+    session.close().unwrap();
+}
+
+/// A rule can be written anew in the answer, as far as it answers the question and can be seen through; the log says
+/// which one was saved, by whom and where.
+#[test]
+fn a_rule_is_tried_and_saved_as_it_was_written() {
+    let project = TestProject::new();
+    let paths = ["src/a.txt", "src/b.txt"];
+    let (session, action_id, settings, _server) = asking(&project, &paths);
+    let preview = |rule: &str| {
+        let asked = PreviewRule {
+            action_id: action_id.clone(),
+            rule: rule.to_owned(),
+        };
+        match session.handle(ControlCommand::PreviewRule(asked), &peer()) {
+            Ok(Reply::Rule(preview)) => *preview,
+            other => panic!("{other:?}"),
+        }
+    };
+    let narrow = preview("write(src/a.txt)");
+    assert_eq!(
+        (narrow.problem, narrow.wider.as_deref()),
+        (None, Some("write(src/**)"))
+    );
+    let allowed = preview("write(src/**)");
+    let calls: Vec<_> = allowed
+        .examples
+        .iter()
+        .map(|call| call.call.as_str())
+        .collect();
+    assert_eq!(calls, ["src/other.txt", "other.txt", ".env", ".git/config"]);
+    for refused in [
+        "write",
+        "write(/**)",
+        "write(lib/**)",
+        "edit(src/**)",
+        "write(src/**",
+    ] {
+        assert!(preview(refused).problem.is_some(), "{refused}");
+        let command = answer(&action_id, ActionDecision::AllowSession, Some(refused));
+        let error = session.handle(command, &peer()).unwrap_err();
+        assert_eq!(error.code, ControlErrorCode::NotStarted, "{refused}");
+        assert!(error.message.contains("still open"), "{error}");
+    }
+    let kept = std::fs::read_to_string(project.home().join("config.toml")).unwrap();
+    assert_eq!(kept, settings, "what is refused changes nothing");
+    let command = answer(
+        &action_id,
+        ActionDecision::AllowSession,
+        Some(" write(src/**)"),
+    );
+    session.handle(command, &peer()).unwrap();
+    session.wait().unwrap();
+    assert!(
+        project.root().join("src/b.txt").exists(),
+        "the rule holds at once"
+    );
+    let file = project.home().join("config.toml");
+    let kept = std::fs::read_to_string(&file).unwrap();
+    assert!(kept.contains("\"write(src/**)\""), "{kept}");
+    let whole = whole(&session);
+    let saved = |class: &str, parts: &[&str]| {
+        let mut events = whole.events.iter().filter(|event| event["type"] == class);
+        let found = events.any(|event| {
+            let event = event.to_string();
+            parts.iter().all(|part| event.contains(part))
+        });
+        assert!(found, "{class} with {parts:?}");
+    };
+    let at = format!("allow write(src/**) ({}:", file.display());
+    saved("policy.changed", &[&at, "\"by\":\"user\""]);
+    let rule = "\"saved_rule\":\"write(src/**)\"";
+    saved("action.resolved", &[rule, "\"decided_by\":\"user\""]);
+    saved(
+        "action.required",
+        &["\"suggested_rule\":\"write(src/a.txt)\""],
+    );
+    let late = PreviewRule {
+        action_id,
+        rule: "write(src/**)".to_owned(),
+    };
+    let late = session.handle(ControlCommand::PreviewRule(late), &peer());
+    assert_eq!(late.unwrap_err().code, ControlErrorCode::NotFound);
     session.close().unwrap();
 }

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use agent_protocol::Event;
-use agent_protocol::command::ControlCommand;
+use agent_protocol::command::{ControlCommand, PreviewRule};
 use agent_protocol::id::{ArtifactId, ProcessId, SessionId};
 use agent_protocol::payload::process::SandboxStatus;
+use agent_protocol::reply::RulePreview;
 use agent_protocol::status::Mode;
 
 use crate::keymap::{Action, KeyMap};
@@ -84,6 +85,8 @@ pub enum HostRequest {
     Export { form: ExportForm },
     /// The user trusts the project's configuration with exactly the content that was shown.
     TrustProject,
+    /// Work in this mode in this project, and do not ask again.
+    WorkIn(Mode),
     /// The project's configuration may only tighten.
     IgnoreProject,
     /// Keep this key of a model provider.
@@ -214,6 +217,11 @@ pub enum HostMessage {
         document: Document,
     },
     Rewind(RewindPlan),
+    /// What the session says about a rule it was asked about.
+    Rule {
+        asked: PreviewRule,
+        preview: RulePreview,
+    },
     /// What commands will be confined by; said once, before any has run.
     Sandbox(SandboxStatus),
     /// One line, good news.
@@ -311,6 +319,8 @@ pub enum Start {
     FirstRun(FirstRun),
     /// The project's configuration wants more than it may.
     Trust(TrustQuestion),
+    /// Mode auto is proposed for this project, whose path this is.
+    Mode(String),
     /// A past session is to be chosen; leaving the list leaves the screen.
     Sessions(Vec<SessionLine>),
 }

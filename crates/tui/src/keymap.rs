@@ -243,6 +243,13 @@ const FIXED_ANSWERING: &[(&str, &str)] = &[
     ("G", "scrolls a question"),
 ];
 
+/// The same for the key that edits, which also changes a rule before it is saved.
+const FIXED_EDITING: &[(&str, &str)] = &[
+    ("p", "saves a rule for the project"),
+    ("u", "saves a rule for everywhere"),
+    ("w", "widens a rule"),
+];
+
 /// What is wrong with a key map.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -412,7 +419,12 @@ fn may_bind(known: &Known, chord: Chord) -> Result<(), String> {
     let answers = known.place == Place::Answering;
     let fixed = FIXED
         .iter()
-        .chain(FIXED_ANSWERING.iter().filter(|_| answers));
+        .chain(FIXED_ANSWERING.iter().filter(|_| answers))
+        .chain(
+            FIXED_EDITING
+                .iter()
+                .filter(|_| known.action == Action::EditFirst),
+        );
     let mut fixed = fixed.filter_map(|(key, does)| Some((Chord::parse(key).ok()?, does)));
     if let Some((_, does)) = fixed.find(|(key, _)| *key == chord) {
         return Err(format!(

@@ -129,6 +129,8 @@ pub struct Plain {
     asked: Option<agent_protocol::id::ActionId>,
     /// The call that was last said to be running.
     started: Option<agent_protocol::id::ToolCallId>,
+    /// The rule that was told, while one is to be saved.
+    told_rule: Option<String>,
     /// Lines of a text that is being written.
     gathered: Vec<String>,
     interrupted: bool,
@@ -148,6 +150,7 @@ impl Plain {
             out: Vec::new(),
             asked: None,
             started: None,
+            told_rule: None,
             gathered: Vec::new(),
             interrupted: false,
         };
@@ -178,9 +181,11 @@ impl Plain {
         }
         let effects = match &self.ui.prompt {
             Some(prompt) => {
-                let writing = !matches!(prompt.stage, Stage::Choose | Stage::Rule);
-                if writing {
+                if prompt.is_writing() {
                     self.write(line)
+                } else if line.trim_start().starts_with("/mode ") {
+                    // Another mode is an answer of its own.
+                    self.ui.run_command(line.trim())
                 } else {
                     self.answer(line);
                     return Vec::new();
@@ -243,26 +248,52 @@ impl Plain {
         let effects = self.ui.ripen();
         let stage = self.ui.prompt.as_ref().map(|prompt| prompt.stage.clone());
         let stage = stage.filter(|stage| before.as_ref() != Some(stage));
-        let now = self.ui.now;
         match stage {
             Some(Stage::Note(_)) => self
                 .out
                 .push("Deny, and what should the model be told?".into()),
             Some(Stage::Answer(_)) => self.out.push("Your answer:".into()),
-            Some(Stage::Rule) => {
-                self.out.push(
-                    "Save the rule where? p: for you in this project, u: for you everywhere."
-                        .into(),
-                );
-                if let Some(prompt) = &mut self.ui.prompt {
-                    prompt.guard.drawn(now);
-                }
-            }
+            Some(Stage::Rule(draft)) if draft.is_written => self.out.push(format!(
+                "Enter the new rule; an empty line keeps the current one: {}",
+                safe::one_line(draft.editor.text())
+            )),
             Some(Stage::Edit(_)) => self.print_part(),
             _ => {}
         }
         self.after();
         effects
+    }
+
+    /// What the session says of the rule that is to be saved, once it has.
+    fn print_rule(&mut self) {
+        let Some(prompt) = &mut self.ui.prompt else {
+            return;
+        };
+        let Stage::Rule(draft) = &prompt.stage else {
+            self.told_rule = None;
+            return;
+        };
+        let Some(preview) = draft.preview.as_ref().filter(|_| !draft.is_written) else {
+            return;
+        };
+        if self.told_rule.as_ref() == Some(&preview.rule) {
+            return;
+        }
+        self.told_rule = Some(preview.rule.clone());
+        let key = self.ui.settings.keys.answer("e");
+        self.out
+            .push(format!("Rule: {}", safe::one_line(&preview.rule)));
+        self.out.extend(view::rule::in_words(preview));
+        let mut answers = match preview.problem {
+            Some(_) => "It can't be saved.".to_owned(),
+            None => "Save it where? p: for you in this project. u: for you everywhere.".to_owned(),
+        };
+        answers.push_str(&format!(" {key}: change it."));
+        if preview.wider.is_some() {
+            answers.push_str(" w: wider.");
+        }
+        self.out.push(answers);
+        prompt.guard.drawn(self.ui.now);
     }
 
     /// The part of the input that is to be written anew.
@@ -288,7 +319,10 @@ impl Plain {
         let enter = KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE);
         let stage = self.ui.prompt.as_mut().map(|prompt| &mut prompt.stage);
         let Some(Stage::Edit(editing)) = stage else {
-            self.ui.text_from_editor(Ok(line.to_owned()));
+            if !(line.is_empty() && matches!(stage, Some(Stage::Rule(_)))) {
+                self.ui.text_from_editor(Ok(line.to_owned()));
+            }
+            self.told_rule = None;
             return self.ui.key(enter);
         };
         if let Some(editor) = editing.editors.get_mut(editing.at) {
@@ -349,6 +383,7 @@ impl Plain {
         }
         self.print_overlay();
         self.print_question();
+        self.print_rule();
     }
 
     /// A command may take a while: that it began is said once.

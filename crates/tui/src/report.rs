@@ -155,7 +155,7 @@ pub fn status(ui: &Ui) -> Status {
     let asked = ui.current();
     let doing = match (&ui.overlay, asked) {
         (Some(Overlay::FirstRun(..)), _) => Doing::NeedsKey,
-        (Some(Overlay::Trust(..)), _) => Doing::AsksQuestion,
+        (Some(Overlay::Trust(..) | Overlay::Mode(..)), _) => Doing::AsksQuestion,
         (_, Some(pending)) if pending.is_permission() => Doing::AsksPermission,
         (_, Some(_)) => Doing::AsksQuestion,
         (_, None) if ui.state.works() => Doing::Working,

@@ -98,9 +98,10 @@ impl Host {
                 Err(failure) => told(Err(failure)),
             },
             // These belong to the start.
-            HostRequest::TrustProject | HostRequest::IgnoreProject | HostRequest::KeepKey(_) => {
-                return None;
-            }
+            HostRequest::TrustProject
+            | HostRequest::IgnoreProject
+            | HostRequest::WorkIn(_)
+            | HostRequest::KeepKey(_) => return None,
         })
     }
 

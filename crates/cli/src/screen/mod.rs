@@ -141,7 +141,8 @@ async fn journey(app: &App, visit: Visit) -> Result<Left, Failure> {
     let mut notice = None;
     loop {
         let needs_model = visit.models.is_none();
-        let begin = start::begin(&app, &visit.settings, needs_model, &mut refused).await?;
+        let is_new = session.name().is_none();
+        let begin = start::begin(&app, &visit.settings, needs_model, is_new, &mut refused).await?;
         let (config, facts) = match begin {
             start::Begin::With(mut config, facts) => {
                 if let Some(mode) = mode.take() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use agent_protocol::command::{ControlCommand, Peer, PeerKind};
-use agent_protocol::reply::{Acknowledgement, ControlError, ControlErrorCode, Reply};
+use agent_protocol::reply::{Acknowledgement, ControlError, ControlErrorCode, Reply, RulePreview};
 use agent_runtime::{Pending, Session};
 use agent_tui::{HostMessage, Input, Output};
 use tokio::runtime::Handle;
@@ -64,6 +64,21 @@ impl Sender {
     }
 
     pub(super) fn command(&self, command: ControlCommand) {
+        if let ControlCommand::PreviewRule(asked) = &command {
+            let asked = asked.clone();
+            let preview = match self.session.handle(command, &peer()) {
+                Ok(Reply::Rule(preview)) => *preview,
+                Ok(_) => return,
+                Err(error) => RulePreview {
+                    rule: asked.rule.clone(),
+                    problem: Some(error.message),
+                    ..RulePreview::default()
+                },
+            };
+            let told = HostMessage::Rule { asked, preview };
+            let _ = self.inputs.send(Input::Host(told));
+            return;
+        }
         match self.session.dispatch(command, &peer()) {
             Pending::Ready(reply) => self.tell(reply),
             later @ Pending::Later(_) => {

@@ -4,9 +4,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use agent_policy::gate::SandboxLevel;
 use agent_protocol::Payload;
 use agent_protocol::id::SessionId;
 use agent_protocol::payload::permission::{DecidedBy, GrantScope, PolicyChanged, PolicyChanges};
+use agent_protocol::status::Mode;
 use agent_provider::catalog::{BUILT_IN, BuiltIn};
 use agent_provider::local::find_local_servers;
 use agent_tui::{
@@ -19,7 +21,7 @@ use super::{exit_of, load, settings};
 use crate::app::App;
 use crate::commands::doctor::other_program;
 use crate::config::trust::{self, Proposal, TrustStore};
-use crate::config::{Config, SettingArgs};
+use crate::config::{ChosenModes, Config, Layer, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use agent_runtime::keys;
@@ -39,6 +41,7 @@ pub(super) async fn begin(
     app: &Arc<App>,
     args: &SettingArgs,
     needs_model: bool,
+    is_new: bool,
     refused: &mut Vec<PathBuf>,
 ) -> Result<Begin, Failure> {
     let mut config = load(app, args)?;
@@ -83,7 +86,45 @@ pub(super) async fn begin(
             }
         }
     }
+    if needs_model && is_new && may_propose_auto(app, &config)? {
+        let start = Start::Mode(app.short_or_root(app.project.root()));
+        match ask(app, &config, start).await? {
+            Said::Request(HostRequest::WorkIn(mode)) => {
+                let directories = &app.host.directories;
+                ChosenModes::open(&directories.state)?.keep(app.project.root(), mode)?;
+                facts.push(chosen(mode));
+                config = load(app, args)?;
+            }
+            Said::Request(_) => {}
+            Said::Exit(exit) => return Ok(Begin::Leave(exit_of(&exit))),
+        }
+    }
     Ok(Begin::With(Box::new(config), facts))
+}
+
+/// True where nobody has said anything about the mode, and the sandbox makes mode auto safe. Programs that start this
+/// one are not asked.
+fn may_propose_auto(app: &App, config: &Config) -> Result<bool, Failure> {
+    let is_default = config.permissions.mode.origin.layer == Layer::BuiltIn;
+    let in_ci = app.host.environment.get("CI");
+    if !is_default || in_ci.is_some_and(|value| !value.is_empty()) {
+        return Ok(false);
+    }
+    let level = agent_runtime::command_settings::probed_level(app, config)?;
+    Ok(level == SandboxLevel::Full)
+}
+
+fn chosen(mode: Mode) -> Payload {
+    PolicyChanged {
+        scope: GrantScope::ProjectLocal,
+        changed: PolicyChanges {
+            mode: Some(mode),
+            ..PolicyChanges::default()
+        },
+        by: DecidedBy::User,
+        reason: "chosen for this project at its first start".to_owned(),
+    }
+    .into()
 }
 
 /// The files worth a question: not trusted as they are, and with something that would hold if they
@@ -204,6 +245,7 @@ async fn ask(app: &App, config: &Config, start: Start) -> Result<Said, Failure> 
                 if let Output::Host(
                     request @ (HostRequest::TrustProject
                     | HostRequest::IgnoreProject
+                    | HostRequest::WorkIn(_)
                     | HostRequest::KeepKey(_)),
                 ) = output
                 {

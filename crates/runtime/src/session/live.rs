@@ -10,8 +10,8 @@ use agent_engine::{Control, Interrupt, Model, OwnCall, Resumed, SessionAuthority
 use agent_log::{AnchorStore, Appended, SessionDirectory, SessionWriter};
 use agent_policy::gate::SandboxLevel;
 use agent_protocol::command::{
-    BeginCalls, ControlCommand, InterruptReason, Peer, PermissionQuery, ResumeThread, SubmitTurn,
-    ToolInventoryQuery, Undo,
+    BeginCalls, ControlCommand, InterruptReason, Peer, PermissionQuery, ResumeThread, Shell,
+    SubmitTurn, ToolInventoryQuery, Undo,
 };
 use agent_protocol::id::{ProcessId, TurnId};
 use agent_protocol::payload::conversation::{SessionChanges, SessionUpdated};
@@ -199,6 +199,7 @@ impl LiveSession {
                 Ok(Reply::Answer(self.control.interrupt(&interrupt)))
             }
             ControlCommand::RespondAction(response) => self.respond(response).map(Reply::Answer),
+            ControlCommand::PreviewRule(asked) => self.preview_rule(&asked),
             ControlCommand::ResumeThread(resume) => self.resume(&resume),
             ControlCommand::RemoveQueuedTurn(queued) => {
                 recorded(self.control.remove_queued(&queued.turn_id)).map(Reply::Answer)
@@ -221,7 +222,7 @@ impl LiveSession {
             }
             ControlCommand::Compact => return self.ask(Work::Compact),
             ControlCommand::Undo(asked) => return self.undo(asked),
-            ControlCommand::Shell(shell) => self.shell(shell.command, peer),
+            ControlCommand::Shell(shell) => self.shell(&shell, peer),
             ControlCommand::BeginCalls(begin) => self.begin_calls(begin, peer),
             ControlCommand::CallTool(call) => self.in_calls(|turn, events| {
                 let called = recorded(turn.call(call, events))?;
@@ -337,7 +338,7 @@ impl LiveSession {
     }
 
     /// A command that the user typed: judged, confined and recorded like any other, as a turn of its own.
-    fn shell(&self, command: String, peer: &Peer) -> Result<Reply, ControlError> {
+    fn shell(&self, typed: &Shell, peer: &Peer) -> Result<Reply, ControlError> {
         if !self.has_engine {
             return Err(no_engine());
         }
@@ -345,7 +346,11 @@ impl LiveSession {
         let Some(shell) = registry.shell() else {
             return Err(unavailable("no tool of this session runs commands"));
         };
-        let mut input = shell.input_about(&command);
+        let command = &typed.command;
+        let mut input = shell.input_about(command);
+        if let Some(field) = shell.network_field.as_ref().filter(|_| typed.network) {
+            input[field] = true.into();
+        }
         input["description"] = "typed by the user".into();
         let turn_id: TurnId = self.journal.ids().mint();
         self.send(Work::Own(Box::new(OwnCall {

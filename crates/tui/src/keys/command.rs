@@ -16,7 +16,7 @@ impl Ui {
         self.overlay = Some(documents::help(&self.settings.keys));
     }
 
-    pub(super) fn run_command(&mut self, line: &str) -> Vec<Effect> {
+    pub(crate) fn run_command(&mut self, line: &str) -> Vec<Effect> {
         // Only in builds with debug assertions, and in no menu: how a test, or whoever works on this,
         // sees what a panic of the screen leaves behind.
         debug_assert!(line.trim() != "/panic", "the screen was told to panic");

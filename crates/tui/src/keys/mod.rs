@@ -79,7 +79,12 @@ impl Ui {
             if self.is_choosing_session()
                 || matches!(
                     self.overlay,
-                    Some(Overlay::FirstRun(..) | Overlay::Key(..) | Overlay::Trust(..))
+                    Some(
+                        Overlay::FirstRun(..)
+                            | Overlay::Key(..)
+                            | Overlay::Trust(..)
+                            | Overlay::Mode(..)
+                    )
                 )
             {
                 return vec![Effect::Exit(Exit::Quit)];
@@ -264,13 +269,7 @@ impl Ui {
     }
 
     pub(crate) fn next_mode(&self) -> Mode {
-        match self.state.facts.mode.unwrap_or(Mode::Ask) {
-            Mode::ReadOnly => Mode::Ask,
-            Mode::Ask => Mode::AcceptEdits,
-            Mode::AcceptEdits => Mode::Auto,
-            // `full` is never reached by going round; it has to be named.
-            Mode::Auto | Mode::Full => Mode::ReadOnly,
-        }
+        mode_after(self.state.facts.mode.unwrap_or(Mode::Ask))
     }
 
     fn search_key(&mut self, pressed: KeyEvent) -> Vec<Effect> {
@@ -307,9 +306,14 @@ impl Ui {
         if text.starts_with('/') && !text.contains('\n') {
             effects.extend(self.run_command(&text));
         } else if let Some(command) = text.strip_prefix('!') {
-            let command = command.trim().to_owned();
-            if !command.is_empty() {
-                effects.push(Effect::Command(ControlCommand::Shell(Shell { command })));
+            let command = command.trim();
+            let behind = command.strip_prefix("network ").map(str::trim_start);
+            let shell = Shell {
+                command: behind.unwrap_or(command).to_owned(),
+                network: behind.is_some(),
+            };
+            if !shell.command.is_empty() {
+                effects.push(Effect::Command(ControlCommand::Shell(shell)));
             }
         } else {
             effects.push(Effect::Command(ControlCommand::SubmitTurn(SubmitTurn {
@@ -365,6 +369,7 @@ impl Ui {
                 .get(editing.at)
                 .map(|editor| editor.text().to_owned())
                 .unwrap_or_default(),
+            Some(Stage::Rule(draft)) if draft.is_written => draft.editor.text().to_owned(),
             _ => self.composer.editor.text().to_owned(),
         }
     }
@@ -391,8 +396,20 @@ impl Ui {
                     editor.set(text);
                 }
             }
+            Some(Stage::Rule(draft)) if draft.is_written => draft.editor.set(text.trim()),
             _ => self.composer.editor.set(text),
         }
+    }
+}
+
+/// The mode behind this one, going round.
+pub(crate) fn mode_after(mode: Mode) -> Mode {
+    match mode {
+        Mode::ReadOnly => Mode::Ask,
+        Mode::Ask => Mode::AcceptEdits,
+        Mode::AcceptEdits => Mode::Auto,
+        // `full` is never reached by going round; it has to be named.
+        Mode::Auto | Mode::Full => Mode::ReadOnly,
     }
 }
 
@@ -417,7 +434,11 @@ pub(crate) fn parse(name: &str) -> KeyEvent {
         "enter" => KeyCode::Enter,
         "esc" => KeyCode::Esc,
         "tab" => KeyCode::Tab,
-        "backtab" => KeyCode::BackTab,
+        "backtab" => {
+            // As terminals send it.
+            modifiers |= KeyModifiers::SHIFT;
+            KeyCode::BackTab
+        }
         "up" => KeyCode::Up,
         "down" => KeyCode::Down,
         "left" => KeyCode::Left,

@@ -43,7 +43,7 @@ impl Ui {
                     (false, Vec::new())
                 }
             },
-            Overlay::FirstRun(_, scroll) | Overlay::Trust(_, scroll) => {
+            Overlay::FirstRun(_, scroll) | Overlay::Trust(_, scroll) | Overlay::Mode(_, scroll) => {
                 if scrolls(key)
                     || (key.code == KeyCode::Char(' ') && self.start_guard.is_quiet(self.now))
                 {
@@ -92,10 +92,26 @@ impl Ui {
                 Vec::new()
             }
             (Some(Overlay::Trust(..)), KeyCode::Char('i')) => host(HostRequest::IgnoreProject),
-            (Some(Overlay::FirstRun(..) | Overlay::Trust(..)), KeyCode::Char('q')) => {
-                exit(Exit::Quit)
+            (Some(Overlay::Mode(_, scroll)), KeyCode::Char('y')) => {
+                if scroll.at >= scroll.last {
+                    return host(HostRequest::WorkIn(Mode::Auto));
+                }
+                self.hint(SCROLL_FIRST);
+                Vec::new()
             }
-            (Some(Overlay::FirstRun(_, scroll) | Overlay::Trust(_, scroll)), _) => {
+            (Some(Overlay::Mode(..)), KeyCode::Char('n')) => host(HostRequest::WorkIn(Mode::Ask)),
+            (
+                Some(Overlay::FirstRun(..) | Overlay::Trust(..) | Overlay::Mode(..)),
+                KeyCode::Char('q'),
+            ) => exit(Exit::Quit),
+            (
+                Some(
+                    Overlay::FirstRun(_, scroll)
+                    | Overlay::Trust(_, scroll)
+                    | Overlay::Mode(_, scroll),
+                ),
+                _,
+            ) => {
                 scroll_key(scroll, key);
                 Vec::new()
             }

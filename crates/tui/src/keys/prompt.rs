@@ -1,13 +1,15 @@
 //! Keys while a question is open.
 
 use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, GrantScope};
+use agent_protocol::status::Mode;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::mode_after;
 use super::overlay::{SCROLL_FIRST, scrolls};
 use crate::compose::editor::Editor;
 use crate::keymap::{Action, Place};
 use crate::ui::guard::{CALM_MS, Press};
-use crate::ui::prompt::{Editing, Stage, respond};
+use crate::ui::prompt::{Editing, RuleDraft, Stage, respond};
 use crate::ui::{Effect, Ui};
 
 /// Said while keys go elsewhere.
@@ -19,7 +21,7 @@ impl Ui {
         let Some(prompt) = &mut self.prompt else {
             return Vec::new();
         };
-        let is_text = !matches!(prompt.stage, Stage::Choose | Stage::Rule);
+        let is_text = prompt.is_writing();
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         if control && key.code == KeyCode::Char('g') {
             self.disturb();
@@ -28,6 +30,15 @@ impl Ui {
         if is_text {
             return self.text_key(key);
         }
+        if matches!(prompt.stage, Stage::Choose) {
+            let is_mode = self.settings.keys.is(Action::Mode, key);
+            if is_mode && self.turn_mode(key) || key.code == KeyCode::Esc && self.keep_mode() {
+                return Vec::new();
+            }
+        }
+        let Some(prompt) = &mut self.prompt else {
+            return Vec::new();
+        };
         let pages = key.code == KeyCode::Char(' ') && prompt.guard.is_quiet(now);
         if scrolls(key) || pages {
             let before = prompt.guard.moved(now);
@@ -49,6 +60,41 @@ impl Ui {
         Vec::new()
     }
 
+    /// Goes on to the next mode, which takes effect when the key rests. False when it was typed for something else.
+    fn turn_mode(&mut self, key: KeyEvent) -> bool {
+        let now = self.now;
+        let next = self.mode_ahead().map_or(self.next_mode(), mode_after);
+        let Some(prompt) = &mut self.prompt else {
+            return false;
+        };
+        // What it would let through has to be seen first.
+        let turns = prompt.seen_end && prompt.guard.go_round(key, now);
+        if turns {
+            prompt.mode = Some(next);
+            self.hint = None;
+        }
+        turns
+    }
+
+    /// Takes the key for the next mode back, if it has not taken effect.
+    fn keep_mode(&mut self) -> bool {
+        let is_turning = self.mode_ahead().is_some();
+        if is_turning {
+            if let Some(prompt) = &mut self.prompt {
+                prompt.guard.disturb(self.now);
+            }
+            self.hint("The mode stays as it is.");
+        }
+        is_turning
+    }
+
+    /// The mode that the key for it has come to, while it may still go on.
+    pub(crate) fn mode_ahead(&self) -> Option<Mode> {
+        let prompt = self.prompt.as_ref()?;
+        let held = prompt.guard.held()?;
+        (prompt.mode).filter(|_| self.settings.keys.is(Action::Mode, held))
+    }
+
     /// A key that came while somebody was writing something else goes there, and the screen says so.
     pub(crate) fn type_on(&mut self, key: KeyEvent) {
         if self.settings.plain || self.overlay.is_some() {
@@ -67,7 +113,7 @@ impl Ui {
         self.hint = None;
         match self.prompt.as_ref().map(|prompt| &prompt.stage) {
             Some(Stage::Choose) => self.choose_key(key),
-            Some(Stage::Rule) => self.rule_key(key),
+            Some(Stage::Rule(_)) => self.rule_key(key),
             Some(Stage::Edit(_)) => self.send_text(),
             Some(Stage::Note(_) | Stage::Answer(_)) | None => Vec::new(),
         }
@@ -129,17 +175,19 @@ impl Ui {
                 if !self.may_allow() {
                     return Vec::new();
                 }
-                vec![Effect::set_mode(self.next_mode())]
+                let turned = self.prompt.as_mut().and_then(|prompt| prompt.mode.take());
+                vec![Effect::set_mode(turned.unwrap_or(self.next_mode()))]
             }
-            KeyCode::Char('r')
-                if !question && pending.suggested_rule.is_some() && self.may_allow() =>
-            {
-                self.stage(Stage::Rule)
-            }
-            KeyCode::Char('r') if !question && pending.suggested_rule.is_none() => {
-                self.hint("Can't be saved as a rule (too broad).");
-                Vec::new()
-            }
+            KeyCode::Char('r') if !question => match &pending.suggested_rule {
+                None => {
+                    self.hint("Can't be saved as a rule (too broad).");
+                    Vec::new()
+                }
+                Some(rule) if self.may_allow() => {
+                    self.stage(Stage::Rule(Box::new(RuleDraft::new(rule))))
+                }
+                Some(_) => Vec::new(),
+            },
             KeyCode::Char('d') => self.answer(respond(
                 &pending,
                 ActionDecision::Deny,
@@ -214,14 +262,37 @@ impl Ui {
         let Some(pending) = self.current().cloned() else {
             return Vec::new();
         };
+        let is_edit = self.settings.keys.is(Action::EditFirst, key);
+        let Some(prompt) = &mut self.prompt else {
+            return Vec::new();
+        };
+        let Stage::Rule(draft) = &mut prompt.stage else {
+            return Vec::new();
+        };
         let scope = match key.code {
             KeyCode::Char('p') => GrantScope::ProjectLocal,
             KeyCode::Char('u') => GrantScope::User,
             KeyCode::Esc => return self.stage(Stage::Choose),
+            KeyCode::Char('w') => {
+                if let Some(wider) = draft.preview.as_ref().and_then(|seen| seen.wider.clone()) {
+                    draft.editor = Editor::with(&wider);
+                }
+                prompt.guard.renew();
+                return Vec::new();
+            }
+            _ if is_edit => {
+                draft.is_written = true;
+                prompt.guard.renew();
+                return Vec::new();
+            }
             _ => return Vec::new(),
         };
+        let Some(rule) = draft.rule() else {
+            self.hint("This rule can't be saved; change it with e, or go back with Esc.");
+            return Vec::new();
+        };
         let answer = ActionAnswer {
-            saved_rule: pending.suggested_rule.clone(),
+            saved_rule: Some(rule),
             ..ActionAnswer::default()
         };
         self.answer(respond(
@@ -232,6 +303,20 @@ impl Ui {
         ))
     }
 
+    /// The rule is written, or is to stay the one that was offered.
+    fn rule_written(&mut self, is_taken: bool) -> Vec<Effect> {
+        if let Some(prompt) = &mut self.prompt
+            && let Stage::Rule(draft) = &mut prompt.stage
+        {
+            if !is_taken {
+                draft.editor = Editor::with(&draft.offered);
+            }
+            draft.is_written = false;
+            prompt.guard.renew();
+        }
+        Vec::new()
+    }
+
     fn text_key(&mut self, key: KeyEvent) -> Vec<Effect> {
         self.hint = None;
         let columns = self.composer_columns();
@@ -239,8 +324,16 @@ impl Ui {
             && !key
                 .modifiers
                 .intersects(KeyModifiers::ALT | KeyModifiers::SHIFT);
-        if key.code == KeyCode::Esc {
-            return self.stage(Stage::Choose);
+        let is_rule = self
+            .prompt
+            .as_ref()
+            .is_some_and(|prompt| matches!(prompt.stage, Stage::Rule(_)));
+        match key.code {
+            KeyCode::Esc if is_rule => return self.rule_written(false),
+            // A rule has one line; where it is saved is another step.
+            KeyCode::Enter if is_rule => return self.rule_written(true),
+            KeyCode::Esc => return self.stage(Stage::Choose),
+            _ => {}
         }
         let now = self.now;
         let Some(prompt) = &mut self.prompt else {
@@ -272,7 +365,10 @@ impl Ui {
                     editing.error = None;
                 }
             }
-            Stage::Choose | Stage::Rule => {}
+            Stage::Rule(draft) => {
+                draft.editor.key(key, columns);
+            }
+            Stage::Choose => {}
         }
         Vec::new()
     }
@@ -319,7 +415,7 @@ impl Ui {
                     }
                 }
             }
-            Stage::Choose | Stage::Rule => return Vec::new(),
+            Stage::Choose | Stage::Rule(_) => return Vec::new(),
         };
         self.answer(respond(&pending, decision, GrantScope::Once, Some(answer)))
     }

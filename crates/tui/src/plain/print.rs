@@ -69,6 +69,19 @@ impl Plain {
                 );
                 self.ui.overlay = Some(Overlay::Rewind(plan, scroll));
             }
+            Some(Overlay::Mode(project, scroll)) => {
+                self.out.push(overlay::AUTO_TITLE.into());
+                for text in overlay::auto_in_words(&self.ui, &project) {
+                    let lines = wrap(&Line::from(text), self.columns, 0, Break::Words);
+                    self.out.extend(lines.iter().map(spoken));
+                }
+                self.out.push(
+                    "y and Enter: work in mode auto here. n and Enter: keep asking. q and Enter: quit."
+                        .into(),
+                );
+                self.ui.overlay = Some(Overlay::Mode(project, scroll));
+                self.ui.start_guard.drawn(self.ui.now);
+            }
             Some(Overlay::Transcript(_) | Overlay::Key(..)) | None => {}
         }
     }

@@ -6,17 +6,17 @@ use agent_history::{Description, describe};
 use agent_protocol::id::ToolCallId;
 use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::permission::{
-    ActionClass, ActionDecision, ActionRequired, ActionResolved, DecidedBy, DecisionSource, Effect,
-    PermissionEvaluated, SESSION_EDITS,
+    Access, ActionClass, ActionDecision, ActionRequired, ActionResolved, DecidedBy, DecisionSource,
+    Effect, PermissionEvaluated, SESSION_EDITS,
 };
-use agent_protocol::payload::process::pipeline_failed;
+use agent_protocol::payload::process::{ViolationKind, pipeline_failed};
 use agent_protocol::payload::tool::{ContentFormat, ToolData, ToolFailed, ToolObservation};
 use agent_protocol::{CallStep, Event, Payload};
 use serde_json::Value;
 
 use super::cell::{
     CallStage, Cell, CellKind, FileChange, KEPT_DIFF, KEPT_TEXT, LiveOutput, Outcome, Permission,
-    ToolCell, clip, head_and_tail,
+    TYPED, ToolCell, clip, head_and_tail,
 };
 use super::look::Look;
 use super::pending::Pending;
@@ -152,8 +152,13 @@ impl State {
             rule: evaluated.suggested_rule.clone(),
             // Only what the mode alone asks about is covered by an answer for all edits.
             session_rule: (evaluated.decision_source == DecisionSource::Default
-                && evaluated.action_class == ActionClass::Modify)
-                .then(|| SESSION_EDITS[0].to_owned()),
+                && evaluated.action_class == ActionClass::Modify
+                && evaluated.parse.is_none()
+                && evaluated
+                    .resources
+                    .iter()
+                    .any(|one| one.access == Access::Write))
+            .then(|| SESSION_EDITS[0].to_owned()),
             ..Evaluated::default()
         };
         if let Some(parse) = &evaluated.parse {
@@ -184,7 +189,7 @@ impl State {
                     Some(Permission::Allowed(match evaluated.decision_source {
                         DecisionSource::SessionGrant => "allowed for this session".into(),
                         DecisionSource::Mode => format!("allowed in mode {}", evaluated.mode),
-                        DecisionSource::Human => "typed by you".into(),
+                        DecisionSource::Human => TYPED.into(),
                         _ => reason,
                     }))
                 }
@@ -216,7 +221,7 @@ impl State {
             pending.unproven = found.unproven;
             pending.every_time = found.every_time;
             pending.suggested_rule = pending.suggested_rule.or(found.rule);
-            pending.session_rule = found.session_rule.filter(|_| pending.path().is_some());
+            pending.session_rule = found.session_rule;
         }
         self.pending.push(pending);
     }
@@ -306,7 +311,8 @@ fn call_progressed(tool: &mut ToolCell, event: &Event) {
                 tool.live.push(preview);
             }
         }
-        Payload::SandboxViolation(_) => {
+        Payload::SandboxViolation(violation) => {
+            tool.detail.no_network |= violation.kind == ViolationKind::Network;
             let said = describe(event);
             let facts = said.facts.lines().map(|fact| format!("; {fact}"));
             let line = format!("{}{}", said.text, facts.collect::<String>());

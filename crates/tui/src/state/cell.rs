@@ -187,6 +187,9 @@ impl Outcome {
     }
 }
 
+/// What is said of a command that the user typed.
+pub const TYPED: &str = "typed by you";
+
 /// Who let the call through or stopped it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permission {
@@ -265,6 +268,8 @@ pub struct Detail {
     pub errors: Vec<String>,
     /// What the boundary refused.
     pub violations: Vec<String>,
+    /// The network is among it.
+    pub no_network: bool,
     pub lines_added: Option<u64>,
     pub lines_removed: Option<u64>,
 }

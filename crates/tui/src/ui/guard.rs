@@ -10,6 +10,8 @@ use super::{Effect, Ui};
 pub const CALM_MS: u64 = 400;
 /// And nothing may come for this long after it.
 pub const ALONE_MS: u64 = 250;
+/// A key that goes round among choices takes effect when it has not been pressed again for this long.
+pub const ROUND_MS: u64 = 1000;
 
 /// Guard that stands before a question, by the screen's clock in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +66,23 @@ impl Guard {
             }
             before => Press::Typed(before),
         }
+    }
+
+    /// Takes in a key that goes round among choices; false if it was typed for something else. Pressed again it
+    /// goes on, and only where it stops counts.
+    pub fn go_round(&mut self, key: KeyEvent, now: u64) -> bool {
+        if self.held() != Some(key) && !self.is_calm(now) {
+            return false;
+        }
+        self.typed_at = Some(now);
+        self.held = Some((key, now + ROUND_MS - ALONE_MS));
+        true
+    }
+
+    /// The key that was pressed, and waits to be an answer.
+    #[must_use]
+    pub fn held(&self) -> Option<KeyEvent> {
+        self.held.map(|(key, _)| key)
     }
 
     /// Takes in something that is no answer. Gives back the key that is none either, because this
@@ -134,14 +153,18 @@ impl Ui {
     #[must_use]
     pub fn guard(&self) -> Option<&Guard> {
         match (&self.overlay, &self.prompt) {
-            (Some(Overlay::FirstRun(..) | Overlay::Trust(..)), _) => Some(&self.start_guard),
+            (Some(Overlay::FirstRun(..) | Overlay::Trust(..) | Overlay::Mode(..)), _) => {
+                Some(&self.start_guard)
+            }
             (_, prompt) => prompt.as_ref().map(|prompt| &prompt.guard),
         }
     }
 
     fn guard_mut(&mut self) -> Option<&mut Guard> {
         match (&self.overlay, &mut self.prompt) {
-            (Some(Overlay::FirstRun(..) | Overlay::Trust(..)), _) => Some(&mut self.start_guard),
+            (Some(Overlay::FirstRun(..) | Overlay::Trust(..) | Overlay::Mode(..)), _) => {
+                Some(&mut self.start_guard)
+            }
             (_, prompt) => prompt.as_mut().map(|prompt| &mut prompt.guard),
         }
     }
@@ -172,7 +195,9 @@ impl Ui {
             return self.look_again();
         };
         let mut effects = match &self.overlay {
-            Some(Overlay::FirstRun(..) | Overlay::Trust(..)) => self.start_key(key),
+            Some(Overlay::FirstRun(..) | Overlay::Trust(..) | Overlay::Mode(..)) => {
+                self.start_key(key)
+            }
             // It was meant for the question that something else covers now.
             Some(_) => Vec::new(),
             None => self.answer_key(key),

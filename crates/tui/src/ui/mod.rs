@@ -148,6 +148,7 @@ impl Ui {
             Start::Composer => None,
             Start::FirstRun(found) => Some(Overlay::FirstRun(found.clone(), Scroll::default())),
             Start::Trust(question) => Some(Overlay::Trust(question.clone(), Scroll::default())),
+            Start::Mode(project) => Some(Overlay::Mode(project.clone(), Scroll::default())),
             Start::Sessions(sessions) => {
                 let choices = Choices::Sessions(sessions.clone());
                 Some(Overlay::Picker(Picker::new("resume a session", choices)))
@@ -272,6 +273,7 @@ impl Ui {
                     let at = editing.at;
                     editing.editors.get_mut(at)
                 }
+                prompt::Stage::Rule(draft) if draft.is_written => Some(&mut draft.editor),
                 _ => None,
             },
             None => None,
@@ -328,6 +330,15 @@ impl Ui {
             }
             HostMessage::Rewind(plan) => {
                 self.overlay = Some(Overlay::Rewind(plan, Scroll::default()));
+            }
+            HostMessage::Rule { asked, preview } => {
+                if let Some(prompt) = &mut self.prompt
+                    && prompt.action_id == asked.action_id
+                    && let prompt::Stage::Rule(draft) = &mut prompt.stage
+                    && draft.editor.text() == asked.rule
+                {
+                    draft.preview = Some(preview);
+                }
             }
             HostMessage::Sandbox(status) => {
                 // What a command has run in says more.
@@ -400,6 +411,11 @@ impl Ui {
                 }
             }
         }
+        if let Some(prompt) = &mut self.prompt
+            && let prompt::Stage::Rule(draft) = &mut prompt.stage
+        {
+            effects.extend(draft.ask(&prompt.action_id).map(Effect::Command));
+        }
         if self.prompt.is_none() && self.composer.wants_files() {
             if self.requested.insert(HostRequestKey::Files) {
                 effects.push(Effect::Host(HostRequest::Files));
@@ -462,7 +478,11 @@ impl Ui {
             match &mut self.overlay {
                 Some(Overlay::Reader(reader)) => reader.scroll = scroll,
                 Some(Overlay::Rewind(_, place)) => *place = scroll,
-                Some(Overlay::Trust(_, place) | Overlay::FirstRun(_, place)) => {
+                Some(
+                    Overlay::Trust(_, place)
+                    | Overlay::FirstRun(_, place)
+                    | Overlay::Mode(_, place),
+                ) => {
                     *place = scroll;
                     self.start_guard.drawn(self.now);
                 }

@@ -22,6 +22,8 @@ pub enum Overlay {
     /// A key is being entered over the screen of the first run.
     Key(Secret, FirstRun),
     Trust(TrustQuestion, Scroll),
+    /// Mode auto is proposed for the project with this path.
+    Mode(String, Scroll),
 }
 
 /// A place in a text and how far one can go, as of the last drawing.

@@ -1,15 +1,17 @@
 //! The question on the screen: what has been seen of it and what is being answered.
 
-use agent_protocol::command::{ControlCommand, RespondAction};
+use agent_protocol::command::{ControlCommand, PreviewRule, RespondAction};
 use agent_protocol::id::ActionId;
 use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, GrantScope};
+use agent_protocol::reply::RulePreview;
+use agent_protocol::status::Mode;
 
 use super::guard::Guard;
 use crate::compose::editor::Editor;
 use crate::state::pending::Pending;
 
 /// The open question's state on the screen. It never starts on "allow".
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
     pub action_id: ActionId,
     pub guard: Guard,
@@ -19,19 +21,74 @@ pub struct Prompt {
     /// The end of what is asked has been on the screen.
     pub seen_end: bool,
     pub stage: Stage,
+    /// The mode that the key for it has come to, while it goes round.
+    pub mode: Option<Mode>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Stage {
     Choose,
     /// Writing a note to the model; sending it denies.
     Note(Editor),
-    /// Choosing where a rule is saved.
-    Rule,
+    /// Choosing where a rule is saved, and changing it before.
+    Rule(Box<RuleDraft>),
     /// Rewriting the input first.
     Edit(Box<Editing>),
     /// Answering a question in words.
     Answer(Editor),
+}
+
+/// The rule that is to be saved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleDraft {
+    pub editor: Editor,
+    /// The rule that was offered.
+    pub offered: String,
+    /// It is being written.
+    pub is_written: bool,
+    /// The text that the session was asked about last.
+    asked: Option<String>,
+    /// What the session says about the rule as it stands.
+    pub preview: Option<RulePreview>,
+}
+
+impl RuleDraft {
+    #[must_use]
+    pub fn new(offered: &str) -> Self {
+        Self {
+            editor: Editor::with(offered),
+            offered: offered.to_owned(),
+            is_written: false,
+            asked: None,
+            preview: None,
+        }
+    }
+
+    /// The rule to save; none that nobody has said can be.
+    #[must_use]
+    pub fn rule(&self) -> Option<String> {
+        match &self.preview {
+            Some(preview) => preview.problem.is_none().then(|| preview.rule.clone()),
+            // The gate itself has offered it.
+            None => Some(self.offered.clone()).filter(|rule| rule == self.editor.text()),
+        }
+    }
+
+    /// The command that asks what the rule would do as it is written now, unless it was sent.
+    #[must_use]
+    pub fn ask(&mut self, action_id: &ActionId) -> Option<ControlCommand> {
+        let rule = self.editor.text();
+        if self.asked.as_deref() == Some(rule) {
+            return None;
+        }
+        let rule = rule.to_owned();
+        self.asked = Some(rule.clone());
+        self.preview = None;
+        Some(ControlCommand::PreviewRule(PreviewRule {
+            action_id: action_id.clone(),
+            rule,
+        }))
+    }
 }
 
 /// The parts of an input while the user rewrites them.
@@ -44,6 +101,16 @@ pub struct Editing {
 }
 
 impl Prompt {
+    /// True while text is being written in place of an answer.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        match &self.stage {
+            Stage::Choose => false,
+            Stage::Rule(draft) => draft.is_written,
+            Stage::Note(_) | Stage::Edit(_) | Stage::Answer(_) => true,
+        }
+    }
+
     #[must_use]
     pub fn new(action_id: ActionId, typed_at: Option<u64>) -> Self {
         Self {
@@ -53,6 +120,7 @@ impl Prompt {
             page: 10,
             seen_end: false,
             stage: Stage::Choose,
+            mode: None,
         }
     }
 }

@@ -23,7 +23,10 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
             ("Alt-Up", "edit the last queued message"),
             ("@", "attach a file (@a.rs:10-40), a directory or an image"),
             ("/", "commands"),
-            ("!", "your own shell command"),
+            (
+                "!",
+                "your own shell command; !network COMMAND asks for the network",
+            ),
             ("Ctrl-G, Ctrl-X Ctrl-E", "open your editor"),
             (
                 "Ctrl-A E B F W U K Y _",
@@ -55,7 +58,10 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
                 "don't ask again this session: this call; for an edit, all edits",
             ),
             ("w", "allow once, with network access"),
-            ("r", "allow and save a rule (p project, u user)"),
+            (
+                "r",
+                "allow and save a rule (p project, u user, e change it, w wider)",
+            ),
             ("d", "deny"),
             ("n", "deny with a note to the model"),
             ("e", "edit first, then Enter allows the edited version"),

@@ -10,6 +10,7 @@ mod outcome;
 pub mod overlay;
 pub mod prompt;
 pub mod question;
+pub(crate) mod rule;
 pub mod status;
 
 use std::ops::Range;

@@ -7,7 +7,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::cells::Fold;
-use crate::state::cell::{CallStage, Outcome, Permission, ToolCell};
+use crate::state::cell::{CallStage, Outcome, Permission, TYPED, ToolCell};
 use crate::text::{Break, wrap};
 use crate::theme::Theme;
 use agent_text::words::bytes;
@@ -236,8 +236,17 @@ fn badges(tool: &ToolCell, theme: Theme) -> Vec<Badge> {
         let text = format!("truncated, {} left out", bytes(detail.omitted_bytes));
         badges.push((text, theme.warn()));
     }
+    let is_typed = matches!(&tool.permission, Some(Permission::Allowed(by)) if by == TYPED);
     match detail.violations.len() {
         0 => {}
+        // Whoever typed it is told how to give it what it lacks.
+        _ if detail.no_network && is_typed => {
+            let text = "no network in the sandbox: type !network before the command";
+            badges.push((text.into(), theme.warn()));
+        }
+        1 if detail.no_network => {
+            badges.push(("no network in the sandbox".into(), theme.warn()));
+        }
         1 => badges.push(("sandbox refused 1 thing".into(), theme.warn())),
         count => badges.push((format!("sandbox refused {count} things"), theme.warn())),
     }

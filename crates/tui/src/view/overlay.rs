@@ -6,6 +6,7 @@ use ratatui::text::{Line, Span};
 use super::answers::{self, Answer, answer};
 use super::{Frame, window};
 use crate::host::{Document, DocumentFormat, FirstRun, RewindPlan, Secret, TrustQuestion};
+use crate::keymap::Action;
 use crate::text::{Break, wrap};
 use crate::theme::Theme;
 use crate::ui::overlay::{Choices, Overlay, Picker, Scroll};
@@ -51,6 +52,15 @@ pub(super) fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
             answers(vec![
                 answer("i", "ignore it", taken),
                 answer("t", "trust exactly this content", taken && seen),
+                answer("q", "leave", taken),
+            ])
+        }
+        Some(Overlay::Mode(_, scroll)) => {
+            let taken = !ui.is_guarded();
+            let seen = scroll.at >= scroll.last;
+            answers(vec![
+                answer("n", "keep asking", taken),
+                answer("y", "work in mode auto here", taken && seen),
                 answer("q", "leave", taken),
             ])
         }
@@ -102,6 +112,18 @@ pub(super) fn frame(ui: &Ui, columns: usize, height: usize) -> Frame {
             shown.scroll = Some(scroll);
             let title = "Trust this project's configuration?";
             (position(title, scroll), lines)
+        }
+        Some(Overlay::Mode(project, scroll)) => {
+            let paragraphs = auto_in_words(ui, project);
+            let lines = paragraphs.iter().flat_map(|text| {
+                let text = Line::from(text.clone());
+                let mut lines = vec![Line::default()];
+                lines.extend(wrap(&text, columns, 0, Break::Words));
+                lines
+            });
+            let (lines, scroll) = scrolled(lines.collect(), *scroll, room);
+            shown.scroll = Some(scroll);
+            (position(AUTO_TITLE, scroll), lines)
         }
         None => (String::new(), Vec::new()),
     };
@@ -329,6 +351,30 @@ pub(crate) fn trust_in_words(question: &TrustQuestion) -> String {
              now it can only restrict. All of it is new:"
         )
     }
+}
+
+pub(crate) const AUTO_TITLE: &str = "Work without questions in this project?";
+
+/// What mode auto means where the full sandbox holds.
+pub(crate) fn auto_in_words(ui: &Ui, project: &str) -> [String; 4] {
+    let key = ui.settings.keys.shown(Action::Mode);
+    [
+        format!(
+            "This is the first session in {}. The sandbox works fully on this machine: a command can \
+             write only to the project, and has no network.",
+            safe::one_line(project)
+        ),
+        "In mode auto, edits in the project and commands in the sandbox run without asking. What needs \
+         more still asks: the network, other places, protected and secret files, and anything your \
+         rules deny or ask about."
+            .to_owned(),
+        "In mode ask, the default, every edit asks, and every command that is not known to be read-only."
+            .to_owned(),
+        format!(
+            "{key} changes the mode at any time, and /undo takes changes back. The answer is kept for \
+             this project; `mode` in a settings file goes before it."
+        ),
+    ]
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use agent_protocol::id::ActionId;
+use agent_protocol::status::Mode;
 use ratatui::text::{Line, Span};
 
 use super::answers::{self, answer};
@@ -15,7 +16,7 @@ use crate::safe;
 use crate::state::pending::{Pending, Subject};
 use crate::text::{Break, wrap};
 use crate::theme::Theme;
-use crate::ui::overlay::Scroll;
+use crate::ui::overlay::{Scroll, mode_in_words};
 use crate::ui::prompt::Stage;
 use crate::ui::{ShownPrompt, Ui};
 use agent_text::clip;
@@ -192,7 +193,7 @@ pub struct BodyKey {
     loaded: usize,
 }
 
-type Footer = (Vec<Line<'static>>, Option<(u16, u16)>);
+pub(super) type Footer = (Vec<Line<'static>>, Option<(u16, u16)>);
 
 /// The answers in a stage of the question; `seen` when its end has been on the screen.
 fn footer(
@@ -213,6 +214,10 @@ fn footer(
     match stage {
         Stage::Choose => {
             let mut lines = vec![Line::default(); usize::from(space == Space::Ample)];
+            if let Some(mode) = ui.mode_ahead() {
+                lines.extend(mode_ahead(ui, mode, columns));
+                return (lines, None);
+            }
             let mut groups = if pending.is_permission() {
                 let (session, rule, edit) = match columns < 76 {
                     true => ("this session", "by a rule", "edit"),
@@ -261,28 +266,12 @@ fn footer(
             lines.extend(answers::rows(&groups, columns, theme));
             (lines, None)
         }
-        Stage::Rule => {
-            let rule = pending.suggested_rule.as_deref().unwrap_or_default();
-            let mut lines = vec![Line::default()];
-            let line = Line::from(vec![
-                Span::raw("Allow, and save the rule "),
-                Span::styled(safe::one_line(rule), theme.strong()),
-                Span::raw(" where?"),
-            ]);
-            lines.extend(wrap(&line, columns, 2, Break::Words));
-            let group = vec![
-                answer("p", "for you in this project", taken),
-                answer("u", "for you everywhere", taken),
-                answer("Esc", "back", taken),
-            ];
-            lines.extend(answers::rows(&[group], columns, theme));
-            (lines, None)
-        }
+        Stage::Rule(draft) => super::rule::footer(ui, draft, taken, columns),
         Stage::Note(editor) => editor_footer(
             "Deny, and tell the model:",
             editor,
-            None,
-            "Enter sends",
+            Vec::new(),
+            "Enter sends · Alt-Enter breaks",
             &open,
             columns,
             theme,
@@ -290,8 +279,8 @@ fn footer(
         Stage::Answer(editor) => editor_footer(
             "Your answer:",
             editor,
-            None,
-            "Enter sends",
+            Vec::new(),
+            "Enter sends · Alt-Enter breaks",
             &open,
             columns,
             theme,
@@ -310,11 +299,15 @@ fn footer(
             } else {
                 ""
             };
+            let error = editing.error.as_deref().map(|error| {
+                let error = clip(&safe::one_line(error), columns);
+                Line::styled(error, theme.bad())
+            });
             editor_footer(
                 &format!("Edit the {name}; it is checked again and recorded as yours:"),
                 editor,
-                editing.error.as_deref(),
-                &format!("Enter allows it as edited{more}"),
+                error.into_iter().collect(),
+                &format!("Enter allows it as edited{more} · Alt-Enter breaks"),
                 &open,
                 columns,
                 theme,
@@ -323,10 +316,30 @@ fn footer(
     }
 }
 
-fn editor_footer(
+/// The mode that holds as soon as its key rests, and what that means.
+fn mode_ahead(ui: &Ui, mode: Mode, columns: usize) -> Vec<Line<'static>> {
+    let theme = ui.theme;
+    let line = Line::from(vec![
+        Span::styled(format!("Switching to mode {mode}"), theme.strong()),
+        Span::raw(format!(": {}", mode_in_words(mode))),
+    ]);
+    let key = ui.settings.keys.shown(Action::Mode);
+    let now = ui.state.facts.mode.unwrap_or(Mode::Ask);
+    let hint = format!("{key} again goes on · Esc stays in {now}");
+    let mut lines = wrap(&line, columns, 2, Break::Words);
+    lines.extend(wrap(
+        &Line::styled(hint, theme.dim()),
+        columns,
+        0,
+        Break::Words,
+    ));
+    lines
+}
+
+pub(super) fn editor_footer(
     title: &str,
     editor: &crate::compose::editor::Editor,
-    error: Option<&str>,
+    notes: Vec<Line<'static>>,
     enter: &str,
     open: &str,
     columns: usize,
@@ -346,13 +359,8 @@ fn editor_footer(
         let lead = if number == 0 { "› " } else { "  " };
         lines.push(written(row, lead, theme));
     }
-    if let Some(error) = error {
-        lines.push(Line::styled(
-            clip(&safe::one_line(error), columns),
-            theme.bad(),
-        ));
-    }
-    let hint = format!("{enter} · Alt-Enter breaks · {open} editor · Esc back");
+    lines.extend(notes);
+    let hint = format!("{enter} · {open} editor · Esc back");
     lines.extend(wrap(
         &Line::styled(hint, theme.dim()),
         columns,

@@ -112,10 +112,11 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
                     &key("s"),
                     "don't ask again for edits in this project this session (protected files still ask)",
                 );
-                say(
-                    &format!("[{}]", ui.settings.keys.shown(Action::Mode)),
-                    &format!("switch to mode {}", ui.next_mode()),
-                );
+                let mode = match ui.settings.plain {
+                    true => format!("[/mode {}]", ui.next_mode()),
+                    false => format!("[{}]", ui.settings.keys.shown(Action::Mode)),
+                };
+                say(&mode, &format!("switch to mode {}", ui.next_mode()));
             }
             None => say(
                 &key("s"),

@@ -264,6 +264,7 @@ async fn a_shell_command_is_a_command() {
     session.glass.key(KeyCode::Enter);
     let shell = ControlCommand::Shell(Shell {
         command: "git status".into(),
+        network: false,
     });
     assert_eq!(session.command().await, shell);
     session.shutdown.cancel();
