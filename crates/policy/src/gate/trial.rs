@@ -251,8 +251,8 @@ impl Trial<'_> {
                 near.push(format!("{} other", before.join(" ")));
             }
             near.push(format!("{fixed} > out.txt"));
-        } else if let Some(path) = (self.request.semantics.resources.first())
-            .filter(|_| rule.path().is_some())
+        } else if let Some(path) =
+            (self.request.semantics.resources.first()).filter(|_| rule.path().is_some())
         {
             let given = Path::new(&path.given);
             let ending = given.extension().and_then(|ending| ending.to_str());
