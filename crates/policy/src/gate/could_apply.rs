@@ -7,36 +7,24 @@ use super::breakers::{Tripped, tripped_by};
 use super::command_facts::shown;
 use super::facts::Facts;
 use super::rule::Bases;
-use super::words::WordPattern;
+use super::words::{WordPattern, base_name};
 use crate::shell::word::Word;
 use crate::shell::{Candidates, Command, Directories, Operands, empty_command};
 
-/// The first candidate that a rule may speak about.
+/// The first candidate that a rule may speak about, or its words in other places.
 pub(super) fn candidate_of(pattern: &WordPattern, candidates: &Candidates) -> Option<String> {
-    candidates
-        .commands()
-        .find(|words| pattern.may_find(words))
-        .map(|words| shown(&words))
-        .or_else(|| {
-            let words = || {
-                candidates
-                    .commands()
-                    .filter_map(|mut words| (!words.is_empty()).then(|| words.swap_remove(0)))
-            };
-            pattern
-                .is_scattered_over(words)
-                .then(|| pattern.to_string())
-        })
+    let mut commands = candidates.commands(|name| pattern.may_name(name));
+    let found = commands.find(|words| pattern.may_find(words));
+    found.map(|words| shown(&words)).or_else(|| {
+        let is_scattered = pattern.is_scattered_over(|| candidates.names());
+        is_scattered.then(|| pattern.to_string())
+    })
 }
 
 /// What the candidates would trip. That they run is not known, so none is refused where somebody can be asked.
 pub(super) fn may_trip(candidates: &Candidates, bases: &Bases, facts: &dyn Facts) -> Vec<Tripped> {
     let mut found = Vec::new();
-    for words in candidates.commands() {
-        let name = words.first().map(Word::sketch).unwrap_or_default();
-        if !is_watched(super::words::base_name(name)) {
-            continue;
-        }
+    for words in candidates.commands(|name| is_watched(base_name(name))) {
         let command = candidate(words, candidates);
         found.extend(
             tripped_by(&command, bases, facts)
@@ -45,7 +33,9 @@ pub(super) fn may_trip(candidates: &Candidates, bases: &Bases, facts: &dyn Facts
         );
     }
     found.extend(scattered(candidates, bases, facts));
-    if candidates.deletes_input == Some(Operands::Elsewhere) {
+    found.extend(scattered_device(candidates, bases, facts));
+    found.extend(scattered_git(candidates, bases, facts));
+    if candidates.takes_input == Some(Operands::Elsewhere) {
         found.push(Tripped::Unclear(
             "`rm` gets words that are not known until it runs".to_owned(),
         ));
@@ -117,9 +107,11 @@ fn scattered(candidates: &Candidates, bases: &Bases, facts: &dyn Facts) -> Optio
             || (word.starts_with('-') && !word.starts_with("--") && word.contains(['r', 'R']))
     };
     let words = || candidates.lists.iter().flatten().map(String::as_str);
-    let flag = words().find(|word| recursive(word))?;
-    let has_deleter = candidates.deletes_input.is_some()
-        || words().any(|word| matches!(super::words::base_name(word), "rm" | "srm" | "rimraf"));
+    let names = |programs: &[&str]| words().any(|word| programs.contains(&base_name(word)));
+    let needs_no_flag = names(&["rimraf", "trash", "trash-put", "del-cli"]);
+    let flag = words().find(|word| recursive(word));
+    let flag = flag.or(needs_no_flag.then_some("-r"))?;
+    let has_deleter = needs_no_flag || candidates.takes_input.is_some() || names(&["rm", "srm"]);
     // A program that is not known may be one that deletes.
     let unknown = candidates
         .lists
@@ -153,6 +145,43 @@ fn scattered(candidates: &Candidates, bases: &Bases, facts: &dyn Facts) -> Optio
     paths.into_iter().find_map(|path| {
         let words = vec![Word::literal("rm"), Word::literal(flag), path];
         let command = candidate(words, candidates);
+        tripped_by(&command, bases, facts)
+            .into_iter()
+            .find_map(unsure)
+    })
+}
+
+/// `echo of=/dev/sda | xargs dd`
+fn scattered_device(candidates: &Candidates, bases: &Bases, facts: &dyn Facts) -> Option<Tripped> {
+    let copies =
+        candidates.takes_input.is_some() || candidates.names().any(|name| base_name(&name) == "dd");
+    if !copies {
+        return None;
+    }
+    let words = candidates.lists.iter().flatten();
+    let devices = words.map(|word| word.strip_prefix("of=").unwrap_or(word));
+    let mut devices = devices.filter(|word| word.starts_with("/dev/"));
+    devices.find_map(|device| {
+        let words = vec![Word::literal("dd"), Word::sketched(format!("of={device}"))];
+        let command = candidate(words, candidates);
+        tripped_by(&command, bases, facts)
+            .into_iter()
+            .find_map(unsure)
+    })
+}
+
+/// `set -- reset --hard; git "$@"`: a sub-command that stands elsewhere than behind its program.
+fn scattered_git(candidates: &Candidates, bases: &Bases, facts: &dyn Facts) -> Option<Tripped> {
+    let is_last = |words: &Vec<Word>| words.get(1).is_none_or(|word| word.text().is_none());
+    let mut commands = candidates.commands(|name| base_name(name) == "git");
+    let is_split = |words| candidates.renames || is_last(&words);
+    if candidates.takes_input.is_none() && !commands.any(is_split) {
+        return None;
+    }
+    candidates.commands(|_| true).find_map(|words| {
+        let mut command = vec![Word::literal("git")];
+        command.extend(words);
+        let command = candidate(command, candidates);
         tripped_by(&command, bases, facts)
             .into_iter()
             .find_map(unsure)

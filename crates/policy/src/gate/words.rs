@@ -104,28 +104,28 @@ impl WordPattern {
 
     /// Whether a deny or ask may speak about a command that begins with these words; where it ends is not known.
     pub fn may_find(&self, words: &[Word]) -> bool {
-        let is_named = match (self.words.first(), words.first()) {
-            (Some(pattern), Some(name)) => meets(pattern, name, true) != Match::No,
-            _ => false,
+        if self.open {
+            return self.finds(words) != Match::No;
+        }
+        let open = Self {
+            open: true,
+            ..self.clone()
         };
-        is_named
-            && match self.open {
-                true => self.finds(words) != Match::No,
-                false => {
-                    let open = Self {
-                        open: true,
-                        ..self.clone()
-                    };
-                    open.finds(words) != Match::No
-                }
-            }
+        open.finds(words) != Match::No
+    }
+
+    /// True if a program of this name may be the one that it is about.
+    pub fn may_name(&self, name: &str) -> bool {
+        let first = self.words.first();
+        first.is_some_and(|pattern| meets(pattern, &Word::literal(name), true) == Match::Yes)
     }
 
     /// True if each of its words stands among these: `alias g=git; g push`.
-    pub fn is_scattered_over<W: Iterator<Item = Word>>(&self, words: impl Fn() -> W) -> bool {
-        !self.words.is_empty()
+    pub fn is_scattered_over<I: Iterator<Item = String>>(&self, words: impl Fn() -> I) -> bool {
+        // One word is found where it stands.
+        self.words.len() > 1
             && self.words.iter().enumerate().all(|(at, pattern)| {
-                words().any(|word| meets(pattern, &word, at == 0) == Match::Yes)
+                words().any(|word| meets(pattern, &Word::literal(word), at == 0) == Match::Yes)
             })
     }
 

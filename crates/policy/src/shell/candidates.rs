@@ -7,9 +7,10 @@
 use std::path::PathBuf;
 
 use super::analysis::{Analysis, Command, Directories, RedirectKind};
-use super::indirect::{Operands, deletes_input, indirection, renaming};
+use super::indirect::{Operands, indirection, renaming, takes_input};
 use super::mentions::{Places, lists};
 use super::opaque::hands_over_plain_code;
+use super::prescan::MAX_BYTES;
 use super::prove::{is_table_reader, prove};
 use super::subset;
 use super::word::{UNKNOWN, Word};
@@ -21,8 +22,10 @@ pub(crate) struct Candidates {
     pub(crate) lists: Vec<Vec<String>>,
     /// Reason the script may run programs or words that nobody can name before it runs, as a clause.
     pub(crate) indirect: Option<&'static str>,
-    /// Where a program that deletes gets words from that do not stand behind it.
-    pub(crate) deletes_input: Option<Operands>,
+    /// True if no program has to be what its name says.
+    pub(crate) renames: bool,
+    /// Where a program that a breaker watches gets words from that do not stand behind it.
+    pub(crate) takes_input: Option<Operands>,
     /// The directories in which a candidate could run.
     pub(crate) directories: Vec<PathBuf>,
 }
@@ -43,7 +46,7 @@ impl Candidates {
             Some(why) => (Some(why), true),
             None => (indirection(analysis), false),
         };
-        let deletes_input = deletes_input(analysis);
+        let takes_input = takes_input(analysis);
         let mut found = Finder {
             places: Places {
                 home: analysis.rests_on.home.display().to_string(),
@@ -52,7 +55,7 @@ impl Candidates {
             taken: match (renames, indirect) {
                 (true, _) => Taken::All,
                 (false, Some(_)) => Taken::Printed,
-                (false, None) if deletes_input.is_some() => Taken::Printed,
+                (false, None) if takes_input.is_some() => Taken::Printed,
                 (false, None) => Taken::Code,
             },
             lists: Vec::new(),
@@ -72,23 +75,38 @@ impl Candidates {
         Self {
             lists: found.lists,
             indirect,
-            deletes_input,
+            renames,
+            takes_input,
             directories,
         }
     }
 
-    /// Every list of words that may be a command.
-    pub(crate) fn commands(&self) -> impl Iterator<Item = Vec<Word>> {
-        self.lists.iter().flat_map(|list| {
-            (0..list.len()).flat_map(move |start| {
+    /// Every list of words that may be a command of a program with such a name.
+    pub(crate) fn commands(
+        &self,
+        is_named: impl Fn(&str) -> bool,
+    ) -> impl Iterator<Item = Vec<Word>> {
+        self.starts().filter_map(move |(list, start, name)| {
+            is_named(&name).then(|| {
                 let end = list.len().min(start + LONGEST);
-                let words = list.get(start..end).unwrap_or_default();
-                let name = words.first().map(String::as_str).unwrap_or_default();
-                names(name).into_iter().map(|name| {
-                    let mut command = vec![Word::literal(name)];
-                    command.extend(words.iter().skip(1).map(Word::sketched));
-                    command
-                })
+                let words = list.get(start + 1..end).unwrap_or_default();
+                let mut command = vec![Word::literal(name)];
+                command.extend(words.iter().map(Word::sketched));
+                command
+            })
+        })
+    }
+
+    /// Every word that may name a program.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        self.starts().map(|(_, _, name)| name)
+    }
+
+    fn starts(&self) -> impl Iterator<Item = (&Vec<String>, usize, String)> {
+        self.lists.iter().flat_map(|list| {
+            let words = list.iter().enumerate();
+            words.flat_map(move |(at, word)| {
+                names(word).into_iter().map(move |name| (list, at, name))
             })
         })
     }
@@ -147,7 +165,10 @@ struct Finder {
 
 impl Finder {
     fn text(&mut self, text: &str) {
-        self.lists.extend(lists(text, &self.places));
+        // A longer script is asked about as it is.
+        let end = text.floor_char_boundary(4 * MAX_BYTES);
+        self.lists
+            .extend(lists(text.get(..end).unwrap_or_default(), &self.places));
     }
 
     fn command(&mut self, command: &Command) {

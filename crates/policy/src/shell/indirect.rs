@@ -165,7 +165,7 @@ const LISTS: &[&str] = &[
 ];
 
 /// Where `rm` gets words from that do not stand behind it: `echo -rf / | xargs rm`, `f() { rm "$@"; }`.
-pub(super) fn deletes_input(analysis: &Analysis) -> Option<Operands> {
+pub(super) fn takes_input(analysis: &Analysis) -> Option<Operands> {
     let mut begins = None;
     let mut source = None;
     let mut found = None;
@@ -184,6 +184,9 @@ pub(super) fn deletes_input(analysis: &Analysis) -> Option<Operands> {
                 true => Operands::Script,
                 false => Operands::Elsewhere,
             });
+        }
+        if command.appended_arguments && matches!(name_of(command), "dd" | "git") {
+            found = found.max(Some(Operands::Script));
         }
         if !matches!(name_of(command), "rm" | "srm" | "rimraf") {
             continue;

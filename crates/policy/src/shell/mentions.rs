@@ -4,6 +4,8 @@
 //! command. So it finds what `x=(rm -rf a)`, `PS4='$(rm -rf a)'`, `["rm", "-rf", "a"]` or `'1e rm -rf a'` hold
 //! without an idea of arrays, prompts, JSON or sed. For detection only.
 
+use std::collections::BTreeSet;
+
 use super::is_deceptive;
 use super::word::UNKNOWN;
 
@@ -16,19 +18,22 @@ pub(super) struct Places {
 
 /// The lists of words in `text`; what only the running shell knows stands in them as [`UNKNOWN`].
 pub(super) fn lists(text: &str, places: &Places) -> Vec<Vec<String>> {
-    let mut found = Vec::new();
+    let mut found = BTreeSet::new();
     let decoded = decode(text);
     for text in std::iter::once(text).chain(decoded.as_deref()) {
         let text = with_places(text, places);
         for separates in [false, true] {
-            for list in split(&text, separates) {
-                if !found.contains(&list) {
-                    found.push(list);
+            let at_home = |word: String| match word.strip_prefix('~') {
+                Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                    format!("{}{rest}", places.home)
                 }
-            }
+                _ => word,
+            };
+            let lists = split(&text, separates).into_iter();
+            found.extend(lists.map(|list| list.into_iter().map(at_home).collect::<Vec<String>>()));
         }
     }
-    found
+    found.into_iter().collect()
 }
 
 fn with_places(text: &str, places: &Places) -> String {
@@ -226,5 +231,6 @@ mod tests {
         }
         check("rm -rf \"$HOME\"", "rm -rf /home/u");
         check("rm -rf ${PWD}", "rm -rf /p");
+        check("PS4='$(rm -rf ~)'", "rm -rf /home/u");
     }
 }

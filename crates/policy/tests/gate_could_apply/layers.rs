@@ -154,7 +154,7 @@ fn wrapped(words: String) -> impl Strategy<Value = String> {
 
 /// Each layer alone, and each pair of one around words and one around scripts.
 fn pairs(words: &str) -> Vec<String> {
-    let inner: Vec<String> = AROUND_WORDS.iter().map(|layer| layer(words)).collect();
+    let inner = around_words(words);
     let mut all = inner.clone();
     for layer in AROUND_SCRIPTS {
         all.extend(inner.iter().map(|script| layer(script)));
@@ -225,4 +225,21 @@ proptest! {
         let held = holds(&script, &[]);
         prop_assert!(held.is_ok(), "{}", held.unwrap_err());
     }
+}
+
+/// Other breakers: those that refuse in mode `full`, and those that ask there too.
+#[test]
+fn other_breakers_hold_in_every_layer() {
+    for words in ["dd of=/dev/sda", "mkfs.ext4 /dev/sda", "rimraf /home/u"] {
+        all_hold(&around_words(words), &[]);
+    }
+    let passed: Vec<String> = around_words("git push --force origin main")
+        .into_iter()
+        .filter(|script| crate::decision(script, "full", &[]).0 == Effect::Allow)
+        .collect();
+    assert!(passed.is_empty(), "{}", passed.join("\n"));
+}
+
+fn around_words(words: &str) -> Vec<String> {
+    AROUND_WORDS.iter().map(|layer| layer(words)).collect()
 }
