@@ -40,7 +40,7 @@ impl State {
                     self.facts.session_id = Some(event.session_id.clone());
                     self.facts.background.clear();
                     self.notice_of(event);
-                    let text = "The conversation goes on from there; files stay as they are.";
+                    let text = "The conversation goes on from there; forking changes no files.";
                     self.notice(NoticeLevel::Information, text.to_owned(), None);
                 }
             }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use agent_protocol::Timestamp;
 use agent_protocol::id::{ModelRequestId, ProcessId, SessionId, ToolCallId, TurnId};
 use agent_protocol::payload::process::SandboxStatus;
-use agent_protocol::payload::tool::CatalogEntry;
+use agent_protocol::payload::tool::{Capability, CatalogEntry, CatalogPolicy};
 use agent_protocol::status::Mode;
 
 use crate::safe::one_line;
@@ -152,6 +152,8 @@ pub struct ToolLine {
     pub name: String,
     pub policy: String,
     pub description: String,
+    /// It reads from the network and can be called.
+    pub fetches: bool,
 }
 
 impl ToolLine {
@@ -164,6 +166,9 @@ impl ToolLine {
         Self {
             name: one_line(&entry.tool_name),
             policy: entry.policy.to_string(),
+            fetches: entry.is_read_only
+                && entry.capabilities.contains(&Capability::Network)
+                && entry.policy != CatalogPolicy::Unavailable,
             description: one_line(first.trim_end_matches('.')),
         }
     }

@@ -1,6 +1,7 @@
 //! The screen's own state around the folded one: what is being typed, asked and looked at. Changed
 //! by keys and inputs, drawn by `view`; nothing here touches a terminal.
 
+mod address;
 pub mod guard;
 pub mod overlay;
 mod past;
@@ -281,6 +282,7 @@ impl Ui {
         match editor {
             Some(editor) => editor.insert(text),
             None => {
+                self.offer_address(text);
                 self.composer.paste(text);
                 self.composer.edited();
             }

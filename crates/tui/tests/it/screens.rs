@@ -93,6 +93,7 @@ fn tools() {
             name: name.into(),
             policy: policy.into(),
             description: description.into(),
+            fetches: false,
         });
         ui.input(Input::Host(HostMessage::Tools(tools.into())));
         ui
