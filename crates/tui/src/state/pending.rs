@@ -104,6 +104,13 @@ impl Pending {
         self.input.as_ref()?.get("path")?.as_str()
     }
 
+    /// True if the call is about a page: an answer for the session then holds for its host.
+    #[must_use]
+    pub fn names_host(&self) -> bool {
+        let input = self.input.as_ref();
+        input.is_some_and(|input| input.get("url").is_some())
+    }
+
     /// Whether it would run with the network.
     #[must_use]
     pub fn wants_network(&self) -> bool {

@@ -120,7 +120,10 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
             }
             None => say(
                 &key("s"),
-                "don't ask again for this exact call this session",
+                match pending.names_host() {
+                    true => "don't ask again for this host this session",
+                    false => "don't ask again for this exact call this session",
+                },
             ),
         }
         match &pending.suggested_rule {

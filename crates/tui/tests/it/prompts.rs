@@ -102,6 +102,21 @@ fn a_new_file() {
     assert_snapshot!(at_all_sizes(|| asking(std::slice::from_ref(&asked))));
 }
 
+/// The call says its address, not its fields, and a yes for the session is for the host.
+#[test]
+fn a_page() {
+    let asked = ActionRequired {
+        title: "web_fetch https://docs.rs/x".to_owned(),
+        tool_name: Some("web_fetch".to_owned()),
+        safe_args: Some(json!({"url": "https://docs.rs/x"})),
+        ..ask_command("")
+    };
+    let shown = show(&mut asking(&[asked]), 100, 40).join("\n");
+    assert!(shown.contains("for this host this session"), "{shown}");
+    assert!(shown.contains("web_fetch https://docs.rs/x"), "{shown}");
+    assert!(shown.contains("\"url\": \"https://docs.rs/x\""), "{shown}");
+}
+
 #[test]
 fn several_wait() {
     let asked = [
