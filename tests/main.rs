@@ -60,6 +60,7 @@ mod sample;
 mod sandbox;
 mod screen;
 mod secrets;
+mod services;
 mod sessions;
 mod swapped;
 mod syncs;

@@ -40,7 +40,7 @@ use std::sync::{Arc, LazyLock};
 use agent_tool_runtime::{Tool, ToolDefinition};
 use bash::ChangeTracker;
 
-pub use bash::{CommandSettings, Processes, ScanLimits};
+pub use bash::{CommandSettings, Processes, ScanLimits, ServiceAccess};
 pub use encoding::{Encoding, LineEndings};
 pub use path::{Access, Found, PathProblem, ProjectPath, Roots};
 pub use read::showing;

@@ -71,6 +71,35 @@ fn median(mut times: Vec<Duration>) -> (Duration, Duration) {
     (at(50), at(99))
 }
 
+/// Commands that real models sent, where the recording is at hand: it is not ours to commit.
+fn real_commands(table: &mut Table, gate: &Gate, workspace: &Workspace) {
+    let place =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/real-use/commands.jsonl");
+    let Ok(text) = std::fs::read_to_string(place) else {
+        table.note(
+            "commands that real models sent",
+            "the recording is not here",
+        );
+        return;
+    };
+    let times: Vec<Duration> = text
+        .lines()
+        .map(|line| {
+            let row: serde_json::Value = serde_json::from_str(line).unwrap();
+            let command = row["command"].as_str().unwrap();
+            let start = Instant::now();
+            evaluate(gate, workspace, command);
+            start.elapsed()
+        })
+        .collect();
+    let longest = times.iter().max().copied().unwrap_or_default();
+    let (_, most) = median(times);
+    let what = "a decision on a command that a real model sent: 99 of 100 below";
+    table.time(what, most, Duration::from_millis(5));
+    let what = "the same: the longest";
+    table.time(what, longest, Duration::from_millis(20));
+}
+
 fn main() {
     let workspace = Workspace {
         root: "/home/u/shop".into(),
@@ -113,6 +142,7 @@ fn main() {
     table.time("1,000 typical commands, 8 rules: median", half, limit);
     let most = format!("{most:.0?}");
     table.note("1,000 typical commands: 99 of 100 below", &most);
+    real_commands(&mut table, &gate, &workspace);
     for unit in ["ls; ", "'x' ", "echo a ", "$(ls) ", "a | ", "$x ", "-f"] {
         let timed = |length: usize| {
             let script: String = unit.chars().cycle().take(length).collect();

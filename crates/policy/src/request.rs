@@ -120,10 +120,12 @@ impl PartialEq for CommandRequest {
 pub struct Confinement {
     /// Names the profile in the log and in the approval binding.
     pub profile: String,
-    /// Nobody allowed the call: it runs because it was proven only to read. The proof may be wrong, so
-    /// nothing of the project is executed, and secrets, the rest of the machine, time, memory and output are
-    /// kept from it.
+    /// It does no more than read, by a proof. The proof may be wrong, so nothing of the project is executed, and
+    /// secrets, the rest of the machine, time, memory and output are kept from it. Nobody had to allow the call, unless
+    /// it is given a service.
     pub by_proof: bool,
+    /// A program that is shown its own credentials, because somebody said so.
+    pub service: Option<String>,
     /// Whether the project may be written.
     pub project_writable: bool,
     /// How far git may write its own data.

@@ -146,3 +146,26 @@ fn read_only_is_the_tightest_mode() {
         }
     }
 }
+
+/// Neither a proof nor a mode nor a rule about commands shows credentials, and what is shown them can do no more than read.
+#[test]
+fn only_a_rule_about_the_network_shows_credentials() {
+    let mut given = 0;
+    for case in cases() {
+        let judgement = case.evaluate();
+        let reach = &judgement.confinement;
+        let is_granted = case
+            .rules
+            .iter()
+            .any(|rule| rule.contains("allow network("));
+        if judgement.evaluated.decision != Effect::Allow || reach.service.is_none() {
+            continue;
+        }
+        assert!(is_granted, "{case:?}");
+        assert!(reach.by_proof && reach.hide_secrets, "{case:?}");
+        assert!(reach.network && !reach.project_writable, "{case:?}");
+        assert!(reach.profile.ends_with("+network+gh"), "{case:?}");
+        given += 1;
+    }
+    assert!(given >= 12, "{given}");
+}

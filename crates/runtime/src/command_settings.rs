@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent_local_tools::{CommandSettings, ScanLimits};
+use agent_local_tools::{CommandSettings, ScanLimits, ServiceAccess};
 use agent_log::AGENT_DIRECTORY;
 use agent_policy::gate::{DiskFacts, GateRequest, SandboxLevel};
 use agent_sandbox::{Level, Limits, Mode, Sandbox, environment, tool_dirs};
@@ -88,6 +88,7 @@ pub fn settings(
             .chain(own_files(runtime, config))
             .collect(),
         readable: tools.readable,
+        services: vec![gh(runtime)],
         writable: paths(&set.writable),
         protected: paths(&set.protected),
         limits,
@@ -103,6 +104,34 @@ pub fn settings(
         timeout: config.limits.command_timeout.value.duration(),
         max_timeout: config.limits.max_command_timeout.value.duration(),
     })
+}
+
+/// The credentials of GitHub's program: in variables, or else in the directory of its settings.
+fn gh(runtime: &Runtime) -> ServiceAccess {
+    const TOKENS: [&str; 4] = [
+        "GH_TOKEN",
+        "GITHUB_TOKEN",
+        "GH_ENTERPRISE_TOKEN",
+        "GITHUB_ENTERPRISE_TOKEN",
+    ];
+    let set = |name: &str| {
+        let value = runtime.host.environment.get(name)?;
+        (!value.is_empty()).then(|| (OsString::from(name), OsString::from(value)))
+    };
+    let variables: Vec<(OsString, OsString)> = TOKENS.into_iter().filter_map(set).collect();
+    let own = || {
+        let below = |name: &str| set(name).map(|(_, place)| PathBuf::from(place));
+        below("GH_CONFIG_DIR")
+            .or_else(|| below("XDG_CONFIG_HOME").map(|place| place.join("gh")))
+            .unwrap_or_else(|| runtime.home().join(".config/gh"))
+    };
+    let directory = variables.is_empty().then(own);
+    let directory = directory.filter(|place| place.join("hosts.yml").is_file());
+    ServiceAccess {
+        program: "gh".to_owned(),
+        variables,
+        directory: directory.map(|place| ("GH_CONFIG_DIR".into(), place)),
+    }
 }
 
 /// What is the agent's own, wherever it lies: settings, which may hold keys in headers, the state with its

@@ -153,6 +153,7 @@ pub(crate) fn compile(
     }
     let reported: Vec<PathBuf> = readable.iter().map(|(_, target)| target.clone()).collect();
     readable.extend(put_back_at(&view.needed, &workspace));
+    readable.extend(view.of_network(policy));
     readable.sort_by(|left, right| left.1.cmp(&right.1));
     readable.dedup();
     let put_back: Vec<PathBuf> = readable

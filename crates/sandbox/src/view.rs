@@ -6,7 +6,7 @@ use std::fs::DirEntry;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::policy::{Policy, ReadAccess};
+use crate::policy::{Network, Policy, ReadAccess};
 
 /// Directories at the root that hold programs, or are made anew for every command.
 const SYSTEM: [&str; 15] = [
@@ -67,6 +67,18 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// What finds other machines, by the names that programs look for, because what is around them is covered.
+    pub(crate) fn of_network(&self, policy: &Policy) -> Vec<(PathBuf, PathBuf)> {
+        if !self.is_narrow || policy.network == Network::Off {
+            return Vec::new();
+        }
+        let names = ["/etc/resolv.conf", "/etc/hosts"].map(PathBuf::from);
+        let there = names.into_iter();
+        there
+            .filter_map(|name| Some((std::fs::canonicalize(&name).ok()?, name)))
+            .collect()
+    }
+
     /// `closed` is hidden from every command and stays so, unless the policy opens a path in it.
     pub(crate) fn of(policy: &Policy, workspace: &Path, closed: &[PathBuf]) -> io::Result<Self> {
         let ReadAccess::Needed { opened } = &policy.read_access else {

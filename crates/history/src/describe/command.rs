@@ -38,7 +38,8 @@ pub(super) fn sandbox_applied(applied: &SandboxApplied) -> Description {
         .list("may read besides", &applied.read_roots)
         .list("hidden", &applied.hidden)
         .list("protected", &applied.protected)
-        .list("variables", &applied.env_keys);
+        .list("variables", &applied.env_keys)
+        .list("credentials shown", &applied.secrets);
     Description::new(Kind::Command, Level::Detail, "sandbox", text)
         .tone(tone)
         .facts(facts)

@@ -1,6 +1,8 @@
 //! From a call's reach to a sandbox policy, and from the sandbox's words to the log's.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -25,6 +27,37 @@ use super::scan::{ChangeTracker, Purpose, Scan, ScanLimits};
 use crate::deny::{DenyGlobs, at_home, plain};
 use crate::search::denied_globs;
 
+/// A program's own credentials, for commands that are given them.
+#[derive(Clone)]
+pub struct ServiceAccess {
+    /// The name of the program.
+    pub program: String,
+    pub variables: Vec<(OsString, OsString)>,
+    /// Where the program keeps them, if no variable holds any, and the variable that says so.
+    pub directory: Option<(OsString, PathBuf)>,
+}
+
+impl ServiceAccess {
+    /// What a command is shown, without a value.
+    fn shown(&self) -> Vec<String> {
+        let names = self
+            .variables
+            .iter()
+            .map(|(name, _)| name.to_string_lossy());
+        let place = self
+            .directory
+            .iter()
+            .map(|(_, place)| place.to_string_lossy());
+        names.chain(place).map(Cow::into_owned).collect()
+    }
+}
+
+impl fmt::Debug for ServiceAccess {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.program, self.shown().join(", "))
+    }
+}
+
 /// Settings for all commands, decided once for the session.
 #[derive(Clone, Debug)]
 pub struct CommandSettings {
@@ -40,6 +73,8 @@ pub struct CommandSettings {
     pub hidden: Vec<PathBuf>,
     /// Directories bound back read-only over hidden ones.
     pub readable: Vec<PathBuf>,
+    /// Credentials that are shown to commands which are given them, and to no other.
+    pub services: Vec<ServiceAccess>,
     /// Directories besides the project that commands may write.
     pub writable: Vec<PathBuf>,
     /// Paths that commands may not write, besides the names that are always protected.
@@ -90,6 +125,20 @@ impl CommandSettings {
         let mut policy = policy(self, workspace, cwd, private, command, confinement);
         hide(&mut policy, self, hidden);
         Ok(policy)
+    }
+
+    /// The credentials that the call is given, if there are any.
+    fn given(&self, confinement: &Confinement) -> Option<&ServiceAccess> {
+        let service = confinement.service.as_ref()?;
+        self.services
+            .iter()
+            .find(|access| access.program == *service)
+    }
+
+    /// What of credentials the call is shown, by name.
+    pub(super) fn shown_credentials(&self, confinement: &Confinement) -> Vec<String> {
+        let given = self.given(confinement);
+        given.map(ServiceAccess::shown).unwrap_or_default()
     }
 
     /// The same reach with patterns that do not depend on the user any more.
@@ -191,7 +240,6 @@ fn confine_to_reading(policy: &mut Policy, own: &[PathBuf], opened: &[PathBuf]) 
             .collect(),
     };
     policy.execution = Execution::NothingOfTheProject;
-    policy.network = Network::Off;
     policy.limits = lower(&policy.limits, &PROOF_LIMITS);
     let writable = policy.writable.iter().cloned();
     let planted: Vec<PathBuf> = [policy.workspace.clone()]
@@ -278,6 +326,13 @@ pub(super) fn policy(
     } else {
         policy.readable.extend_from_slice(&confinement.read_roots);
     }
+    if let Some(access) = settings.given(confinement) {
+        policy.environment.extend(access.variables.iter().cloned());
+        if let Some((name, place)) = &access.directory {
+            policy.environment.push((name.clone(), place.into()));
+            policy.readable.push(place.clone());
+        }
+    }
     policy
 }
 
@@ -286,6 +341,7 @@ pub(super) fn applied(
     report: &EnforcementReport,
     profile: &str,
     timeout_ms: Option<u64>,
+    secrets: Vec<String>,
 ) -> SandboxApplied {
     let texts = |paths: &[PathBuf]| {
         paths
@@ -330,6 +386,7 @@ pub(super) fn applied(
         }
         .to_owned(),
         env_keys: report.environment_names.clone(),
+        secrets,
         process_limits: ProcessLimits {
             processes: limit("processes"),
             open_files: limit("open_files"),

@@ -36,7 +36,7 @@ use serde_json::Value;
 pub use background::Processes;
 pub(crate) use background::{Background, Ended};
 pub(crate) use ending::Stopped;
-pub use launch::CommandSettings;
+pub use launch::{CommandSettings, ServiceAccess};
 pub(crate) use scan::ChangeTracker;
 pub use scan::ScanLimits;
 

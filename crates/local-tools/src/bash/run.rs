@@ -257,7 +257,8 @@ impl Call<'_> {
         let timeout_ms = self
             .timeout
             .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
-        let fact = applied(report, &self.confinement.profile, timeout_ms);
+        let secrets = self.tool.settings.shown_credentials(self.confinement);
+        let fact = applied(report, &self.confinement.profile, timeout_ms, secrets);
         let recorded = self
             .context
             .emit_with(Some(process_id), fact, Refs::default())?;

@@ -139,6 +139,7 @@ impl Stage {
                 home: Some(home.clone()),
                 hidden: Vec::new(),
                 readable: Vec::new(),
+                services: Vec::new(),
                 protected: Vec::new(),
                 writable: Vec::new(),
                 limits: agent_sandbox::Limits::default(),

@@ -15,6 +15,7 @@ use super::evaluate::{Judging, SandboxLevel};
 use super::findings::Findings;
 use super::paths::Known;
 use super::rule::{Pattern, Rule};
+use super::services::ServiceReads;
 use super::words::Match;
 use crate::CommandRequest;
 use crate::shell::prove::{
@@ -35,6 +36,8 @@ pub(super) struct CommandJudgement {
     pub(super) writes_git: bool,
     /// Needs nobody's word for that, while nothing of the repository runs.
     pub(super) commits: bool,
+    /// Reads a service, and nothing else but by proof.
+    pub(super) service: Option<ServiceReads>,
     /// Searches, and must not come across secrets.
     pub(super) hides_secrets: bool,
     /// Secrets that it reads by name; without a rule about them it is asked about.
@@ -98,7 +101,9 @@ impl Judging<'_> {
         let hides_secrets = self.judge_searches(findings, analysis, &proof);
         let is_proven = proof.as_ref().is_ok_and(|proof| !proof.by_rule);
         self.judge_sandbox(findings);
-        self.judge_proof(findings, analysis, &command.cwd, is_proven);
+        let service = self.service_reads(analysis);
+        let is_granted = service.as_ref().is_some_and(|reads| reads.is_granted);
+        self.judge_proof(findings, analysis, &command.cwd, is_proven, is_granted);
         let named_secrets = self.named_secrets(&proof);
         let opened = self.opened(&proof);
         let by_rule = proof.as_ref().is_ok_and(|proof| proof.by_rule);
@@ -112,7 +117,12 @@ impl Judging<'_> {
         });
         let commits = objection == Some(None) && !rules_used;
         let objection = objection.flatten();
-        self.judge_command_mode(findings, analysis, &proof, read_only, objection);
+        if let Some(reads) = &service {
+            self.judge_service(findings, analysis, reads);
+        }
+        if !is_granted {
+            self.judge_command_mode(findings, analysis, &proof, read_only, objection);
+        }
         CommandJudgement {
             action_class,
             parse,
@@ -120,6 +130,7 @@ impl Judging<'_> {
             is_proven,
             writes_git,
             commits,
+            service,
             hides_secrets,
             named_secrets,
             opened,

@@ -16,7 +16,7 @@ use super::findings::Findings;
 use super::grants::{ApprovalKey, SessionGrants};
 use super::risk;
 use super::rule::{Bases, NETWORK, Rule};
-use super::suggest::suggest;
+use super::services::ServiceReads;
 use crate::shell::{Analysis, Start};
 use crate::{Confinement, GitWrites, PermissionSemantics, Reveals, ToolDefinition, Workspace};
 
@@ -123,15 +123,8 @@ impl Gate {
         let analysis = analysed(request, setting, facts);
         let mut judgement = self.decide(request, setting, facts, analysis.as_deref());
         if judgement.evaluated.decision == Effect::Ask {
-            judgement.evaluated.suggested_rule = suggest(
-                self,
-                request,
-                setting,
-                facts,
-                &judgement.evaluated,
-                analysis.as_deref(),
-            )
-            .map(|suggestion| suggestion.rule);
+            judgement.evaluated.suggested_rule =
+                self.offered(request, setting, facts, &judgement, analysis.as_deref());
         }
         judgement
     }
@@ -177,10 +170,12 @@ impl Judging<'_> {
             .zip(self.analysis)
             .map(|(command, analysis)| self.judge_command(&mut findings, command, analysis));
         self.judge_resources(&mut findings);
-        self.judge_reach(&mut findings);
+        let service = command.as_ref().and_then(|command| command.service.clone());
+        let is_granted = service.as_ref().is_some_and(|reads| reads.is_granted);
+        self.judge_reach(&mut findings, is_granted);
         self.judge_hooks(&mut findings);
         self.judge_mode(&mut findings, command.as_ref());
-        let confinement = self.confinement(command.as_ref());
+        let confinement = self.confinement(command.as_ref(), service.as_ref());
         let key = ApprovalKey::of(
             &self.request.tool.name,
             self.request.input,
@@ -215,6 +210,10 @@ impl Judging<'_> {
         }
         let nobody_asked =
             decided.effect == Effect::Allow && decided.source == DecisionSource::Mode;
+        let said = is_granted || decided.source == DecisionSource::SessionGrant;
+        if decided.effect == Effect::Allow && service.is_some() && !said {
+            confinement = self.confinement(command.as_ref(), None);
+        }
         if nobody_asked && command.as_ref().is_some_and(|command| command.commits) {
             confinement.profile = confinement.profile.replace("+git", "+commits");
             confinement.git = GitWrites::Commits;
@@ -224,7 +223,11 @@ impl Judging<'_> {
             .map_or(self.request.semantics.action_class, |command| {
                 command.action_class
             });
-        let risk = risk::facts(self, command.as_ref());
+        let reach = match decided.effect {
+            Effect::Allow => &confinement,
+            _ => &allowed,
+        };
+        let risk = risk::facts(self, command.as_ref(), reach);
         let evaluated = PermissionEvaluated {
             decision: decided.effect,
             action_class,
@@ -363,16 +366,12 @@ impl Judging<'_> {
     }
 
     /// Network and leaving the sandbox.
-    fn judge_reach(&self, findings: &mut Findings) {
+    fn judge_reach(&self, findings: &mut Findings, is_granted: bool) {
         let semantics = self.request.semantics;
         if semantics.network {
-            let mut allowed = self.setting.mode == Mode::Full;
-            for rule in self
-                .gate
-                .rules
-                .iter()
-                .filter(|rule| rule.is_about_network())
-            {
+            let mut allowed = self.setting.mode == Mode::Full || is_granted;
+            let about_it = |rule: &&Rule| rule.is_about_network();
+            for rule in self.gate.rules.iter().filter(about_it) {
                 let matched = rule.matched(NETWORK);
                 match rule.effect {
                     Effect::Allow => {
@@ -506,10 +505,16 @@ impl Judging<'_> {
         })
     }
 
-    fn confinement(&self, command: Option<&CommandJudgement>) -> Confinement {
+    /// The reach of the call; `service` is one that it may read.
+    fn confinement(
+        &self,
+        command: Option<&CommandJudgement>,
+        service: Option<&ServiceReads>,
+    ) -> Confinement {
         let writable = self.setting.mode != Mode::ReadOnly
+            && service.is_none()
             && !command.is_some_and(|command| command.read_only);
-        let network = self.request.semantics.network && command.is_some();
+        let network = service.is_some() || self.request.semantics.network && command.is_some();
         let mut profile = match (command, self.setting.sandbox) {
             (None, _) => "in-process",
             (Some(_), SandboxLevel::Full) if writable => "workspace",
@@ -529,6 +534,10 @@ impl Judging<'_> {
                 profile.push_str(named);
             }
         }
+        if let Some(reads) = service {
+            profile.push('+');
+            profile.push_str(reads.service);
+        }
         let globs = |is_about: fn(&Rule) -> bool| {
             self.gate
                 .rules
@@ -539,6 +548,7 @@ impl Judging<'_> {
         };
         // A search that names a secret was asked about; any other does not come across one.
         let hide_secrets = match command {
+            Some(_) if service.is_some() => true,
             Some(command) => command.hides_secrets,
             None => self.request.tool.reveals == Reveals::Matches && !self.names_secret(),
         };
@@ -560,7 +570,8 @@ impl Judging<'_> {
             unconfined: self.request.semantics.leaves_sandbox
                 || self.setting.sandbox == SandboxLevel::Off,
             deny_read: globs(Rule::reads),
-            by_proof: false,
+            by_proof: service.is_some(),
+            service: service.map(|reads| reads.service.to_owned()),
             hide_secrets,
             shown_secrets: Vec::new(),
             deny_write,

@@ -30,6 +30,7 @@ mod risk;
 mod rule;
 mod rule_file;
 mod searches;
+mod services;
 mod suggest;
 mod toolchain;
 mod trial;

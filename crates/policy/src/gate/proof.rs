@@ -53,16 +53,18 @@ fn places_of_git(command: &Command, mut places: Vec<PathBuf>) -> Option<Vec<Path
 
 impl Judging<'_> {
     /// Voids a proof where the sandbox is not whole, and where git would run what a repository names.
-    /// Modes that allow commands need no proof.
+    /// Modes that allow commands need no proof, unless the command is given a service.
     pub(super) fn judge_proof(
         &self,
         findings: &mut Findings,
         analysis: &Analysis,
         cwd: &Path,
         is_proven: bool,
+        has_service: bool,
     ) {
         let mode = self.setting.mode;
-        if !is_proven || matches!(mode, Mode::Auto | Mode::Full) {
+        let needs_proof = is_proven && !matches!(mode, Mode::Auto | Mode::Full);
+        if !needs_proof && !has_service {
             return;
         }
         let effect = match mode {

@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 use super::command::CommandJudgement;
 use super::evaluate::{Judging, SandboxLevel};
 use super::words::without_global_options;
+use crate::Confinement;
 use crate::shell::word::{Value, Word};
 use crate::shell::{Analysis, RedirectKind};
 
@@ -118,11 +119,15 @@ pub fn uses_network(facts: &[String]) -> bool {
 }
 
 /// Facts about one call, most telling first.
-pub(super) fn facts(judging: &Judging<'_>, command: Option<&CommandJudgement>) -> Vec<String> {
+pub(super) fn facts(
+    judging: &Judging<'_>,
+    command: Option<&CommandJudgement>,
+    reach: &Confinement,
+) -> Vec<String> {
     let mut facts = Vec::new();
     if let Some((command, analysis)) = command.zip(judging.analysis) {
         command_facts(analysis, command, &mut facts);
-        sandbox_facts(judging, command, &mut facts);
+        sandbox_facts(judging, command, reach, &mut facts);
     } else {
         let creates = judging.request.semantics.creates;
         for resource in &judging.request.semantics.resources {
@@ -239,30 +244,38 @@ fn command_facts(analysis: &Analysis, judged: &CommandJudgement, facts: &mut Vec
     }
 }
 
-fn sandbox_facts(judging: &Judging<'_>, command: &CommandJudgement, facts: &mut Vec<String>) {
+fn sandbox_facts(
+    judging: &Judging<'_>,
+    command: &CommandJudgement,
+    reach: &Confinement,
+    facts: &mut Vec<String>,
+) {
     let sandbox = match judging.setting.sandbox {
-        SandboxLevel::Full if command.read_only => "runs in the sandbox with no write access",
+        SandboxLevel::Full if command.read_only || reach.service.is_some() => {
+            "runs in the sandbox with no write access"
+        }
         SandboxLevel::Full => "runs in the sandbox: it can write only to the project",
         SandboxLevel::Partial => "is only partly confined here",
         SandboxLevel::Off => "runs without a sandbox, as configured",
         SandboxLevel::Unavailable => "there is no sandbox here",
     };
     facts.push(sandbox.to_owned());
-    if command.hides_secrets {
+    if command.hides_secrets || reach.service.is_some() {
         facts.push("files named like secrets (`.env`, keys, …) appear empty to it".to_owned());
     }
     if command.writes_git {
         facts.push("changes files in `.git`".to_owned());
     }
-    facts.push(
-        match judging.setting.sandbox {
-            // Nothing takes the network away where nothing confines.
-            SandboxLevel::Off => "has network access: nothing confines it",
-            _ if judging.request.semantics.network => "asks for full network access",
-            _ => "has no network",
-        }
-        .to_owned(),
-    );
+    facts.push(match judging.setting.sandbox {
+        // Nothing takes the network away where nothing confines.
+        SandboxLevel::Off => "has network access: nothing confines it".to_owned(),
+        _ if reach.service.is_some() => format!(
+            "will have network access and the credentials of `{}`, for this command alone",
+            reach.service.as_deref().unwrap_or_default()
+        ),
+        _ if judging.request.semantics.network => "asks for full network access".to_owned(),
+        _ => "has no network".to_owned(),
+    });
     let input = judging.request.input;
     let asked = input.get("timeout_ms").and_then(Json::as_u64);
     if input.get("background").and_then(Json::as_bool) == Some(true) {

@@ -9,6 +9,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use super::host::HostPattern;
 use super::protected::wildcard;
+use super::services::SERVICES;
 use super::words::WordPattern;
 use crate::{Reveals, Subject, ToolDefinition, Tools, WebAddress};
 
@@ -101,6 +102,18 @@ impl fmt::Display for Rule {
 pub struct RuleProblem {
     pub message: String,
     pub suggestion: Option<String>,
+}
+
+/// The pattern of a rule about the network: commands of a service.
+fn service_pattern(pattern: &str) -> Result<WordPattern, RuleProblem> {
+    let program = pattern.split_whitespace().next().unwrap_or_default();
+    match SERVICES.contains(&program) {
+        true => WordPattern::parse(pattern),
+        false => Err(RuleProblem {
+            message: format!("`{NETWORK}({pattern})` names no service; there is `{NETWORK}(gh *)`"),
+            suggestion: Some(NETWORK.to_owned()),
+        }),
+    }
 }
 
 /// The directories that patterns are relative to.
@@ -207,6 +220,7 @@ impl Rule {
                 Pattern::Path(PathPattern::parse(pattern, bases)?)
             }
             Some(pattern) if of_hosts && !of_paths => Pattern::Host(HostPattern::parse(pattern)?),
+            Some(pattern) if name == NETWORK => Pattern::Words(service_pattern(pattern)?),
             Some(_) if !of_paths && !reach.is_unknown => {
                 return Err(RuleProblem {
                     message: format!("`{name}` takes no pattern"),
@@ -241,6 +255,11 @@ impl Rule {
 
     /// True if it is about the network, whatever tool asks for it.
     pub(super) fn is_about_network(&self) -> bool {
+        self.names_network() && self.is_about_every_call()
+    }
+
+    /// True if it is about the network, or about that of a service.
+    pub(super) fn names_network(&self) -> bool {
         self.tool.as_str() == NETWORK
     }
 

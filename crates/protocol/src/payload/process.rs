@@ -32,6 +32,8 @@ record! {
         /// `off`, `loopback` or `host`.
         network: String,
         env_keys*: String,
+        /// Credentials that the command is shown: variables by name, files and directories by path.
+        secrets*: String,
         process_limits: ProcessLimits,
         cwd: String,
         reason?: String,

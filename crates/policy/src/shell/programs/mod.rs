@@ -3,6 +3,7 @@
 //! The table is data (`programs.toml`, read by `table`); this file judges by it and does not know
 //! what is in it.
 
+mod granted;
 mod offers;
 mod table;
 
@@ -12,8 +13,9 @@ use std::path::PathBuf;
 use super::analysis::Directories;
 use super::checks::Check;
 use super::word::{Dynamic, Value, Word};
+pub(crate) use granted::{Granted, judge_granted};
 pub(crate) use offers::{is_spelt, offers};
-use table::{Flag, Kind, Operand, Program, Repeat, granted, program, table};
+use table::{Flag, Kind, Operand, Program, Repeat, program, table};
 
 /// Use of a path named by an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,28 +66,6 @@ pub(super) fn judge(words: &[Word], directories: &Directories) -> Result<Reading
     arguments.reading.needs_sandbox = program.needs_sandbox;
     arguments.judge(program, words.get(1..).unwrap_or_default())?;
     Ok(arguments.reading)
-}
-
-/// A command of `granted.toml`, used only with flags and operands that stand there.
-pub(crate) struct Granted {
-    /// Its sub-commands, and the program in front: `git stash push`.
-    pub(crate) name: String,
-    /// The directories it works in.
-    pub(crate) directories: Directories,
-}
-
-/// The command as one of `granted.toml`.
-pub(crate) fn judge_granted(words: &[Word], directories: &Directories) -> Option<Granted> {
-    let name = words.first().and_then(Word::plain_text)?;
-    let program = granted(name)?;
-    let mut arguments = Arguments::new(name, directories);
-    arguments
-        .judge(program, words.get(1..).unwrap_or_default())
-        .ok()?;
-    Some(Granted {
-        name: arguments.name,
-        directories: arguments.directories,
-    })
 }
 
 /// True if arguments nobody has seen can be appended to this command without harm.

@@ -15,7 +15,7 @@ fn the_table_can_be_read() {
 #[test]
 fn the_table_of_what_is_granted_can_be_read() {
     let table = read_table(GRANTED).unwrap();
-    assert_eq!(table.keys().collect::<Vec<_>>(), ["git"]);
+    assert_eq!(table.keys().collect::<Vec<_>>(), ["gh", "git"]);
 }
 
 fn check(command: &str, expected: bool) {
