@@ -1,5 +1,6 @@
 //! Which key does what, as tables.
 
+mod commands;
 mod questions;
 
 use std::sync::Arc;
@@ -173,7 +174,7 @@ fn composer_keys() {
     check(
         idle(),
         "esc esc enter",
-        "exit Fork { at: 7, text: \"an earlier message\" }",
+        "Rewind { at: 7, text: \"an earlier message\" }",
     );
     check(
         idle(),
@@ -251,7 +252,7 @@ fn slash_commands() {
 
 #[test]
 fn every_command_is_in_the_tables() {
-    let tested = include_str!("tests.rs");
+    let tested = concat!(include_str!("tests.rs"), include_str!("tests/commands.rs"));
     for command in crate::commands::COMMANDS {
         let named = tested.contains(&format!("\"/{}", command.name))
             || tested.contains(&format!("\"{}\"", command.name));
