@@ -65,3 +65,29 @@ fn check(scripts: &[String], rules: &[&str]) {
         passed.join("\n")
     );
 }
+
+#[test]
+fn what_is_data_stays_data() {
+    let rules = &["deny bash(rm *)", "deny bash(git push *)"];
+    for script in [
+        "rg 'rm -rf' src",
+        "grep -n 'git push' docs/a.md",
+        "git commit -m 'rm old files'",
+        "echo 'git push later'",
+        "echo 'rm x' > notes.md",
+        "cat > notes.md <<'END'\nthen rm -rf build and git push\nEND",
+        "docker run --rm image",
+        "docker rm box",
+        "git rm old.rs",
+        "npm install",
+        "msg='rm it'\ngit commit -m \"$msg\"",
+        "find . -name 'rm*' | xargs wc -l",
+        "cargo test -p x && git status",
+        "bash -c 'git commit -m \"rm old files\"'",
+        "python3 -c 'print(\"rm x\")'",
+        "mkdir -p a && cp b a/ && ls -la a",
+    ] {
+        let (decision, reason) = crate::decision(script, "full", rules);
+        assert_eq!(decision, Effect::Allow, "{script}: {reason}");
+    }
+}
