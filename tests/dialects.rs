@@ -281,16 +281,7 @@ fn spellings_that_were_counted_in_real_sessions_are_understood() {
 fn names_that_are_known_and_missing_get_a_useful_answer() {
     let project = sum_project();
     for (tool, expected, not) in [
-        (
-            "TodoWrite",
-            "plans are kept in the answer's text",
-            "`write`",
-        ),
-        (
-            "update_plan",
-            "plans are kept in the answer's text",
-            "did you mean",
-        ),
+        ("TaskCreate", "`plan` keeps the list", "did you mean"),
         ("Skill", "the tools of this request", "process_kill"),
         ("WebSearch", "`web_fetch` reads a page", "did you mean"),
         ("frobnicate", "the tools are", "did you mean"),

@@ -47,6 +47,7 @@ mod observations;
 mod page;
 mod permissions;
 mod picture;
+mod plan;
 mod planted;
 mod proof;
 mod readme;

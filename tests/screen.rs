@@ -7,6 +7,7 @@ mod composer;
 mod context;
 mod manual;
 mod outside;
+mod plans;
 mod questions;
 mod start;
 pub(crate) mod terminal;

@@ -450,6 +450,16 @@ it and `/undo` the event that was named to take this back.
 while the command runs; `x` stops it, recorded as yours. What is still running when you leave is stopped and named. The whole output
 of a command that ended is an artifact of the session.
 
+## Plans
+
+A list of things to do that the model keeps (`plan`) stands above the composer while something in it is open: its current item and how
+many are done; `Alt-P` shows all of it.
+
+In mode `plan` (Shift-Tab, `/plan`, `--mode plan`) nothing is changed. The model looks around and hands over a plan, which is a question:
+`a` approves it and every change asks, `s` approves it in mode accept-edits, `w` in mode auto; `e` edits it first, `n` rejects it with a note.
+Nothing else approves it: after Shift-Tab the question is still there. `agent run --mode plan` prints the plan and exits with 0;
+`agent respond SESSION ACTION allow` and then `agent run --session SESSION --mode auto` carry it out.
+
 ## Cells
 
 A call is one title line and one line of outcome: how it went (of a command, its exit code and the last

@@ -32,7 +32,7 @@ const FOREIGN: &[(&[&str], &str)] = &[
             "--ask-for-approval",
             "--sandbox",
         ],
-        "`--mode read-only`, `ask`, `accept-edits`, `auto` or `full` says what may happen without asking",
+        "`--mode read-only`, `plan`, `ask`, `accept-edits`, `auto` or `full` says what may happen without asking",
     ),
     (
         &[

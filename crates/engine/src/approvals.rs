@@ -14,7 +14,7 @@ use agent_protocol::Timestamp;
 use agent_protocol::command::RespondAction;
 use agent_protocol::id::ActionId;
 use agent_protocol::payload::permission::{
-    ActionDecision, DecidedBy, Effect, GrantScope, PermissionEvaluated,
+    ActionDecision, ActionType, DecidedBy, Effect, GrantScope, PermissionEvaluated,
 };
 use agent_protocol::reply::{Acknowledgement, AnswerCode, ControlAnswer};
 use agent_tool_runtime::{Answer, Cancel, PendingCall, Question};
@@ -132,6 +132,10 @@ impl PendingApprovals {
     /// Waits for an answer to `question`, without waking up in between.
     pub fn ask(&self, question: &Question, now: Timestamp, cancel: &Cancel) -> Answer {
         match self.on_ask {
+            // A plan is a result of a run: whoever reads it decides.
+            OnAsk::Deny | OnAsk::Allow if question.required.action_type == ActionType::Plan => {
+                return Answer::LeftOpen;
+            }
             OnAsk::Deny => return Answer::Unavailable,
             OnAsk::Wait => return Answer::LeftOpen,
             OnAsk::Allow => {

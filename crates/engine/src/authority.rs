@@ -438,6 +438,9 @@ impl Authority for SessionAuthority {
         if whole_tool(Effect::Deny) {
             return CatalogPolicy::Denied;
         }
+        if definition.subject == Subject::Plan {
+            return CatalogPolicy::Ask;
+        }
         if definition.needs_sandbox {
             return match self.place.sandbox {
                 SandboxLevel::Full => CatalogPolicy::Sandboxed,

@@ -9,14 +9,12 @@ mod own;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use agent_history::imported_from;
 use agent_protocol::id::{ArtifactId, ModelRequestId, ToolCallId, TurnId};
 use agent_protocol::payload::conversation::TurnSubmitted;
 use agent_protocol::payload::model::{ContextCompactionCompleted, ModelCompleted};
 use agent_protocol::payload::tool::{
     Baseline, ToolIntent, ToolObservation, ToolResult as Recorded,
 };
-use agent_protocol::status::Status;
 use agent_protocol::{Code, Event, Payload};
 use agent_provider::conversation::{
     Arguments, AssistantPart, Message, ToolCall, ToolResult, UserPart,
@@ -27,6 +25,7 @@ use serde_json::Value;
 use crate::continuation::Continuation;
 use crate::entering::Entering;
 pub use own::{Attached, OwnCalls};
+use crate::notes::Notes;
 
 /// Looks up the text of an artifact; `None` when it is missing or altered.
 pub type ArtifactText<'a> = &'a dyn Fn(&ArtifactId) -> Option<Vec<u8>>;
@@ -46,7 +45,7 @@ pub struct Conversation {
     /// Requests whose answers are for something else, e.g. the summary of a compaction. Logs from
     /// before requests said what they are for have none: their answers were sent on, and are told so.
     aside: BTreeSet<ModelRequestId>,
-    next_note: Option<String>,
+    notes: Notes,
     /// Events that were inherited: a fork's own count on from there.
     base: u64,
 }
@@ -169,10 +168,7 @@ impl Conversation {
     pub fn apply(&mut self, event: &Event, artifact: ArtifactText<'_>) {
         match &event.payload {
             Payload::SessionCreated(created) => {
-                if let Some(program) = imported_from(created) {
-                    let note = "what was called there, and what came of it, is not shown";
-                    self.next_note = Some(format!("[This session began in {program}; {note}.]"));
-                }
+                self.notes.apply(event);
                 if let Some(parent) = &created.parent {
                     self.base += parent.sequence + 1;
                     // What was not finished or begun before the fork is not going to be.
@@ -189,20 +185,16 @@ impl Conversation {
             Payload::ToolResult(result) => self.file_of(event, result),
             Payload::ToolObservation(observation) => self.observe(event, observation, artifact),
             Payload::ModelCompleted(completed) => self.answer(event, completed, artifact),
-            Payload::TurnFailed(failed) => {
+            Payload::TurnFailed(_) => {
                 // What was asked stands before the news of its end.
                 if let Some(turn_id) = self.entering.turn(event) {
                     self.enter(event, turn_id);
                 }
-                self.next_note = Some(match failed.status {
-                    Status::Cancelled => {
-                        "[The turn before this one was interrupted by the user.]".to_owned()
-                    }
-                    _ => format!(
-                        "[The turn before this one did not finish: {}]",
-                        failed.message
-                    ),
-                });
+                self.notes.apply(event);
+            }
+            // Another program's modes are not ours to keep.
+            Payload::TurnStarted(_) if !self.entering.is_recorded(event) => {
+                self.notes.apply(event);
             }
             Payload::PolicyChanged(changed) => self.note_directories(changed),
             Payload::SessionUpdated(updated) => self.note_working_directory(updated),
@@ -257,7 +249,7 @@ impl Conversation {
             // The record begins in the middle: nobody said this.
             return;
         }
-        if let Some(note) = self.next_note.take() {
+        if let Some(note) = self.notes.take() {
             input.text = format!("{note}\n\n{}", input.text);
         }
         let gone = std::mem::take(&mut input.gone);

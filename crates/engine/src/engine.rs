@@ -1,16 +1,14 @@
 //! The engine: one session, its models, its tools, and the fold of everything that happened.
 
+mod asking;
+
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
 use agent_log::{Appended, ModelInputs};
-use agent_protocol::id::{
-    ArtifactId, ContextId, EventId, Id, ModelRequestId, StepId, ThreadId, TurnId,
-};
+use agent_protocol::id::{ArtifactId, EventId, Id, ModelRequestId, StepId, ThreadId, TurnId};
 use agent_protocol::payload::conversation::ArtifactKind;
-use agent_protocol::payload::model::{
-    CompactionTrigger, CostEstimated, ModelChoice, PolicyFacts, RequestPurpose,
-};
+use agent_protocol::payload::model::{CompactionTrigger, ModelChoice};
 use agent_protocol::payload::tool::{CatalogEntry, CatalogPolicy};
 use agent_protocol::payload::{ArtifactRef, Usage};
 use agent_protocol::status::Mode;
@@ -22,13 +20,11 @@ use agent_tool_runtime::{
 };
 use bytes::Bytes;
 
-use crate::context::{ContextPolicy, Facts, Resolved};
+use crate::context::ContextPolicy;
 use crate::control::Control;
-use crate::exchange::{Answer, Exchange, ExchangeError};
-use crate::held::{missing, omitted};
 use crate::interrupt::{Interrupt, aside};
 use crate::journal::read_artifact;
-use crate::limits::{Expected, Limits, LoopLimits};
+use crate::limits::{Limits, LoopLimits};
 use crate::live::StreamSink;
 use crate::model::Model;
 use crate::prompt::Preamble;
@@ -84,6 +80,8 @@ pub struct Engine {
     scope: Scope,
     tools: Vec<ToolSpec>,
     catalog: Option<ArtifactId>,
+    /// The mode that the menu is of.
+    catalog_mode: Option<Mode>,
     preamble: Option<ArtifactId>,
     last_request: Option<ModelRequestId>,
     last_sequence: u64,
@@ -93,35 +91,6 @@ pub struct Engine {
     routing: Vec<Payload>,
     turn_started: Timestamp,
     inputs: Mutex<ModelInputs<Bytes>>,
-}
-
-/// A request that is ready to be sent.
-pub(crate) struct Prepared {
-    pub(crate) resolved: Resolved,
-}
-
-impl Prepared {
-    /// What the request may take when `model` is asked.
-    pub(crate) fn expected(&self, model: &Model) -> Expected {
-        let input = self.resolved.receipt.budget.estimated_tokens;
-        model.expected(input, self.resolved.request.max_output_tokens)
-    }
-
-    /// Asks for a longer answer than usual, as far as the model can give one.
-    pub(crate) fn ask_for_more(&mut self, model: &Model) {
-        let limit = self.resolved.request.max_output_tokens.unwrap_or(0);
-        let most = model.settings.most_output_tokens.unwrap_or(u32::MAX);
-        let more = limit.saturating_mul(4).max(32_000).min(most.max(limit));
-        self.resolved.request.max_output_tokens = Some(more);
-    }
-
-    /// Lets the answer have no more than so many tokens.
-    pub(crate) fn limit_output(&mut self, room: Option<u64>) {
-        let Some(room) = room else { return };
-        let room = u32::try_from(room).unwrap_or(u32::MAX);
-        let limit = self.resolved.request.max_output_tokens;
-        self.resolved.request.max_output_tokens = Some(limit.map_or(room, |limit| limit.min(room)));
-    }
 }
 
 impl Engine {
@@ -139,6 +108,7 @@ impl Engine {
             scope,
             tools: Vec::new(),
             catalog: None,
+            catalog_mode: None,
             preamble: None,
             last_request: None,
             last_sequence: 0,
@@ -207,6 +177,16 @@ impl Engine {
     pub fn kept_text(&self, id: &ArtifactId) -> Option<String> {
         let bytes = read_artifact(self.parts.journal.as_ref(), id)?;
         String::from_utf8(bytes).ok()
+    }
+
+    /// The plan that waits for the user's answer, where nothing else does.
+    #[must_use]
+    pub fn proposed_plan(&self) -> Option<String> {
+        let [open] = &self.waiting_calls()[..] else {
+            return None;
+        };
+        let question = open.question.as_ref()?;
+        question.required.plan().map(str::to_owned)
     }
 
     /// The ceiling in force.
@@ -405,6 +385,7 @@ impl Engine {
     /// Records the tool menu when it changed, and keeps what the model sees of it.
     pub(crate) fn resolve_catalog(&mut self) -> Result<(), EngineError> {
         let scope = self.scope.clone();
+        self.catalog_mode = Some(self.mode());
         let model = self.parts.models.get(self.model);
         let takes_patches = model.is_some_and(|model| model.settings.takes_patches);
         self.parts.tools.set_takes_patches(takes_patches);
@@ -425,6 +406,14 @@ impl Engine {
             self.preamble = Some(kept.artifact_id);
         }
         Ok(())
+    }
+
+    /// Records the menu again when the mode is another one: it may show other tools.
+    pub(crate) fn follow_mode(&mut self) -> Result<(), EngineError> {
+        match self.catalog_mode == Some(self.mode()) {
+            true => Ok(()),
+            false => self.resolve_catalog(),
+        }
     }
 
     /// Inputs that shall join the running turn do so here, between two requests.
@@ -475,110 +464,6 @@ impl Engine {
 
     pub(crate) fn counted(&mut self, usage: &Usage) {
         self.policy.counted(usage.input, usage.cached_input);
-    }
-
-    /// Decides what the next model input holds.
-    pub(crate) fn prepare(&mut self) -> Result<Prepared, EngineError> {
-        self.catch_up();
-        let state = &self.parts.thread;
-        let promised = state.next_context.clone();
-        let facts = Facts {
-            context_id: promised.unwrap_or_else(|| self.mint::<ContextId>()),
-            request_no: self.parts.session.requests + 1,
-            policy: PolicyFacts {
-                mode: self.mode().as_str().to_owned(),
-                sandbox: self.parts.settings.sandbox.clone(),
-                on_ask: Some(self.parts.control.approvals().on_ask().as_str().to_owned()),
-            },
-            omitted: omitted(&self.parts.preamble, &state.conversation),
-            missing: missing(&self.parts.preamble, &state.conversation),
-            sessions: self.parts.session.parents.clone(),
-        };
-        let settings = &self.parts.models[self.model].settings;
-        let resolved = self.policy.resolve(
-            &self.parts.thread.conversation,
-            &self.parts.preamble,
-            &self.tools,
-            settings,
-            facts,
-        );
-        Ok(Prepared { resolved })
-    }
-
-    /// Asks the model and records the exchange.
-    pub(crate) async fn ask(
-        &mut self,
-        prepared: Prepared,
-        interrupt: &Interrupt,
-    ) -> Result<Answer, ExchangeError> {
-        let model_request_id: ModelRequestId = self.mint();
-        self.last_request = Some(model_request_id.clone());
-        let model = self.model();
-        self.exchange(prepared, &model, model_request_id, None, interrupt)
-            .await
-    }
-
-    /// Asks `model` something that is not part of the conversation.
-    pub(crate) async fn ask_aside(
-        &mut self,
-        prepared: Prepared,
-        model: &Model,
-        purpose: RequestPurpose,
-        interrupt: &Interrupt,
-    ) -> Result<Answer, ExchangeError> {
-        let model_request_id: ModelRequestId = self.mint();
-        let purpose = Some(purpose);
-        self.exchange(prepared, model, model_request_id, purpose, interrupt)
-            .await
-    }
-
-    async fn exchange(
-        &mut self,
-        prepared: Prepared,
-        model: &Model,
-        model_request_id: ModelRequestId,
-        purpose: Option<RequestPurpose>,
-        interrupt: &Interrupt,
-    ) -> Result<Answer, ExchangeError> {
-        let expected = prepared.expected(model);
-        let most = expected.cost(expected.output_tokens.unwrap_or(0));
-        if let Some(amount) = most {
-            let estimated = CostEstimated {
-                model_request_id: model_request_id.clone(),
-                amount: Some(amount),
-                currency: "USD".to_owned(),
-                basis: "the input as estimated and the longest answer".to_owned(),
-            };
-            let scope = self.scope.clone();
-            let estimated = estimated.into();
-            self.parts
-                .journal
-                .append(&scope, estimated, Refs::default())?;
-        }
-        let Resolved {
-            request,
-            receipt,
-            without_images,
-        } = prepared.resolved;
-        let exchange = Exchange {
-            journal: self.parts.journal.as_ref(),
-            live: self.parts.live.as_ref(),
-            scope: self.scope.clone(),
-            request_no: receipt.model_request_no,
-            model_request_id,
-            context_id: receipt.context_id.clone(),
-            catalog: self.catalog.clone(),
-            preamble: self.preamble.clone(),
-            inputs: self.parts.settings.keep_inputs.then_some(&self.inputs),
-            receipt,
-            purpose,
-            without_images,
-        };
-        let answer = exchange
-            .run(model.provider.as_ref(), &request, interrupt.token())
-            .await;
-        self.catch_up();
-        answer
     }
 
     /// Takes a call up again that waited for an answer.

@@ -13,6 +13,7 @@ use agent_protocol::payload::SideEffect;
 use agent_protocol::payload::conversation::EvidenceChanged;
 use agent_protocol::payload::model::Preserved;
 use agent_protocol::payload::permission::Effect;
+use agent_protocol::payload::plan::PlanItem;
 use agent_protocol::{Event, Payload, Phase};
 
 use crate::conversation::ArtifactText;
@@ -37,6 +38,7 @@ pub struct FactSheet {
     evidence: Vec<(EvidenceId, String)>,
     summaries: BTreeMap<ToolCallId, String>,
     turns: BTreeSet<TurnId>,
+    plan: Vec<PlanItem>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -123,6 +125,9 @@ impl FactSheet {
                 }
             }
             Payload::ToolResult(result) => {
+                if let Some(plan) = &result.data.plan {
+                    self.plan.clone_from(plan);
+                }
                 if let Some(baseline) = &result.data.baseline {
                     self.read
                         .insert(baseline.path.clone(), baseline.sha256.clone());
@@ -231,6 +236,12 @@ impl FactSheet {
     }
 
     fn write_facts(&self, out: &mut String) {
+        if !self.plan.is_empty() {
+            let _ = writeln!(out, "\nThings to do, as last set with `plan`");
+            for item in &self.plan {
+                let _ = writeln!(out, "- {}", item.line());
+            }
+        }
         if !self.changed.is_empty() {
             let _ = writeln!(out, "\nFiles changed in this session");
             for (path, effect) in &self.changed {

@@ -34,6 +34,7 @@ mod journal;
 pub mod limits;
 pub mod live;
 pub mod model;
+mod notes;
 pub mod prompt;
 mod rebuild;
 pub mod state;

@@ -259,6 +259,7 @@ impl Engine {
             if !std::mem::take(&mut is_new_step) {
                 self.new_step();
             }
+            self.follow_mode()?;
             self.steer()?;
             if let Some(end) = self.show_attached(interrupt).await? {
                 return Ok(end);

@@ -1,5 +1,5 @@
 //! The tools that work on the local project: read, write, edit, apply_patch, grep, glob, bash, read_artifact,
-//! process_output and process_kill; and web_fetch, which reads a page.
+//! process_output and process_kill; plan and propose_plan; and web_fetch, which reads a page.
 //!
 //! Each tool says what a call would touch, does it once it is let through, and puts the result into
 //! facts. Edits are exact to the byte, searches count what they leave out, commands run in the
@@ -24,6 +24,7 @@ mod manifest;
 pub mod measure;
 mod page;
 mod path;
+mod plan;
 mod process;
 mod read;
 mod read_artifact;
@@ -74,6 +75,8 @@ const TOOLS: &[LocalTool] = &[
     process::OUTPUT,
     process::KILL,
     web_fetch::TOOL,
+    plan::LIST,
+    plan::PROPOSAL,
 ];
 
 /// What is known of the tools of this crate without a project.

@@ -2,7 +2,7 @@
 //! recorded sessions of Claude Code, Codex and Gemini CLI; names of their newer versions are added
 //! where only the name differs.
 
-use Ours::{Bound, Largest, Lines, Named, Nothing, NothingIf, Script, Word};
+use Ours::{Bound, Items, Largest, Lines, Named, Nothing, NothingIf, Script, Word};
 use agent_tool_runtime::{Field, Missing, Ours, Plain, Spelling, Spellings};
 
 /// Everything that is known of other programs' words.
@@ -241,20 +241,39 @@ pub const SPELLINGS: Spellings = Spellings {
             implied: &[],
             filled: &[],
         },
+        Spelling {
+            tool: "plan",
+            names: &["TodoWrite", "todo_write", "update_plan", "write_todos"],
+            when: None,
+            fields: &[
+                field("items", Items("items", TO_DO)),
+                field("todos", Items("items", TO_DO)),
+                field("plan", Items("items", TO_DO)),
+                field("explanation", Nothing),
+                field("merge", NothingIf("false")),
+            ],
+            implied: &[],
+            filled: &[],
+        },
+        Spelling {
+            tool: "propose_plan",
+            names: &["ExitPlanMode", "exit_plan_mode"],
+            when: None,
+            fields: &[field("allowedPrompts", Nothing)],
+            implied: &[],
+            filled: &[],
+        },
     ],
     missing: &[
         Missing {
             names: &[
-                "TodoWrite",
                 "TodoRead",
                 "TaskCreate",
                 "TaskUpdate",
                 "TaskGet",
                 "TaskList",
-                "update_plan",
-                "write_todos",
             ],
-            instead: "plans are kept in the answer's text; go on with the next step",
+            instead: "`plan` keeps the list; each call of it has all items with their states",
         },
         Missing {
             names: &["Task", "Agent", "spawn_agent", "SendMessage"],
@@ -283,8 +302,8 @@ pub const SPELLINGS: Spellings = Spellings {
             instead: "put the question into the answer's text and end the turn with it",
         },
         Missing {
-            names: &["ExitPlanMode", "EnterPlanMode", "exit_plan_mode"],
-            instead: "only the user changes the mode; put the plan into the answer's text",
+            names: &["EnterPlanMode", "enter_plan_mode"],
+            instead: "only the user changes the mode; go on in this one",
         },
         Missing {
             names: &["view_image", "NotebookEdit", "NotebookRead", "LSP"],
@@ -346,6 +365,28 @@ const LISTING: &[Field] = &[
     field("ignore", Nothing),
     field("depth", Nothing),
 ];
+
+const TO_DO: &[Field] = &[
+    field("content", Named("text")),
+    field("step", Named("text")),
+    field("description", Named("text")),
+    field("title", Named("text")),
+    field("subject", Named("text")),
+    field("state", STATE),
+    field("status", STATE),
+    field("activeForm", Nothing),
+    field("id", Nothing),
+    field("priority", Nothing),
+];
+
+const STATE: Ours = Word(
+    "state",
+    &[
+        ("completed", "done"),
+        ("cancelled", "dropped"),
+        ("canceled", "dropped"),
+    ],
+);
 
 const fn field(theirs: &'static str, ours: Ours) -> Field {
     Field { theirs, ours }

@@ -27,6 +27,8 @@ pub enum Subject {
     Delegate,
     /// What the session itself has: artifacts, processes.
     Session,
+    /// A plan, which nothing but the user's own answer lets through.
+    Plan,
 }
 
 impl Subject {
@@ -38,6 +40,7 @@ impl Subject {
             Self::Network => "network",
             Self::Delegate => "delegate",
             Self::Session => "session",
+            Self::Plan => "plan",
         }
     }
 }
@@ -205,7 +208,7 @@ impl ToolDefinition {
             }
             Subject::Command => true,
             Subject::Network => self.url_field.is_some(),
-            Subject::Delegate | Subject::Session => false,
+            Subject::Delegate | Subject::Session | Subject::Plan => false,
         }
     }
 

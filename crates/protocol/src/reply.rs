@@ -61,6 +61,8 @@ words! {
         NothingToUndo = "nothing_to_undo",
         /// The rule was not saved; the answer holds once.
         RuleNotSaved = "rule_not_saved",
+        /// The mode could not be set, so the answer denies.
+        ModeNotSet = "mode_not_set",
         ImageNotAttached = "image_not_attached",
         FileNotAttached = "file_not_attached",
         NothingToAdd = "nothing_to_add",

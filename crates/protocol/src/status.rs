@@ -67,6 +67,8 @@ words! {
     Mode {
         /// Nothing may be written; commands only where they are proven to read.
         ReadOnly = "read-only",
+        /// As read-only, until a plan is approved that the model hands over.
+        Plan = "plan",
         /// Reading is free, the rest asks.
         Ask = "ask",
         /// Edits inside the project are free.
@@ -75,6 +77,14 @@ words! {
         Auto = "auto",
         /// No asking; sandbox and deny rules still hold.
         Full = "full",
+    }
+}
+
+impl Mode {
+    /// True if nothing may be changed.
+    #[must_use]
+    pub const fn only_reads(self) -> bool {
+        matches!(self, Self::ReadOnly | Self::Plan)
     }
 }
 

@@ -21,7 +21,20 @@ use crate::journal::JournalError;
 use crate::pipeline::Shared;
 use crate::registry::Registered;
 use crate::tool::Prepared;
+use agent_policy::Subject;
 use agent_text::visible_excerpt;
+
+const CALL_DECISIONS: [ActionDecision; 4] = [
+    ActionDecision::AllowOnce,
+    ActionDecision::AllowSession,
+    ActionDecision::Deny,
+    ActionDecision::Abort,
+];
+const PLAN_DECISIONS: [ActionDecision; 3] = [
+    ActionDecision::AllowOnce,
+    ActionDecision::Deny,
+    ActionDecision::Abort,
+];
 
 /// Why a call may go on.
 pub(crate) struct Grant {
@@ -84,20 +97,26 @@ impl Shared {
             expires_at,
         };
         self.record(&mut call.scope, requested, Refs::default())?;
+        let is_plan = tool.definition().subject == Subject::Plan;
         let required = ActionRequired {
-            action_type: ActionType::ToolPermission,
+            action_type: match is_plan {
+                true => ActionType::Plan,
+                false => ActionType::ToolPermission,
+            },
             title: question_title(call, tool, prepared),
-            prompt: question_prompt(call, prepared, &decision.evaluated),
+            prompt: match is_plan {
+                true => "Approve the plan?".to_owned(),
+                false => question_prompt(call, prepared, &decision.evaluated),
+            },
             risk_facts,
             tool_name: Some(tool.definition().name.clone()),
             safe_args: Some(call.input.clone()),
             diff_ref,
-            decisions: vec![
-                ActionDecision::AllowOnce,
-                ActionDecision::AllowSession,
-                ActionDecision::Deny,
-                ActionDecision::Abort,
-            ],
+            decisions: match is_plan {
+                // The next plan is another one.
+                true => PLAN_DECISIONS.to_vec(),
+                false => CALL_DECISIONS.to_vec(),
+            },
             schema: None,
             timeout_ms: decision
                 .ask_timeout
@@ -342,12 +361,17 @@ impl Resolution {
             edited_input: self.edited_input.clone(),
             answer: None,
             saved_rule: self.saved_rule.clone(),
+            // A fact of its own: `policy.changed`.
+            mode: None,
         };
         (answer != ActionAnswer::default()).then_some(answer)
     }
 }
 
 fn question_title(call: &Call, tool: &Registered, prepared: &Prepared) -> String {
+    if tool.definition().subject == Subject::Plan {
+        return "a plan".to_owned();
+    }
     let about = match &prepared.semantics.command {
         Some(command) => command.text.clone(),
         None if prepared.normalised_paths.is_empty() => {

@@ -100,9 +100,9 @@ impl Visibility {
     /// What the mode makes of a tool: read-only hides what changes things.
     #[must_use]
     pub fn of_mode(definition: &ToolDefinition, mode: Mode) -> Self {
-        if mode == Mode::ReadOnly && !definition.is_read_only {
+        if mode.only_reads() && !definition.is_read_only {
             return Self::Hidden {
-                reason: "it changes things, and the mode is read-only".to_owned(),
+                reason: format!("it changes things, and the mode is {mode}"),
             };
         }
         Self::Visible

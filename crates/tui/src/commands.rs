@@ -15,6 +15,7 @@ pub enum Does {
     Help,
     Model,
     Mode,
+    Plan,
     Permissions,
     Sandbox,
     AddDirectory,
@@ -65,6 +66,12 @@ pub const COMMANDS: &[Command] = &[
         "[mode]",
         "set what may happen without asking",
         Does::Mode,
+    ),
+    command(
+        "plan",
+        "[request]",
+        "change nothing until you approve a plan",
+        Does::Plan,
     ),
     command(
         "permissions",

@@ -19,6 +19,7 @@ pub enum Action {
     Editor,
     Help,
     Mode,
+    Plan,
     Transcript,
     Suspend,
     Redraw,
@@ -119,6 +120,13 @@ pub const ACTIONS: &[Known] = &[
         Place::Writing,
         &["shift-tab"],
         "cycle modes, also on a question",
+    ),
+    known(
+        Action::Plan,
+        "plan",
+        Place::Writing,
+        &["alt-p"],
+        "the whole list of things to do, or its current item",
     ),
     known(
         Action::Editor,

@@ -136,11 +136,7 @@ impl From<&Finding> for FindingOutput {
 
 /// Runs it.
 pub(crate) fn run(arguments: &ReviewArgs, app: &App) -> Result<Exit, Failure> {
-    if let Some(mode) = arguments
-        .settings
-        .mode
-        .filter(|mode| *mode != Mode::ReadOnly)
-    {
+    if let Some(mode) = arguments.settings.mode.filter(|mode| !mode.only_reads()) {
         return Err(Failure::usage(format!(
             "a review only reads: it does not run in mode `{mode}`"
         )));

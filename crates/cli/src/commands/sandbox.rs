@@ -25,8 +25,7 @@ use crate::config::{self, Config, SandboxMode, SettingArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, OrFail as _};
 use crate::output::{Tone, visible};
-use agent_runtime::private;
-use agent_runtime::{Scratch, command_settings as commands};
+use agent_runtime::{Scratch, command_settings as commands, private};
 
 /// What a shell says when a program is not there, and when it cannot be started.
 const NOT_FOUND: u8 = 127;

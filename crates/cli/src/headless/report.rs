@@ -16,6 +16,9 @@ use serde::Serialize;
 use crate::exit::Exit;
 use crate::output::{Output, visible_text};
 
+/// The stop reason of a turn that ended with a plan.
+const PLAN_PROPOSED: &str = "plan_proposed";
+
 /// `agent run --output json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunReport {
@@ -25,6 +28,7 @@ pub(crate) struct RunReport {
     exit_code: u8,
     /// Why it ended: the model's stop reason, or the code of the failure.
     stop_reason: String,
+    /// The answer, or the plan that waits for one.
     final_text: Option<String>,
     /// What went wrong, where something did.
     error: Option<String>,
@@ -65,7 +69,7 @@ impl RunReport {
                 exit_code: run.exit_code,
             })
             .collect();
-        let final_text = ended.final_text.clone();
+        let (final_text, plan) = (ended.final_text.clone(), ended.plan);
         let empty = Self {
             session_id: session_id.to_string(),
             outcome: "completed".to_owned(),
@@ -89,6 +93,12 @@ impl RunReport {
         let sandbox_missing = ended.sandbox_missing;
         let mut report = match ended.end {
             None => empty,
+            Some(TurnEnd::LeftOpen) if plan.is_some() => Self {
+                outcome: Status::WaitingPermission.as_str().to_owned(),
+                stop_reason: PLAN_PROPOSED.to_owned(),
+                final_text: plan,
+                ..empty
+            },
             Some(TurnEnd::LeftOpen) => Self {
                 outcome: Status::WaitingPermission.as_str().to_owned(),
                 stop_reason: "approval_required".to_owned(),
@@ -213,7 +223,9 @@ impl RunReport {
 
     /// The final answer for people, unless it is shown already; what went wrong goes to standard error.
     pub(super) fn print(&self, output: &Output, is_shown: bool) -> io::Result<()> {
-        let text = self.final_text.as_deref().filter(|_| !is_shown);
+        let is_plan = self.stop_reason == PLAN_PROPOSED;
+        let text = self.final_text.as_deref();
+        let text = text.filter(|_| is_plan || !is_shown);
         if let Some(text) = text.filter(|text| !text.is_empty()) {
             output.print(&visible_text(text))?;
         }
@@ -222,6 +234,14 @@ impl RunReport {
         }
         if let Some(error) = &self.error {
             output.problem(error);
+        }
+        if let (true, [action]) = (is_plan, &self.open_actions[..]) {
+            let session = &self.session_id;
+            output.note("nothing was changed; the plan waits for your answer");
+            output.hint(&format!(
+                "approve it with `agent respond {session} {action} allow`, or reject it with `deny --note TEXT`; \
+                 then `agent run --session {session} --mode auto` carries on"
+            ));
         }
         if self.exit == Exit::Denied && self.refused_calls > 0 {
             output.hint(&format!(

@@ -366,7 +366,7 @@ impl Reader {
             Some("acceptEdits") => Mode::AcceptEdits,
             Some("auto") => Mode::Auto,
             Some("bypassPermissions") => Mode::Full,
-            Some("plan") => Mode::ReadOnly,
+            Some("plan") => Mode::Plan,
             _ => return,
         };
         if self.mode.replace(mode) != Some(mode) {

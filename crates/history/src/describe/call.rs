@@ -2,6 +2,7 @@
 
 use agent_protocol::Phase;
 use agent_protocol::payload::conversation::ArtifactKind;
+use agent_protocol::payload::plan::PlanItem;
 use agent_protocol::payload::process::pipeline_failed;
 use agent_protocol::payload::tool::*;
 use agent_text::counted;
@@ -207,6 +208,10 @@ pub(super) fn tool_observation(observation: &ToolObservation) -> Description {
             is_printed: false,
         });
     }
+    if let Some(plan) = &observation.facts.data.plan {
+        let lines: Vec<String> = plan.iter().map(PlanItem::line).collect();
+        description = description.block(BlockKind::Output, "plan", lines.join("\n"));
+    }
     if description.blocks.is_empty() {
         let preview = observation.preview.clone().unwrap_or_default();
         description = description.block(BlockKind::Output, "output", preview);
@@ -223,6 +228,12 @@ fn in_one_line(input: &Value) -> String {
     if let Some(words) = input.get("command").and_then(Value::as_array) {
         let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
         return words.join(" ");
+    }
+    if let Some(plan) = field("plan") {
+        return plan.to_owned();
+    }
+    if let Some(items) = input.get("items").and_then(Value::as_array) {
+        return counted(items.len() as u64, "item");
     }
     let named = field("path").or(field("file_path")).or(field("url"));
     match (field("pattern"), named) {

@@ -395,7 +395,7 @@ impl Judging<'_> {
         objection_to_git: Option<String>,
     ) {
         let mode = self.setting.mode;
-        if mode == Mode::ReadOnly {
+        if mode.only_reads() {
             match proof {
                 _ if read_only => findings.add(
                     Effect::Allow,
@@ -405,12 +405,14 @@ impl Judging<'_> {
                 Ok(_) => findings.add(
                     Effect::Deny,
                     DecisionSource::Mode,
-                    "mode read-only runs only commands known to be read-only, whatever rules allow",
+                    format!(
+                        "mode {mode} runs only commands known to be read-only, whatever rules allow"
+                    ),
                 ),
                 Err(why) => findings.add(
                     Effect::Deny,
                     DecisionSource::Mode,
-                    format!("mode read-only runs only commands known to be read-only: {why}"),
+                    format!("mode {mode} runs only commands known to be read-only: {why}"),
                 ),
             }
             return;

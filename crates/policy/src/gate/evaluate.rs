@@ -18,7 +18,9 @@ use super::risk;
 use super::rule::{Bases, NETWORK, Rule};
 use super::services::ServiceReads;
 use crate::shell::{Analysis, Start};
-use crate::{Confinement, GitWrites, PermissionSemantics, Reveals, ToolDefinition, Workspace};
+use crate::{
+    Confinement, GitWrites, PermissionSemantics, Reveals, Subject, ToolDefinition, Workspace,
+};
 
 /// How well commands are confined here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -323,11 +325,11 @@ impl Judging<'_> {
                     let rules = self.judge_write(findings, &location);
                     let shown = self.shown(&location);
                     let mode = self.setting.mode;
-                    if mode == Mode::ReadOnly {
+                    if mode.only_reads() {
                         findings.add(
                             Effect::Deny,
                             DecisionSource::Mode,
-                            format!("mode read-only does not allow changing `{shown}`"),
+                            format!("mode {mode} does not allow changing `{shown}`"),
                         );
                     } else if let Some(rule) = rules.allowed {
                         findings.add(
@@ -384,11 +386,11 @@ impl Judging<'_> {
                     ),
                 }
             }
-            if self.setting.mode == Mode::ReadOnly {
+            if self.setting.mode.only_reads() {
                 findings.add(
                     Effect::Deny,
                     DecisionSource::Mode,
-                    "mode read-only allows no network access",
+                    format!("mode {} allows no network access", self.setting.mode),
                 );
             } else if !allowed {
                 findings.add(
@@ -427,6 +429,14 @@ impl Judging<'_> {
         let allowed_by = self.gate.rules.iter().find(|rule| {
             rule.effect == Effect::Allow && rule.is_about_every_call_of(self.request.tool)
         });
+        if self.request.tool.subject == Subject::Plan {
+            findings.add(
+                Effect::Ask,
+                DecisionSource::Mode,
+                "only you can approve a plan",
+            );
+            return;
+        }
         let is_ours = self.request.tool.owner == RuntimeOwner::Local;
         match (self.request.semantics.action_class, allowed_by) {
             // What somebody else's code says of itself opens nothing.
@@ -435,10 +445,10 @@ impl Judging<'_> {
                 DecisionSource::Mode,
                 "it only reads data the session already has",
             ),
-            (_, _) if self.setting.mode == Mode::ReadOnly => findings.add(
+            (_, _) if self.setting.mode.only_reads() => findings.add(
                 Effect::Deny,
                 DecisionSource::Mode,
-                "mode read-only allows no changes",
+                format!("mode {} allows no changes", self.setting.mode),
             ),
             (_, Some(rule)) => findings.rule(
                 rule.matched(&self.request.tool.name),
@@ -511,7 +521,9 @@ impl Judging<'_> {
         command: Option<&CommandJudgement>,
         service: Option<&ServiceReads>,
     ) -> Confinement {
-        let writable = self.setting.mode != Mode::ReadOnly
+        // A plan touches nothing, so that its approval holds whatever mode it leads to.
+        let writable = !self.setting.mode.only_reads()
+            && self.request.tool.subject != Subject::Plan
             && service.is_none()
             && !command.is_some_and(|command| command.read_only);
         let network = service.is_some() || self.request.semantics.network && command.is_some();

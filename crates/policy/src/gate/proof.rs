@@ -68,7 +68,7 @@ impl Judging<'_> {
             return;
         }
         let effect = match mode {
-            Mode::ReadOnly => Effect::Deny,
+            mode if mode.only_reads() => Effect::Deny,
             _ => Effect::Ask,
         };
         if self.setting.sandbox != SandboxLevel::Full {

@@ -6,6 +6,7 @@
 pub mod conversation;
 pub mod model;
 pub mod permission;
+pub mod plan;
 pub mod process;
 pub mod tool;
 pub mod work;

@@ -223,6 +223,14 @@ record! {
 }
 
 impl ActionRequired {
+    /// The plan that is asked about.
+    #[must_use]
+    pub fn plan(&self) -> Option<&str> {
+        let input = self.safe_args.as_ref();
+        let plan = input.filter(|_| self.action_type == ActionType::Plan)?;
+        plan.get("plan")?.as_str()
+    }
+
     /// From when on no answer counts, if the question was put at `asked_at`.
     #[must_use]
     pub fn expires_at(&self, asked_at: Timestamp) -> Option<Timestamp> {
@@ -261,6 +269,8 @@ record! {
         edited_input?: Value,
         answer?: Value,
         saved_rule?: String,
+        /// The mode that holds from then on, with an answer that allows.
+        mode?: Mode,
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::code::{ActionHappened, Code, Phase};
 use crate::id::{ActionId, ArtifactId, IntentId, InvocationId, ModelRequestId, ObservationId};
 use crate::payload::model::Trust;
+use crate::payload::plan::PlanItem;
 use crate::payload::{ArtifactRef, SideEffect};
 use crate::record::{record, words};
 use crate::status::Mode;
@@ -359,6 +360,8 @@ record! {
         other_names?: u64,
         /// Of a call that asked somebody on the network.
         web?: WebFacts,
+        /// The whole list of things to do after the call.
+        plan?: Vec<PlanItem>,
         /// A fact no other field has room for.
         note?: String,
     }

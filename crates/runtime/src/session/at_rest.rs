@@ -116,9 +116,11 @@ impl SessionAtRest {
                 format!("question {action_id} has expired and can no longer be answered"),
             ));
         }
-        if (response.answer.as_ref()).is_some_and(|answer| answer.saved_rule.is_some()) {
+        if (response.answer.as_ref())
+            .is_some_and(|answer| answer.saved_rule.is_some() || answer.mode.is_some())
+        {
             return Err(unavailable(
-                "a rule is saved only in a session that is being worked in",
+                "a rule is saved, and a mode set, only in a session that is being worked in",
             ));
         }
         self.resolve(&asked, DecidedBy::User, response)?;

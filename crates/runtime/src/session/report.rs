@@ -22,6 +22,8 @@ pub struct TurnReport {
     /// True if a command was refused for want of a sandbox.
     pub sandbox_missing: bool,
     pub open_actions: Vec<String>,
+    /// The plan that waits for an answer, where nothing else does.
+    pub plan: Option<String>,
     /// Sentences of the final text that the log does not show.
     pub claims_not_shown: Vec<String>,
     /// True if files were put back after the last verification of the session.
@@ -60,6 +62,7 @@ impl TurnReport {
             cost: turn.cost.total(),
             sandbox_missing: turn.sandbox_missing,
             open_actions: open_actions.map(ToString::to_string).collect(),
+            plan: engine.proposed_plan(),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! The slash commands at work.
 
-use agent_protocol::command::{AddDirectory, ChangeDirectory, ControlCommand, Undo, UndoExtent};
+use agent_protocol::command::{
+    AddDirectory, ChangeDirectory, ControlCommand, SubmitTurn, Undo, UndoExtent,
+};
 use agent_protocol::status::Mode;
 
 use crate::commands::{self, Does};
+use crate::compose::attachments;
 use crate::host::{Exit, ExportForm, HostRequest, Prepared};
 use crate::state::cell::{CellKind, NoticeLevel};
 use crate::theme::{ColorDepth, ThemeChoice};
@@ -50,6 +53,17 @@ impl Ui {
                 Ok(mode) => return vec![Effect::set_mode(mode)],
                 Err(error) => self.state.say(NoticeLevel::Error, error.to_string()),
             },
+            Does::Plan => {
+                let mut effects = vec![Effect::set_mode(Mode::Plan)];
+                if !arguments.is_empty() {
+                    effects.push(Effect::Command(ControlCommand::SubmitTurn(SubmitTurn {
+                        parts: attachments(arguments),
+                        text: arguments.to_owned(),
+                        ..SubmitTurn::default()
+                    })));
+                }
+                return effects;
+            }
             Does::Permissions => return host(HostRequest::Permissions),
             Does::Sandbox => return host(HostRequest::Sandbox),
             Does::ChangeDirectory => {

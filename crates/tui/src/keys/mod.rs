@@ -5,6 +5,7 @@ mod back;
 mod command;
 mod copy;
 mod overlay;
+mod plan;
 mod prompt;
 
 use agent_protocol::command::{
@@ -171,6 +172,10 @@ impl Ui {
             }
         }
         let is_help = self.settings.keys.is(Action::Help, key);
+        if self.settings.keys.is(Action::Plan, key) {
+            self.whole_plan = !self.whole_plan;
+            return Vec::new();
+        }
         let key = match self.settings.keys.usual(Place::Writing, key) {
             Some(key) => key,
             // A character that no longer means anything is a character.

@@ -137,6 +137,12 @@ impl Ui {
         let page = self.prompt.as_ref().map_or(1, |prompt| prompt.page);
         let page = isize::try_from(page.saturating_sub(1).max(1)).unwrap_or(1);
         match key.code {
+            KeyCode::Char(letter @ ('a' | 's' | 'w')) if pending.plan().is_some() => {
+                match self.may_allow() {
+                    true => self.approve_plan(&pending, letter),
+                    false => Vec::new(),
+                }
+            }
             KeyCode::Char('a') if self.may_allow() => self.answer(respond(
                 &pending,
                 ActionDecision::AllowOnce,
@@ -195,7 +201,9 @@ impl Ui {
                 None,
             )),
             KeyCode::Char('n') => self.stage(Stage::Note(Editor::default())),
-            KeyCode::Char('e') if question => self.stage(Stage::Answer(Editor::default())),
+            KeyCode::Char('e') if question && pending.plan().is_none() => {
+                self.stage(Stage::Answer(Editor::default()))
+            }
             // The edited version goes with the rest of what is asked: that has to be read too.
             KeyCode::Char('e') if !self.may_allow() => Vec::new(),
             KeyCode::Char('e') => {
@@ -377,6 +385,7 @@ impl Ui {
         let Some(pending) = self.current().cloned() else {
             return Vec::new();
         };
+        let mode = pending.plan().map(|_| self.mode_after_plan('a'));
         let Some(prompt) = &mut self.prompt else {
             return Vec::new();
         };
@@ -406,6 +415,7 @@ impl Ui {
                         ActionDecision::AllowOnce,
                         ActionAnswer {
                             edited_input: Some(input),
+                            mode,
                             ..ActionAnswer::default()
                         },
                     ),

@@ -6,7 +6,7 @@ use super::{Plain, spoken};
 use crate::safe;
 use crate::text::{Break, wrap};
 use crate::ui::overlay::Overlay;
-use crate::view::{overlay, prompt, question};
+use crate::view::{overlay, plan, prompt, question};
 
 impl Plain {
     pub(super) fn print_overlay(&mut self) {
@@ -121,6 +121,15 @@ impl Plain {
             }
             if pending.suggested_rule.is_some() {
                 offer("r", "allow by a rule");
+            }
+            offer("e", "edit first");
+        } else if pending.plan().is_some() {
+            offer("d", "reject");
+            offer("n", "reject with a note");
+            offer("q", "abort the turn");
+            for letter in ['a', 's', 'w'] {
+                let mode = self.ui.mode_after_plan(letter);
+                offer(&letter.to_string(), plan::approval(mode));
             }
             offer("e", "edit first");
         } else {

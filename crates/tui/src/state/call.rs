@@ -9,6 +9,7 @@ use agent_protocol::payload::permission::{
     Access, ActionClass, ActionDecision, ActionRequired, ActionResolved, DecidedBy, DecisionSource,
     Effect, PermissionEvaluated, SESSION_EDITS,
 };
+use agent_protocol::payload::plan::PlanItem;
 use agent_protocol::payload::process::{ViolationKind, pipeline_failed};
 use agent_protocol::payload::tool::{ContentFormat, ToolData, ToolFailed, ToolObservation};
 use agent_protocol::{CallStep, Event, Payload};
@@ -90,6 +91,9 @@ impl State {
                 });
             }
             Payload::ToolObservation(observation) => {
+                if let Some(plan) = &observation.facts.data.plan {
+                    self.facts.plan = plan.iter().map(shown_item).collect();
+                }
                 self.change_call(&call_id, |tool| observed(tool, observation));
                 if let Some(index) = self.open_calls.remove(&call_id) {
                     self.change(index, |cell| cell.done = true);
@@ -231,6 +235,13 @@ impl State {
             self.pending
                 .retain(|pending| pending.action_id != *action_id);
         }
+    }
+}
+
+fn shown_item(item: &PlanItem) -> PlanItem {
+    PlanItem {
+        text: one_line(&item.text),
+        ..item.clone()
     }
 }
 
@@ -448,21 +459,19 @@ pub(super) fn changes(side_effects: &[SideEffect]) -> Vec<FileChange> {
 /// What a call is about, in one line: the first of the fields that name it.
 fn target_of(input: &Value) -> String {
     let field = |name: &str| input.get(name).and_then(Value::as_str);
-    let mut target = [
-        "command",
-        "path",
-        "pattern",
-        "url",
-        "artifact_id",
-        "process_id",
-    ]
-    .into_iter()
-    .find_map(field)
-    .map(|text| title(clip(text, 2048)))
-    .unwrap_or_else(|| match input {
-        Value::Object(fields) if fields.is_empty() => String::new(),
-        other => one_line(clip(&other.to_string(), 512)),
-    });
+    let mut target = ["command", "path", "pattern", "url", "artifact_id", "process_id"]
+        .into_iter()
+        .find_map(field)
+        .or_else(|| field("plan")?.lines().find(|line| !line.trim().is_empty()))
+        .map(|text| title(clip(text, 2048)))
+        .unwrap_or_else(|| match input {
+            Value::Object(fields) if fields.is_empty() => String::new(),
+            // A list is told by how far it is.
+            Value::Object(fields) if fields.get("items").is_some_and(Value::is_array) => {
+                String::new()
+            }
+            other => one_line(clip(&other.to_string(), 512)),
+        });
     if field("command").is_none()
         && field("path").is_some()
         && let Some(line) = input.get("offset").and_then(Value::as_u64)

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use agent_protocol::Timestamp;
 use agent_protocol::id::{ModelRequestId, ProcessId, SessionId, ToolCallId, TurnId};
+use agent_protocol::payload::plan::PlanItem;
 use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::payload::tool::{Capability, CatalogEntry, CatalogPolicy};
 use agent_protocol::status::Mode;
@@ -102,6 +103,8 @@ pub struct Facts {
     pub tools: Vec<ToolLine>,
     /// Commands that run in the background.
     pub background: BTreeSet<ProcessId>,
+    /// The things to do, as the model set them last.
+    pub plan: Vec<PlanItem>,
     pub last_sequence: u64,
     pub ended: bool,
 }

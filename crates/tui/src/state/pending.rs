@@ -60,6 +60,8 @@ pub enum Subject {
     },
     /// Anything else, as the input says it.
     Input(String),
+    /// A plan, as Markdown.
+    Plan(String),
     /// A question without a call.
     Words(String),
 }
@@ -96,6 +98,14 @@ impl Pending {
     #[must_use]
     pub fn is_permission(&self) -> bool {
         self.kind == ActionType::ToolPermission
+    }
+
+    /// The plan that is to be approved.
+    #[must_use]
+    pub fn plan(&self) -> Option<&str> {
+        let input = self.input.as_ref();
+        let plan = input.filter(|_| self.kind == ActionType::Plan)?;
+        plan.get("plan")?.as_str()
     }
 
     /// The file the call is about.
@@ -153,6 +163,9 @@ impl Pending {
     /// What is to be judged.
     #[must_use]
     pub fn subject(&self) -> Subject {
+        if let Some(plan) = self.plan() {
+            return Subject::Plan(plan.to_owned());
+        }
         let field = |name: &str| self.input.as_ref()?.get(name)?.as_str().map(str::to_owned);
         if let Some(command) = field("command") {
             return Subject::Command(command);
@@ -199,7 +212,7 @@ impl Pending {
         let Some(input) = &self.input else {
             return Vec::new();
         };
-        for name in ["command", "content"] {
+        for name in ["command", "content", "plan"] {
             if let Some(text) = input.get(name).and_then(Value::as_str) {
                 return vec![(name.to_owned(), to_edit(text))];
             }
@@ -232,7 +245,7 @@ impl Pending {
         let Some(first) = texts.first() else {
             return Ok(input);
         };
-        for name in ["command", "content"] {
+        for name in ["command", "content", "plan"] {
             if let Some(value) = input.get_mut(name).filter(|value| value.is_string()) {
                 put(value, first);
                 return Ok(input);

@@ -97,6 +97,8 @@ pub struct Ui {
     works_since: Option<u64>,
     /// Events that came after a glimpse of the past, until the past itself is there.
     since_glimpse: Option<Vec<Arc<agent_protocol::Event>>>,
+    /// The list of things to do is shown whole.
+    pub(crate) whole_plan: bool,
     pub(crate) pending_control_x: bool,
     /// Where the next settling leads.
     leaving: Option<Exit>,
@@ -188,6 +190,7 @@ impl Ui {
             armed: None,
             works_since: None,
             since_glimpse: None,
+            whole_plan: false,
             pending_control_x: false,
             leaving: None,
             kept_body: RefCell::new(None),

@@ -220,6 +220,7 @@ pub fn mode_in_words(mode: agent_protocol::status::Mode) -> &'static str {
     use agent_protocol::status::Mode;
     match mode {
         Mode::ReadOnly => "no writes; only commands known to be read-only",
+        Mode::Plan => "read-only, until you approve the plan that the model hands over",
         Mode::Ask => "reads run; everything else asks",
         Mode::AcceptEdits => "edits in the project run; commands ask",
         Mode::Auto => "commands run without asking while fully sandboxed",

@@ -3,7 +3,7 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::{prompt, status};
+use super::{plan, prompt, status};
 use crate::compose::{MENU_ROWS, Menu, MenuKind};
 use crate::keymap::Action;
 use crate::safe::{self, Piece};
@@ -44,6 +44,8 @@ pub(super) fn draw(ui: &Ui, columns: usize, height: usize) -> Bottom {
     if let Some(activity) = activity(ui, columns) {
         lines.push(activity);
     }
+    // A third of the screen, so that there is room for what is written and what comes.
+    lines.extend(plan::list(ui, columns, height / 3));
     let queue = &ui.state.facts.queue;
     for queued in queue.iter().take(SHOWN_QUEUE) {
         // Without a turn to wait for, an input waits for the user's word.

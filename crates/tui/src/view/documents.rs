@@ -43,6 +43,10 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
                 "Shift-Tab",
                 "cycle modes (skips full); a pending question is checked again",
             ),
+            (
+                "Alt-P",
+                "the whole list of things to do, or its current item",
+            ),
             ("Ctrl-T, PgUp", "transcript with details"),
             ("Ctrl-C", "clear, interrupt; twice: quit"),
             ("Ctrl-Z", "suspend"),
@@ -61,6 +65,10 @@ pub const KEYS: &[(&str, &[(&str, &str)])] = &[
             (
                 "r",
                 "allow and save a rule (p project, u user, e change it, w wider)",
+            ),
+            (
+                "a, s, w",
+                "on a plan: approve it, and the mode that work goes on in",
             ),
             ("d", "deny"),
             ("n", "deny with a note to the model"),

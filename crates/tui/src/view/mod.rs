@@ -8,6 +8,7 @@ pub mod documents;
 pub mod looks;
 mod outcome;
 pub mod overlay;
+pub(crate) mod plan;
 pub mod prompt;
 pub mod question;
 pub(crate) mod rule;

@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 
 use super::answers::{self, answer};
 use super::bottom::written;
-use super::question;
+use super::{plan, question};
 use crate::keymap::Action;
 use crate::safe;
 use crate::state::pending::{Pending, Subject};
@@ -247,6 +247,8 @@ fn footer(
                     ],
                     allow,
                 ]
+            } else if pending.plan().is_some() {
+                plan::answers(ui, taken, taken && seen, columns)
             } else {
                 [
                     vec![

@@ -5,6 +5,7 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::plan;
 use crate::diff;
 use crate::keymap::Action;
 use crate::safe::{self, Piece};
@@ -32,6 +33,7 @@ const LONG_MS: u64 = 30 * 60 * 1000;
 pub(crate) fn title(ui: &Ui, pending: &Pending) -> Vec<Piece> {
     let (verb, what) = match (pending.subject(), pending.path()) {
         (Subject::Words(_), _) => return exact(&pending.title),
+        (Subject::Plan(_), _) => return exact("Approve this plan?"),
         // The command itself follows, whole.
         (Subject::Command(_), _) => ("Run this command", ""),
         (Subject::Diff(_) | Subject::Replacements { .. } | Subject::Content { .. }, Some(path)) => {
@@ -74,7 +76,7 @@ pub fn body(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
         say("the model says:", words);
     }
     let why = pending.why.as_deref().unwrap_or_default();
-    if !why.is_empty() {
+    if !why.is_empty() && pending.plan().is_none() {
         say("needs approval:", why);
     }
     let runs = if pending.understood {
@@ -185,6 +187,7 @@ fn subject(ui: &Ui, pending: &Pending, columns: usize) -> Vec<Line<'static>> {
             None => vec![Line::styled("loading the diff …", theme.dim())],
         },
         Subject::Words(words) => exact_block(&words, "", columns, theme),
+        Subject::Plan(plan) => plan::proposal(ui, &plan, columns),
         _ => without_diff(pending, columns, theme),
     }
 }
@@ -207,7 +210,9 @@ fn without_diff(pending: &Pending, columns: usize, theme: Theme) -> Vec<Line<'st
             let text = diff::between(&path, "", &content);
             diff::render_under(Some(&path), &text, columns, theme)
         }
-        Subject::Input(text) | Subject::Words(text) => exact_block(&text, "", columns, theme),
+        Subject::Input(text) | Subject::Words(text) | Subject::Plan(text) => {
+            exact_block(&text, "", columns, theme)
+        }
         Subject::Command(command) => exact_block(&command, "$ ", columns, theme),
         Subject::Diff(_) => Vec::new(),
     }

@@ -58,7 +58,7 @@ pub(crate) struct ExplainArgs {
     /// line, and print one JSON object per line
     #[arg(long)]
     stdin: bool,
-    /// Permission mode: read-only, ask, accept-edits, auto, full [env: AGENT_MODE]
+    /// Permission mode: read-only, plan, ask, accept-edits, auto, full [env: AGENT_MODE]
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// Also use the permission rules in this file

@@ -23,14 +23,15 @@ const RECENT: u64 = 1 << 20;
 const MOST_CALLS: usize = 100;
 
 impl LiveSession {
-    /// Passes an answer on, and saves the rule that comes with it. An answer whose rule cannot be saved holds
-    /// this once, with a notice.
+    /// Passes an answer on, and saves the rule and sets the mode that come with it. An answer whose rule cannot
+    /// be saved holds this once, with a notice; one whose mode cannot be set denies.
     pub(super) fn respond(&self, response: RespondAction) -> Result<ControlAnswer, ControlError> {
-        let rule = response.answer.as_ref();
-        let rule = rule.and_then(|answer| answer.saved_rule.clone());
-        if rule.is_some() && !allows(response.decision) {
+        let answer = response.answer.as_ref();
+        let rule = answer.and_then(|answer| answer.saved_rule.clone());
+        let mode = answer.and_then(|answer| answer.mode);
+        if (rule.is_some() || mode.is_some()) && !allows(response.decision) {
             // What is saved allows: it cannot be what somebody wants who says no.
-            let reason = "only an answer that allows can save a rule; the question is still open";
+            let reason = "only an answer that allows can save a rule or set the mode; the question is still open";
             return Err(ControlError::new(ControlErrorCode::NotStarted, reason));
         }
         let rule = match rule {
@@ -58,6 +59,14 @@ impl LiveSession {
                     }
                 }
                 None => {}
+            }
+            let set = mode.map(|mode| self.record_mode(mode, "chosen with an answer"));
+            if let Some(Err(error)) = set {
+                notices.push(ControlNotice {
+                    code: AnswerCode::ModeNotSet,
+                    message: format!("{}; the call is denied", error.message),
+                });
+                response.decision = ActionDecision::Deny;
             }
         });
         // Other open questions are judged by it too; this one has its answer.
@@ -155,6 +164,11 @@ impl LiveSession {
     }
 
     pub(super) fn set_mode(&self, mode: Mode) -> Result<Reply, ControlError> {
+        self.record_mode(mode, "chosen by the user")?;
+        Ok(Reply::Answer(ControlAnswer::accepted()))
+    }
+
+    fn record_mode(&self, mode: Mode, reason: &str) -> Result<(), ControlError> {
         let changed = PolicyChanged {
             scope: GrantScope::Session,
             changed: PolicyChanges {
@@ -162,14 +176,13 @@ impl LiveSession {
                 ..PolicyChanges::default()
             },
             by: DecidedBy::User,
-            reason: "chosen by the user".to_owned(),
+            reason: reason.to_owned(),
         };
         let record = || {
             self.append(changed)?;
             self.journal.sync()
         };
-        recorded(self.authority.set_mode(mode, record))?;
-        Ok(Reply::Answer(ControlAnswer::accepted()))
+        recorded(self.authority.set_mode(mode, record))
     }
 }
 
