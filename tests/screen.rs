@@ -11,6 +11,7 @@ mod plans;
 mod questions;
 mod start;
 pub(crate) mod terminal;
+mod thinking;
 
 use agent_protocol::payload::permission::{ActionDecision, DecidedBy};
 use agent_protocol::{Event, Payload};

@@ -1,6 +1,6 @@
 //! Settings as the command line gives them; what they are and how layers meet is in the runtime.
 
-use agent_protocol::status::Mode;
+use agent_protocol::status::{Mode, Thinking};
 use agent_runtime::{Host, Project};
 use agent_tui::KeyMap;
 use clap::Args;
@@ -19,6 +19,9 @@ pub(crate) struct SettingArgs {
     /// What may happen without asking [env: AGENT_MODE]
     #[arg(long, value_name = "MODE", value_parser = mode())]
     pub(crate) mode: Option<Mode>,
+    /// How much the model may think, where it can be told
+    #[arg(long, value_name = "LEVEL", value_parser = thinking())]
+    pub(crate) thinking: Option<Thinking>,
     /// Stop a turn after this many model requests
     #[arg(long, value_name = "N")]
     pub(crate) max_steps: Option<u32>,
@@ -38,6 +41,7 @@ impl SettingArgs {
         Overrides {
             model: self.model.clone(),
             mode: self.mode,
+            thinking: self.thinking,
             max_steps: self.max_steps,
             max_cost: self.max_cost,
             timeout: self.timeout.clone(),
@@ -82,6 +86,11 @@ pub(crate) fn key_map(config: &Config) -> Result<KeyMap, Failure> {
 fn mode() -> impl TypedValueParser<Value = Mode> {
     PossibleValuesParser::new(Mode::ALL.iter().map(|mode| mode.as_str()))
         .try_map(|word| word.parse::<Mode>())
+}
+
+fn thinking() -> impl TypedValueParser<Value = Thinking> {
+    PossibleValuesParser::new(Thinking::ALL.iter().map(|level| level.as_str()))
+        .try_map(|word| word.parse::<Thinking>())
 }
 
 /// An amount of money: `nan` and `inf` are numbers, and no limits.

@@ -10,7 +10,7 @@ use agent_protocol::payload::conversation::{
     ArtifactKind, QueueChanged, QueueOperation, QueuePolicy, TurnSource, TurnSubmitted,
 };
 use agent_protocol::reply::{Acknowledgement, AnswerCode, ControlAnswer};
-use agent_protocol::status::Status;
+use agent_protocol::status::{Status, Thinking};
 use agent_protocol::{Payload, Refs, Scope};
 use agent_tool_runtime::{Journal, JournalError};
 
@@ -58,6 +58,8 @@ struct Inner {
     queue: Vec<Queued>,
     /// The user wants room made before the next request.
     compact: bool,
+    /// The user's own word on how much the model may think, where there is one.
+    thinking: Option<Thinking>,
     /// The turn that each key led to which was ever used.
     keys: HashMap<String, TurnId>,
 }
@@ -283,6 +285,15 @@ impl Control {
             reason: Some("room is made before the next request".to_owned()),
             ..ControlAnswer::accepted()
         }
+    }
+
+    /// Lets the model think so much from the next request on.
+    pub fn set_thinking(&self, thinking: Thinking) {
+        self.inner().thinking = Some(thinking);
+    }
+
+    pub(crate) fn thinking(&self) -> Option<Thinking> {
+        self.inner().thinking
     }
 
     pub(crate) fn take_compact(&self) -> bool {

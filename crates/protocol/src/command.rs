@@ -10,7 +10,7 @@ use crate::id::{ActionId, ProcessId, SessionId, ThreadId, TurnId};
 use crate::payload::conversation::{InputPart, QueuePolicy, TurnSource};
 use crate::payload::permission::{ActionAnswer, ActionDecision, GrantScope};
 use crate::record::{record, words};
-use crate::status::Mode;
+use crate::status::{Mode, Thinking};
 
 /// Declares the commands: each variant with its parameters and its method name.
 macro_rules! commands {
@@ -54,6 +54,7 @@ commands! {
     ChangeDirectory(ChangeDirectory) = "change_directory",
     /// Let a directory outside the project be read, until the session ends.
     AddDirectory(AddDirectory) = "add_directory",
+    SetThinking(SetThinking) = "set_thinking",
     /// Shorten the history now.
     Compact = "compact",
     /// Put files back as they were.
@@ -193,6 +194,10 @@ record! {
 record! {
     /// A directory; a relative path begins at the project.
     AddDirectory { path: String, }
+}
+record! {
+    /// How much the model may think, from the next request on.
+    SetThinking { thinking: Thinking, }
 }
 record! {
     /// A command line, as the user typed it, and whether it asks for the network.

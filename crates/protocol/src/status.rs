@@ -89,6 +89,18 @@ impl Mode {
 }
 
 words! {
+    /// How much a model may think before it answers.
+    Thinking {
+        /// Nothing is said to the model about it.
+        Off = "off",
+        Minimal = "minimal",
+        Low = "low",
+        Medium = "medium",
+        High = "high",
+    }
+}
+
+words! {
     /// Verification status, computed from recorded facts.
     VerificationStatus {
         /// No verification was run, although files changed.

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use agent_protocol::command::{
     AddDirectory, BeginCalls, CallTool, ChangeDirectory, ControlCommand, EndSession, ExportRequest,
     InterruptTurn, Peer, PeerKind, PermissionQuery, PreviewRule, ProcessQuery, QueuedTurn,
-    RejectCall, RespondAction, ResumeThread, SetMode, SetModel, Shell, SubmitTurn,
+    RejectCall, RespondAction, ResumeThread, SetMode, SetModel, SetThinking, Shell, SubmitTurn,
     TerminateProcess, ThreadQuery, Undo, Window,
 };
 use agent_protocol::id::{ActionId, IdMint, ProcessId};
@@ -15,7 +15,7 @@ use agent_protocol::payload::permission::{ActionAnswer, ActionDecision, GrantSco
 use agent_protocol::reply::{
     Acknowledgement, AnswerCode, CallReport, ControlErrorCode, Reply, SessionReply,
 };
-use agent_protocol::status::Mode;
+use agent_protocol::status::{Mode, Thinking};
 use agent_protocol::{Clock, Payload, Timestamp};
 use agent_runtime::{
     Directories, Environment, Host, OnAsk, OpenOptions, Runtime, Session, SessionModels,
@@ -295,6 +295,13 @@ fn what_is_changed_is_recorded() {
         updated.unwrap()["payload"]["changed"]["model"],
         "local/other"
     );
+    let thinking = Thinking::High;
+    ask(ControlCommand::SetThinking(SetThinking { thinking })).unwrap();
+    let events = whole(&session).events;
+    let updated = events
+        .iter()
+        .rfind(|event| event["type"] == "session.updated");
+    assert_eq!(updated.unwrap()["payload"]["changed"]["thinking"], "high");
     let nothing = ask(ControlCommand::Compact).unwrap();
     let Reply::Answer(nothing) = nothing else {
         panic!("{nothing:?}");

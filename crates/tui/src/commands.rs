@@ -14,6 +14,7 @@ pub struct Command {
 pub enum Does {
     Help,
     Model,
+    Thinking,
     Mode,
     Plan,
     Permissions,
@@ -61,6 +62,12 @@ const fn command(
 pub const COMMANDS: &[Command] = &[
     command("help", "", "keys and commands", Does::Help),
     command("model", "[provider/model]", "choose the model", Does::Model),
+    command(
+        "thinking",
+        "[level]",
+        "choose how much the model may think",
+        Does::Thinking,
+    ),
     command(
         "mode",
         "[mode]",

@@ -3,9 +3,11 @@
 use agent_protocol::Refs;
 use agent_protocol::id::{ContextId, ModelRequestId};
 use agent_protocol::payload::model::{CostEstimated, PolicyFacts, RequestPurpose};
+use agent_protocol::status::Thinking;
+use agent_provider::conversation::ReasoningEffort;
 
 use super::{Engine, EngineError};
-use crate::context::{Facts, Resolved};
+use crate::context::{Facts, RequestSettings, Resolved};
 use crate::exchange::{Answer, Exchange, ExchangeError};
 use crate::held::{missing, omitted};
 use crate::interrupt::Interrupt;
@@ -58,7 +60,14 @@ impl Engine {
             missing: missing(&self.parts.preamble, &state.conversation),
             sessions: self.parts.session.parents.clone(),
         };
-        let settings = &self.parts.models[self.model].settings;
+        let model = &self.parts.models[self.model].settings;
+        let settings = match self.parts.control.thinking() {
+            Some(thinking) => &RequestSettings {
+                reasoning_effort: effort(thinking),
+                ..model.clone()
+            },
+            None => model,
+        };
         let resolved = self.policy.resolve(
             &self.parts.thread.conversation,
             &self.parts.preamble,
@@ -144,4 +153,15 @@ impl Engine {
         self.catch_up();
         answer
     }
+}
+
+/// The level as it is asked for.
+fn effort(thinking: Thinking) -> Option<ReasoningEffort> {
+    Some(match thinking {
+        Thinking::Off => return None,
+        Thinking::Minimal => ReasoningEffort::Minimal,
+        Thinking::Low => ReasoningEffort::Low,
+        Thinking::Medium => ReasoningEffort::Medium,
+        Thinking::High => ReasoningEffort::High,
+    })
 }

@@ -196,6 +196,8 @@ pub(super) fn session_updated(updated: &SessionUpdated) -> Description {
     text.extend(changed.model.iter().map(|model| format!("model: {model}")));
     let directory = changed.working_directory.iter();
     text.extend(directory.map(|path| format!("working directory: {path}")));
+    let thinking = changed.thinking.iter();
+    text.extend(thinking.map(|level| format!("thinking: {level}")));
     if !updated.reason.is_empty() {
         text.push(updated.reason.clone());
     }

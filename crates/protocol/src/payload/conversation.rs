@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::id::{ArtifactId, EvidenceId, SessionId, ThreadId, TurnId};
 use crate::payload::{ArtifactRef, SideEffect, Usage};
 use crate::record::{record, words};
-use crate::status::{Mode, Status, VerificationStatus};
+use crate::status::{Mode, Status, Thinking, VerificationStatus};
 
 record! {
     /// The first line of a log: a session exists.
@@ -49,6 +49,7 @@ record! {
         model?: String,
         /// The directory of the project where commands run and relative paths begin; `.` is the project.
         working_directory?: String,
+        thinking?: Thinking,
         status?: Status,
     }
 }

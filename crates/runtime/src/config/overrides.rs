@@ -1,6 +1,6 @@
 //! Settings from flags and variables. A flag stands for one key, so it has that key's type.
 
-use agent_protocol::status::Mode;
+use agent_protocol::status::{Mode, Thinking};
 use toml::Spanned;
 
 use super::file::{LayerValues, Source};
@@ -17,6 +17,8 @@ pub struct Overrides {
     pub model: Option<String>,
     /// The ceiling on what happens without asking.
     pub mode: Option<Mode>,
+    /// How much the model may think.
+    pub thinking: Option<Thinking>,
     /// The most model requests of a turn.
     pub max_steps: Option<u32>,
     /// The most a session may cost, in US dollars.
@@ -33,6 +35,7 @@ impl Overrides {
         let mut values = ConfigFile::default();
         values.model.default = spanned(self.model.clone());
         values.permissions.mode = spanned(self.mode);
+        values.model.reasoning_effort = spanned(self.thinking.map(|level| level.to_string()));
         values.limits.max_steps = spanned(self.max_steps);
         values.limits.max_cost = spanned(self.max_cost);
         values.limits.turn_timeout = spanned(self.timeout.clone());
@@ -44,6 +47,7 @@ impl Overrides {
             source: Source::Names(vec![
                 ("model.default", "--model"),
                 ("permissions.mode", "--mode"),
+                ("model.reasoning_effort", "--thinking"),
                 ("limits.max_steps", "--max-steps"),
                 ("limits.max_cost", "--max-cost"),
                 ("limits.turn_timeout", "--timeout"),

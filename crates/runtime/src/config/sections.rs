@@ -47,7 +47,7 @@ section! {
             /// What to try, in this order, when the default is not available.
             fallbacks: Vec<String>, Guard::Trusted;
             temperature: f64, Guard::Trusted;
-            /// As the server spells it: `low`, `medium`, `high`.
+            /// How much the model may think: `off`, `minimal`, `low`, `medium`, `high`; as `/thinking`.
             reasoning_effort: String, Guard::Trusted;
             max_output_tokens: u32, Guard::lower();
         }

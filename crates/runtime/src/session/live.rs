@@ -14,13 +14,13 @@ use agent_protocol::command::{
     SubmitTurn, ToolInventoryQuery, Undo,
 };
 use agent_protocol::id::{ProcessId, TurnId};
-use agent_protocol::payload::conversation::{SessionChanges, SessionUpdated};
+use agent_protocol::payload::conversation::{SessionChanges, SessionUpdated, TurnSource};
 use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::payload::tool::CatalogPolicy;
 use agent_protocol::reply::{
     Acknowledgement, AnswerCode, ControlAnswer, ControlError, ControlErrorCode, Reply,
 };
-use agent_protocol::status::Mode;
+use agent_protocol::status::{Mode, Thinking};
 use agent_protocol::{Payload, Refs, Scope};
 use agent_tool_runtime::{
     Authority as _, IntentOrigin, Journal, JournalError, Pipeline, ToolIntent,
@@ -217,6 +217,7 @@ impl LiveSession {
                 let reason = format!("added by the user, in {}", peer.program);
                 self.add_directory(Path::new(&added.path), &reason)
             }
+            ControlCommand::SetThinking(set) => self.set_thinking(set.thinking, peer),
             ControlCommand::Compact if self.control.is_running() => {
                 Ok(Reply::Answer(self.control.ask_to_compact()))
             }
@@ -306,21 +307,34 @@ impl LiveSession {
         }
         let chosen = models::choose_named(&self.runtime, &self.config, name);
         let chosen = chosen.map_err(|error| refused(&error))?;
-        let updated = SessionUpdated {
-            changed: SessionChanges {
-                model: chosen.models.first().map(Model::name),
-                ..SessionChanges::default()
-            },
-            reason: match peer.source() {
-                agent_protocol::payload::conversation::TurnSource::Tui => {
-                    "chosen on the screen".to_owned()
-                }
-                _ => format!("chosen by {}", peer.program),
-            },
+        let changed = SessionChanges {
+            model: chosen.models.first().map(Model::name),
+            ..SessionChanges::default()
         };
-        recorded(self.append(updated))?;
+        self.record_choice(changed, peer)?;
         self.send(Work::Models(chosen));
         Ok(Reply::Answer(ControlAnswer::accepted()))
+    }
+
+    fn set_thinking(&self, thinking: Thinking, peer: &Peer) -> Result<Reply, ControlError> {
+        if !self.has_engine {
+            return Err(no_engine());
+        }
+        let changed = SessionChanges {
+            thinking: Some(thinking),
+            ..SessionChanges::default()
+        };
+        self.record_choice(changed, peer)?;
+        self.control.set_thinking(thinking);
+        Ok(Reply::Answer(ControlAnswer::accepted()))
+    }
+
+    fn record_choice(&self, changed: SessionChanges, peer: &Peer) -> Result<(), ControlError> {
+        let reason = match peer.source() {
+            TurnSource::Tui => "chosen on the screen".to_owned(),
+            _ => format!("chosen by {}", peer.program),
+        };
+        recorded(self.append(SessionUpdated { changed, reason }))
     }
 
     fn undo(&self, asked: Undo) -> Pending {

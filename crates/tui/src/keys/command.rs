@@ -3,7 +3,7 @@
 use agent_protocol::command::{
     AddDirectory, ChangeDirectory, ControlCommand, SubmitTurn, Undo, UndoExtent,
 };
-use agent_protocol::status::Mode;
+use agent_protocol::status::{Mode, Thinking};
 
 use crate::commands::{self, Does};
 use crate::compose::attachments;
@@ -44,6 +44,15 @@ impl Ui {
             Does::Model => {
                 return vec![Effect::set_model(arguments.to_owned())];
             }
+            Does::Thinking if arguments.is_empty() => {
+                let now = self.state.facts.thinking.map(|level| level.to_string());
+                let picker = Picker::new("thinking", Choices::Thinking);
+                self.overlay = Some(Overlay::Picker(picker.beginning_at(now.as_deref())));
+            }
+            Does::Thinking => match arguments.parse::<Thinking>() {
+                Ok(thinking) => return vec![Effect::set_thinking(thinking)],
+                Err(error) => self.state.say(NoticeLevel::Error, error.to_string()),
+            },
             Does::Mode if arguments.is_empty() => {
                 let now = self.state.facts.mode.map(|mode| mode.to_string());
                 let picker = Picker::new("mode", Choices::Modes).beginning_at(now.as_deref());

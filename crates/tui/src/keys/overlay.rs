@@ -1,6 +1,6 @@
 //! Keys while something covers the screen.
 
-use agent_protocol::status::Mode;
+use agent_protocol::status::{Mode, Thinking};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::host::{Exit, ExportForm, HostRequest, ProcessRequest, RewindPlan, Secret, Start};
@@ -361,6 +361,9 @@ pub(super) fn chosen(choices: &Choices, place: usize) -> Vec<Effect> {
         Choices::Models(models) => models
             .get(place)
             .map(|model| Effect::set_model(model.clone())),
+        Choices::Thinking => Thinking::ALL
+            .get(place)
+            .map(|level| Effect::set_thinking(*level)),
         Choices::Modes => Mode::ALL.get(place).map(|mode| Effect::set_mode(*mode)),
         Choices::Exports => ExportForm::ALL
             .get(place)

@@ -99,6 +99,7 @@ fn words(effects: &[Effect]) -> String {
         Effect::Command(ControlCommand::InterruptTurn(_)) => "interrupt".into(),
         Effect::Command(ControlCommand::SetMode(set)) => format!("mode {}", set.mode),
         Effect::Command(ControlCommand::PreviewRule(_)) => String::new(),
+        Effect::Command(ControlCommand::SetThinking(set)) => format!("thinking {}", set.thinking),
         Effect::Command(ControlCommand::SetModel(set)) => format!("model {}", set.model),
         Effect::Command(ControlCommand::Undo(undo)) => format!("undo {:?}", undo.extent),
         Effect::Command(other) => format!("{other:?}"),

@@ -57,6 +57,9 @@ impl State {
                     self.notice(NoticeLevel::Information, text, None);
                     self.facts.working_directory = Some(one_line(path));
                 }
+                if let Some(thinking) = changed.thinking {
+                    self.facts.thinking = Some(thinking);
+                }
                 if let Some(title) = &changed.title {
                     self.facts.title = Some(one_line(title));
                 }
@@ -104,6 +107,11 @@ impl State {
             Payload::ModelRequested(requested) => {
                 self.facts.requests += 1;
                 self.current_request = Some(requested.model_request_id.clone());
+                if requested.purpose.is_none() {
+                    let effort = requested.options.reasoning_effort.as_deref();
+                    let thinking = effort.and_then(|word| word.parse().ok());
+                    self.facts.thinking = thinking.or(self.facts.thinking);
+                }
                 self.facts.model = Some(format!(
                     "{}/{}",
                     one_line(&requested.provider),

@@ -16,7 +16,7 @@ use agent_protocol::id::{ModelRequestId, ProcessId, SessionId, ToolCallId, TurnI
 use agent_protocol::payload::plan::PlanItem;
 use agent_protocol::payload::process::SandboxStatus;
 use agent_protocol::payload::tool::{Capability, CatalogEntry, CatalogPolicy};
-use agent_protocol::status::Mode;
+use agent_protocol::status::{Mode, Thinking};
 
 use crate::safe::one_line;
 use cell::{Cell, CellKind, Notice, NoticeLevel};
@@ -85,6 +85,8 @@ pub struct Facts {
     pub working_directory: Option<String>,
     pub model: Option<String>,
     pub mode: Option<Mode>,
+    /// How much the model may think, where something is said about it.
+    pub thinking: Option<Thinking>,
     pub sandbox: Option<SandboxStatus>,
     pub sandbox_detail: Option<String>,
     pub context: ContextFacts,

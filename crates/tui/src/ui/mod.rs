@@ -12,9 +12,9 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use agent_protocol::command::{ControlCommand, SetMode, SetModel};
+use agent_protocol::command::{ControlCommand, SetMode, SetModel, SetThinking};
 use agent_protocol::id::{ActionId, ArtifactId};
-use agent_protocol::status::Mode;
+use agent_protocol::status::{Mode, Thinking};
 use crossterm::event::Event as TerminalEvent;
 
 use crate::compose::Composer;
@@ -52,6 +52,10 @@ pub enum Effect {
 impl Effect {
     pub(crate) fn set_mode(mode: Mode) -> Self {
         Self::Command(ControlCommand::SetMode(SetMode { mode }))
+    }
+
+    pub(crate) fn set_thinking(thinking: Thinking) -> Self {
+        Self::Command(ControlCommand::SetThinking(SetThinking { thinking }))
     }
 
     pub(crate) fn set_model(model: String) -> Self {

@@ -10,6 +10,7 @@ use crate::host::{
     Document, ExportForm, FirstRun, ProcessLine, RewindPlan, Secret, SessionLine, TrustQuestion,
 };
 use crate::theme::ThemeChoice;
+use agent_protocol::status::Thinking;
 
 #[derive(Clone, Debug)]
 pub enum Overlay {
@@ -124,6 +125,7 @@ pub struct Picker {
 pub enum Choices {
     Models(Vec<String>),
     Modes,
+    Thinking,
     Exports,
     Themes,
     Sessions(Vec<SessionLine>),
@@ -176,6 +178,10 @@ impl Picker {
                 .iter()
                 .map(|mode| (mode.to_string(), mode_in_words(*mode).to_owned()))
                 .collect(),
+            Choices::Thinking => Thinking::ALL
+                .iter()
+                .map(|level| (level.to_string(), thinking_in_words(*level).to_owned()))
+                .collect(),
             Choices::Exports => ExportForm::ALL
                 .iter()
                 .map(|form| (form.name().to_owned(), form.in_words().to_owned()))
@@ -211,6 +217,16 @@ impl Picker {
                 )
             })
             .collect()
+    }
+}
+
+const fn thinking_in_words(level: Thinking) -> &'static str {
+    match level {
+        Thinking::Off => "nothing is asked for; the model does as it usually does",
+        Thinking::Minimal => "as little as the model allows",
+        Thinking::Low => "a little",
+        Thinking::Medium => "the usual amount",
+        Thinking::High => "a lot; slower, and more tokens",
     }
 }
 

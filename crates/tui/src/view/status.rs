@@ -1,7 +1,7 @@
 //! The status line: what somebody chose to see there, as much of it as fits.
 
 use agent_protocol::payload::process::SandboxStatus;
-use agent_protocol::status::Mode;
+use agent_protocol::status::{Mode, Thinking};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -14,6 +14,8 @@ use agent_text::{clip, width};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusItem {
     Model,
+    /// How much the model may think, where it is told.
+    Thinking,
     Mode,
     Sandbox,
     Context,
@@ -31,8 +33,9 @@ pub enum StatusItem {
 }
 
 impl StatusItem {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Model,
+        Self::Thinking,
         Self::Mode,
         Self::Sandbox,
         Self::Context,
@@ -46,8 +49,9 @@ impl StatusItem {
     ];
 
     /// What is there when nobody chose.
-    pub const USUAL: [Self; 9] = [
+    pub const USUAL: [Self; 10] = [
         Self::Model,
+        Self::Thinking,
         Self::Mode,
         Self::Sandbox,
         Self::Context,
@@ -63,6 +67,7 @@ impl StatusItem {
     pub fn name(self) -> &'static str {
         match self {
             Self::Model => "model",
+            Self::Thinking => "thinking",
             Self::Mode => "mode",
             Self::Sandbox => "sandbox",
             Self::Context => "context",
@@ -90,6 +95,10 @@ impl StatusItem {
                 let model = facts.model.as_deref().unwrap_or("no model");
                 (safe::one_line(model), dim)
             }
+            Self::Thinking => match facts.thinking? {
+                Thinking::Off => return None,
+                level => (format!("thinking {level}"), dim),
+            },
             Self::Mode => {
                 let mode = facts.mode?;
                 let style = if mode == Mode::Full { warn } else { dim };
