@@ -149,15 +149,10 @@ fn fix() -> Turn {
     Turn::call("edit", edit)
 }
 
-/// A model that looks, tries to change something all the same, and hands over its plan.
+/// A model that looks and hands over its plan.
 fn planning(then: impl FnOnce(Script) -> Script) -> ModelServer {
     let script = Script::new()
         .turn(Turn::call("read", json!({"path": "src/sum.sh"})))
-        .turn(fix())
-        .turn(Turn::call(
-            "bash",
-            json!({"command": "touch made", "description": "Make"}),
-        ))
         .turn(Turn::call("ExitPlanMode", json!({"plan": PLAN})));
     ModelServer::start(then(script))
 }
@@ -172,7 +167,6 @@ fn planned(server: &ModelServer) -> TestProject {
     assert_eq!(ran.stdout().trim(), PLAN);
     assert!(ran.stderr().contains("agent respond"), "{}", ran.stderr());
     assert_eq!(project.read("src/sum.sh"), before);
-    assert!(!project.root().join("made").exists());
     project
 }
 
@@ -217,12 +211,12 @@ fn a_run_in_mode_plan_ends_with_a_plan_and_an_approval_carries_it_out() {
         told()
     );
     let bodies = server.bodies();
-    let approved = bodies[4]["messages"].to_string();
+    let approved = bodies[2]["messages"].to_string();
     assert!(
         approved.contains("The user approved the plan"),
         "{approved}"
     );
-    assert!(offered(&bodies[4]).contains(&"edit".to_owned()));
+    assert!(offered(&bodies[2]).contains(&"edit".to_owned()));
     assert_audit_is_clean(&project);
     assert_inputs_can_be_rebuilt(&project, &server);
 }
@@ -239,7 +233,7 @@ fn a_plan_that_is_rejected_is_made_anew() {
     crate::assert_schema("run", &report);
     assert_eq!(report["final_text"], other);
     assert_eq!(report["stop_reason"], "plan_proposed");
-    let told = server.bodies()[4]["messages"].to_string();
+    let told = server.bodies()[2]["messages"].to_string();
     assert!(told.contains("keep the signature"), "{told}");
     let decided = log(&project)
         .into_iter()
@@ -248,6 +242,42 @@ fn a_plan_that_is_rejected_is_made_anew() {
             _ => None,
         });
     assert_eq!(decided, Some(ActionDecision::Deny));
+    assert_audit_is_clean(&project);
+}
+
+/// In mode plan what a call would change is refused, whatever rules allow; a call that only reads is not.
+#[test]
+fn nothing_is_changed_in_mode_plan() {
+    let make =
+        |command: &str| Turn::call("bash", json!({"command": command, "description": "Try"}));
+    let server = ModelServer::start(
+        Script::new()
+            .turn(Turn::call("read", json!({"path": "src/sum.sh"})))
+            .turn(fix())
+            .turn(make("touch made"))
+            .turn(make("cat src/sum.sh"))
+            .turn(Turn::text("I would drop the `+ 1`.")),
+    );
+    let project = sum_project();
+    let before = project.read("src/sum.sh");
+    let ran = run(
+        &project,
+        &server,
+        Wire::Chat,
+        &["--mode", "plan", "Fix it."],
+    )
+    .finish();
+    assert_eq!(ran.code(), 3, "{}", ran.stderr());
+    assert_eq!(project.read("src/sum.sh"), before);
+    assert!(!project.root().join("made").exists());
+    let ok: Vec<bool> = log(&project)
+        .iter()
+        .filter_map(|event| match &event.payload {
+            Payload::ToolObservation(observation) => Some(observation.ok),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ok, [true, false, false, true]);
     assert_audit_is_clean(&project);
 }
 

@@ -486,7 +486,7 @@ When the terminal is not in focus, it is rung (OSC 9 and bell) for a question an
 `program_status` and `notify` under `[ui]`, each set to `false`, stop that. A `dumb` terminal gets none of it.
 
 `status` under `[ui]` lists the parts of the status line in their order, such as `status = [\"mode\", \"model\", \"context\"]`; a
-narrow screen drops them from the right. There are `model`, `mode`, `sandbox`, `context`, `cost`, `vim`, `branch`, `queue`,
+narrow screen drops them from the right. There are `model`, `thinking`, `mode`, `sandbox`, `context`, `cost`, `vim`, `branch`, `queue`,
 `background` (commands that run in the background), `project` and `title`.
 
 ## Accessibility

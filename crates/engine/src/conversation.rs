@@ -24,8 +24,8 @@ use serde_json::Value;
 
 use crate::continuation::Continuation;
 use crate::entering::Entering;
-pub use own::{Attached, OwnCalls};
 use crate::notes::Notes;
+pub use own::{Attached, OwnCalls};
 
 /// Looks up the text of an artifact; `None` when it is missing or altered.
 pub type ArtifactText<'a> = &'a dyn Fn(&ArtifactId) -> Option<Vec<u8>>;

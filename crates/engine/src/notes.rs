@@ -44,13 +44,18 @@ impl Notes {
                     (false, false) => return,
                 };
                 self.in_plan_mode = started.mode == Mode::Plan;
-                self.next = Some(match self.next.take() {
-                    Some(before) => format!("{before}\n{note}"),
-                    None => note,
-                });
+                self.add(note);
             }
             _ => {}
         }
+    }
+
+    /// Adds a note.
+    pub(crate) fn add(&mut self, note: String) {
+        self.next = Some(match self.next.take() {
+            Some(before) => format!("{before}\n{note}"),
+            None => note,
+        });
     }
 
     /// The note for the input that enters now.

@@ -323,6 +323,7 @@ mod tests {
             "remove_queued_turn" | "promote_queued_turn" => r#"{"turn_id":"turn_1"}"#,
             "set_mode" => r#"{"mode":"auto"}"#,
             "set_model" => r#"{"model":"ollama/qwen3"}"#,
+            "set_thinking" => r#"{"thinking":"high"}"#,
             "undo" => r#"{"extent":{"of":"after","sequence":3}}"#,
             "shell" => r#"{"command":"ls"}"#,
             "change_directory" => r#"{"path":"src"}"#,

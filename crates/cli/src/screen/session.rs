@@ -173,6 +173,7 @@ fn status_item(item: &StatusItem) -> agent_tui::StatusItem {
     use agent_tui::StatusItem as Shown;
     match item {
         StatusItem::Model => Shown::Model,
+        StatusItem::Thinking => Shown::Thinking,
         StatusItem::Mode => Shown::Mode,
         StatusItem::Sandbox => Shown::Sandbox,
         StatusItem::Context => Shown::Context,

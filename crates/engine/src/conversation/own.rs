@@ -82,7 +82,7 @@ impl Conversation {
             "[The user lets you read these directories outside the project, by absolute paths: {}]",
             added.join(", ")
         );
-        self.note(note);
+        self.notes.add(note);
     }
 
     /// Has the next input of the user say where commands run from now on.
@@ -97,14 +97,7 @@ impl Conversation {
                  files as seen from the project's root; `{path}/x` there is `x` here.]"
             ),
         };
-        self.note(note);
-    }
-
-    fn note(&mut self, note: String) {
-        self.next_note = Some(match self.next_note.take() {
-            Some(before) => format!("{before}\n{note}"),
-            None => note,
-        });
+        self.notes.add(note);
     }
 
     /// The place of a turn's input. Where a summary stands for it, what joined the turn later follows the last

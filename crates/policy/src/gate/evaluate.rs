@@ -14,6 +14,7 @@ use super::command::CommandJudgement;
 use super::facts::{Facts, Remembered};
 use super::findings::Findings;
 use super::grants::{ApprovalKey, SessionGrants};
+use super::proof::run_by_proof;
 use super::risk;
 use super::rule::{Bases, NETWORK, Rule};
 use super::services::ServiceReads;
@@ -591,17 +592,4 @@ impl Judging<'_> {
             read_roots: self.gate.directories.clone(),
         }
     }
-}
-
-/// The reach of a call that nobody allowed. Its approval key was made before: no approval is needed.
-fn run_by_proof(confinement: &mut Confinement) {
-    confinement.profile = match confinement.project_writable {
-        // Mode accept-edits, or a rule, lets a redirect write a file of the project.
-        true => "proof+edits",
-        false => "proof",
-    }
-    .to_owned();
-    confinement.by_proof = true;
-    confinement.hide_secrets = true;
-    confinement.network = false;
 }

@@ -2,7 +2,6 @@
 //! network and the program's credentials, where somebody says so. No proof and no mode does.
 
 use agent_protocol::payload::permission::{DecisionSource, Effect, Layer, RuleOrigin};
-use agent_protocol::status::Mode;
 
 use super::evaluate::{Gate, GateRequest, Judgement, Judging, SandboxLevel, Setting};
 use super::facts::Facts;
@@ -73,7 +72,7 @@ fn asks_without_changing(known: &Granted) -> bool {
 impl Judging<'_> {
     /// What the script reads of a service, if it is a script that does no more than that and the sandbox holds it.
     pub(super) fn service_reads(&self, analysis: &Analysis) -> Option<ServiceReads> {
-        if self.setting.sandbox != SandboxLevel::Full || self.setting.mode == Mode::ReadOnly {
+        if self.setting.sandbox != SandboxLevel::Full || self.setting.mode.only_reads() {
             return None;
         }
         let mut found: Vec<(&'static str, &Command)> = Vec::new();

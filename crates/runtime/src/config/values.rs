@@ -84,6 +84,8 @@ pub enum Theme {
 #[serde(rename_all = "kebab-case")]
 pub enum StatusItem {
     Model,
+    /// How much the model may think, where it is told.
+    Thinking,
     Mode,
     Sandbox,
     Context,
@@ -102,8 +104,9 @@ pub enum StatusItem {
 
 impl StatusItem {
     /// What is there when nobody chose.
-    pub const USUAL: [Self; 9] = [
+    pub const USUAL: [Self; 10] = [
         Self::Model,
+        Self::Thinking,
         Self::Mode,
         Self::Sandbox,
         Self::Context,

@@ -410,7 +410,8 @@ impl Ui {
 /// The mode behind this one, going round.
 pub(crate) fn mode_after(mode: Mode) -> Mode {
     match mode {
-        Mode::ReadOnly => Mode::Ask,
+        Mode::ReadOnly => Mode::Plan,
+        Mode::Plan => Mode::Ask,
         Mode::Ask => Mode::AcceptEdits,
         Mode::AcceptEdits => Mode::Auto,
         // `full` is never reached by going round; it has to be named.

@@ -224,6 +224,8 @@ fn slash_commands() {
     check("\"/mode\" enter enter", "mode ask");
     check("\"/mode\" enter down enter", "mode accept-edits");
     check("\"/mode_nonsense\" enter", "");
+    check("\"/plan\" enter", "mode plan");
+    check("\"/thinking_high\" enter", "thinking high");
     check("\"/permissions\" enter", "Permissions");
     check("\"/sandbox\" enter", "Sandbox");
     check("\"/tools\" enter", "Tools");

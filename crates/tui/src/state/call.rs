@@ -459,19 +459,24 @@ pub(super) fn changes(side_effects: &[SideEffect]) -> Vec<FileChange> {
 /// What a call is about, in one line: the first of the fields that name it.
 fn target_of(input: &Value) -> String {
     let field = |name: &str| input.get(name).and_then(Value::as_str);
-    let mut target = ["command", "path", "pattern", "url", "artifact_id", "process_id"]
-        .into_iter()
-        .find_map(field)
-        .or_else(|| field("plan")?.lines().find(|line| !line.trim().is_empty()))
-        .map(|text| title(clip(text, 2048)))
-        .unwrap_or_else(|| match input {
-            Value::Object(fields) if fields.is_empty() => String::new(),
-            // A list is told by how far it is.
-            Value::Object(fields) if fields.get("items").is_some_and(Value::is_array) => {
-                String::new()
-            }
-            other => one_line(clip(&other.to_string(), 512)),
-        });
+    let mut target = [
+        "command",
+        "path",
+        "pattern",
+        "url",
+        "artifact_id",
+        "process_id",
+    ]
+    .into_iter()
+    .find_map(field)
+    .or_else(|| field("plan")?.lines().find(|line| !line.trim().is_empty()))
+    .map(|text| title(clip(text, 2048)))
+    .unwrap_or_else(|| match input {
+        Value::Object(fields) if fields.is_empty() => String::new(),
+        // A list is told by how far it is.
+        Value::Object(fields) if fields.get("items").is_some_and(Value::is_array) => String::new(),
+        other => one_line(clip(&other.to_string(), 512)),
+    });
     if field("command").is_none()
         && field("path").is_some()
         && let Some(line) = input.get("offset").and_then(Value::as_u64)
