@@ -68,8 +68,13 @@ fn look_for_hooks(directory: &Path, names: &[&str]) -> Clear {
 
 /// Work trees around `directory`, the nearest first, each with its git directory.
 fn trees_around(directory: &Path) -> Result<Vec<(PathBuf, PathBuf)>, String> {
-    let unseen = |_| "a directory that cannot be looked at".to_owned();
-    let directory = std::fs::canonicalize(directory).map_err(unseen)?;
+    // Git does not begin in a directory that is not there; what may be made before it begins is looked
+    // for where it would be.
+    let mut known = directory.ancestors().map(std::fs::canonicalize);
+    let real = known.find(|real| !matches!(real, Err(error) if is_absent(error)));
+    let Some(Ok(directory)) = real else {
+        return Err("a directory that cannot be looked at".to_owned());
+    };
     let mut trees = Vec::new();
     for above in directory.ancestors() {
         if let Some(git) = git_directory(above)? {

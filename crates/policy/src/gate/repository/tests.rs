@@ -253,7 +253,8 @@ fn a_link_leads_to_the_repository_it_points_into() {
     made.write("d/n/below/f", "x");
     std::os::unix::fs::symlink("d/n/below", made.root().join("link")).unwrap();
     assert!(made.found("link").is_some());
-    assert!(made.found("missing").is_some());
+    assert!(made.found("d/n/missing/deeper").is_some());
+    assert_eq!(made.found("missing"), None);
 }
 
 #[test]

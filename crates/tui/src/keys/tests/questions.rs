@@ -49,9 +49,10 @@ fn a_question_is_judged_by_the_mode_the_key_stops_at() {
     check(&[500], "mode accept-edits");
     check(&[500, 900], "mode auto");
     check(&[500, 900, 100], "mode read-only");
-    check(&[500, 200, 900, 300], "mode ask");
+    check(&[500, 200, 900, 300], "mode plan");
+    check(&[500, 200, 900, 300, 100], "mode ask");
     // Held down, it goes round.
-    check(&[500; 17], "mode accept-edits");
+    check(&[500; 16], "mode accept-edits");
     // Somebody who writes is heard when they are done.
     let mut ui = asking(1);
     assert_eq!(press(&mut ui, "\"he\""), "");
