@@ -500,7 +500,7 @@ fn a_question_can_give_the_network() {
     project.write("get.sh", script);
     terminal.keys("!sh get.sh\r");
     terminal
-        .wait_for("type !network before the command")
+        .wait_for("type !network first")
         .wait_for(READY);
     terminal.keys("!network sh get.sh\r");
     terminal.question("will have network access").keys("a");

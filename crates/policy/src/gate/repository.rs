@@ -14,10 +14,8 @@ use super::facts::open_regular;
 /// configuration or to another tree of files.
 const KEYS: &[&str] = &[
     "clean",
-    "cmd",
     "command",
     "defaultkeycommand",
-    "difffilter",
     "driver",
     "external",
     "process",
@@ -27,6 +25,9 @@ const KEYS: &[&str] = &[
     "submodulesummary",
     "textconv",
 ];
+
+/// Keys of what git runs only when it commits or is asked to choose parts of a change.
+const OF_COMMITS: &[&str] = &["cmd", "difffilter", "hookspath"];
 
 /// Larger files are not looked at, and count as naming something.
 const LARGEST: u64 = 1 << 20;
@@ -50,7 +51,7 @@ fn look_for_hooks(directory: &Path, names: &[&str]) -> Clear {
         let common = first_line(&git.join("commondir"), "")?;
         let common = common.map_or_else(|| git.clone(), |common| git.join(common));
         for file in [common.join("config"), git.join("config.worktree")] {
-            if let Some(key) = named_in(&file, &["hookspath"], &git, None, DEEPEST_INCLUDE) {
+            if let Some(key) = named_in(&file, OF_COMMITS, &git, None, DEEPEST_INCLUDE) {
                 return Err(format!("`{key}` in `{}`", shown(&file, root)));
             }
         }

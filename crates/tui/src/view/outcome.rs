@@ -241,7 +241,7 @@ fn badges(tool: &ToolCell, theme: Theme) -> Vec<Badge> {
         0 => {}
         // Whoever typed it is told how to give it what it lacks.
         _ if detail.no_network && is_typed => {
-            let text = "no network in the sandbox: type !network before the command";
+            let text = "no network: type !network first";
             badges.push((text.into(), theme.warn()));
         }
         1 if detail.no_network => {
