@@ -91,15 +91,17 @@ fn colours_are_for_terminals_and_those_who_ask() {
 #[test]
 fn a_closed_pipe_is_no_error() {
     let project = TestProject::new();
+    // Closed before the first byte, whoever is quicker.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
     let mut child = Command::new(env!("CARGO_BIN_EXE_agent"))
         .args(["completions", "bash"])
         .current_dir(project.root())
         .env("AGENT_HOME", project.home())
-        .stdout(Stdio::piped())
+        .stdout(writer)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    drop(child.stdout.take());
     let mut complaints = String::new();
     child
         .stderr
