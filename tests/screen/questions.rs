@@ -499,9 +499,7 @@ fn a_question_can_give_the_network() {
         format!("curl -s http://{place}/ > third.txt || curl -sS http://example.invalid/\n");
     project.write("get.sh", script);
     terminal.keys("!sh get.sh\r");
-    terminal
-        .wait_for("type !network first")
-        .wait_for(READY);
+    terminal.wait_for("type !network first").wait_for(READY);
     terminal.keys("!network sh get.sh\r");
     terminal.question("will have network access").keys("a");
     terminal.wait_for("allowed by you once").wait_for(READY);
