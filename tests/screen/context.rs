@@ -53,6 +53,39 @@ fn what_joined_a_turn_is_known_after_compaction() {
     leave(&mut terminal);
 }
 
+/// Room that is asked for while the last answer of a turn comes in is made when it is there.
+#[test]
+fn room_asked_for_in_the_last_answer_is_made_behind_it() {
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let script = Script::new().otherwise(move |number, request| {
+        let body = String::from_utf8_lossy(&request.body);
+        if body.contains("Summarise the conversation so far") {
+            return Turn::text("They wanted tests.");
+        }
+        if number == 3 {
+            held.lock().unwrap().recv().unwrap();
+        }
+        Turn::text(&format!("Answer {number}."))
+    });
+    let (project, server) = project_with(script);
+    let mut terminal = Terminal::start(&project, &[], USUAL);
+    terminal.wait_for(READY);
+    for number in 0..3 {
+        terminal.keys("more\r");
+        terminal
+            .wait_for(&format!("Answer {number}."))
+            .wait_for(READY);
+    }
+    terminal.keys("more\r");
+    server.wait_for_requests(4);
+    terminal.keys("/compact").wait_for("› /compact");
+    terminal.keys("\r").wait_for("› Enter queues a message");
+    release.send(()).unwrap();
+    terminal.wait_for("Answer 3.").wait_for("compaction: ");
+    leave(&mut terminal);
+}
+
 /// An input that joined a turn has ended with it: it is told neither as queued nor as open.
 #[test]
 fn what_joined_a_turn_has_ended_with_it() {

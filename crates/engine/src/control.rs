@@ -278,13 +278,15 @@ impl Control {
         }
     }
 
-    /// Has older history summarised before the next model request.
-    pub fn ask_to_compact(&self) -> ControlAnswer {
-        self.inner().compact = true;
-        ControlAnswer {
+    /// Has older history summarised before the next model request, or behind the turn that runs when it has
+    /// none any more; nothing when no turn runs.
+    pub fn ask_to_compact(&self) -> Option<ControlAnswer> {
+        let mut inner = self.inner();
+        inner.compact |= inner.running.is_some();
+        inner.running.is_some().then(|| ControlAnswer {
             reason: Some("room is made before the next request".to_owned()),
             ..ControlAnswer::accepted()
-        }
+        })
     }
 
     /// Lets the model think so much from the next request on.

@@ -424,7 +424,7 @@ impl Engine {
     }
 
     /// Whether the user asked for room since the last time.
-    pub(crate) fn was_asked_to_compact(&self) -> bool {
+    pub fn was_asked_to_compact(&self) -> bool {
         self.parts.control.take_compact()
     }
 

@@ -251,7 +251,7 @@ impl Player {
             expected.queued.insert(turn_id, text);
         }
         if answer.compacts {
-            control.ask_to_compact();
+            control.ask_to_compact().expect("a turn runs");
         }
         if answer.too_long {
             return failing("This model's maximum context length is 8192 tokens.");

@@ -218,10 +218,10 @@ impl LiveSession {
                 self.add_directory(Path::new(&added.path), &reason)
             }
             ControlCommand::SetThinking(set) => self.set_thinking(set.thinking, peer),
-            ControlCommand::Compact if self.control.is_running() => {
-                Ok(Reply::Answer(self.control.ask_to_compact()))
-            }
-            ControlCommand::Compact => return self.ask(Work::Compact),
+            ControlCommand::Compact => match self.control.ask_to_compact() {
+                Some(answer) => Ok(Reply::Answer(answer)),
+                None => return self.ask(Work::Compact),
+            },
             ControlCommand::Undo(asked) => return self.undo(asked),
             ControlCommand::Shell(shell) => self.shell(&shell, peer),
             ControlCommand::BeginCalls(begin) => self.begin_calls(begin, peer),

@@ -156,7 +156,7 @@ impl AtWork {
             Work::Release(turn_id) => self.place.engine.control().release_queued(&turn_id),
             Work::Own(call) => {
                 let ran = self.place.engine.run_call(*call, &Interrupt::new()).await?;
-                self.settle(ran);
+                self.settle(ran).await?;
             }
             Work::Models(chosen) => self.place.engine.set_models(chosen.models, chosen.facts),
             Work::Compact(reply) => {
@@ -190,8 +190,7 @@ impl AtWork {
         let interrupt = Interrupt::new();
         let running = self.place.engine.run_turn(turn_id, budget, &interrupt);
         let end = running.await?;
-        self.settle(end);
-        Ok(())
+        self.settle(end).await
     }
 
     async fn open_turn(&mut self, turn_id: TurnId) -> Result<(), EngineError> {
@@ -199,8 +198,7 @@ impl AtWork {
         let interrupt = Interrupt::new();
         let running = self.place.engine.continue_turn(turn_id, budget, &interrupt);
         let end = running.await?;
-        self.settle(end);
-        Ok(())
+        self.settle(end).await
     }
 
     /// Works on the inputs that wait and are not held.
@@ -214,12 +212,17 @@ impl AtWork {
     }
 
     /// Inputs that waited during a turn begin when it is completed. After any other end the user may
-    /// want something else, so they are held.
-    fn settle(&mut self, end: TurnEnd) {
+    /// want something else, so they are held. Room that was asked for during its last request is made now.
+    async fn settle(&mut self, end: TurnEnd) -> Result<(), EngineError> {
+        let engine = &mut self.place.engine;
         if !matches!(end, TurnEnd::Completed(_)) {
-            self.place.engine.control().hold_queue();
+            engine.control().hold_queue();
         }
         self.last = Some(end);
+        if engine.was_asked_to_compact() && !engine.control().is_ending() {
+            engine.compact_now(&Interrupt::new()).await?;
+        }
+        Ok(())
     }
 
     /// Puts files back. It waits for files, and the scheduler must not.
