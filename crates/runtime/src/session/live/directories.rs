@@ -105,9 +105,10 @@ pub(super) fn directory_to_add(runtime: &Runtime, path: &Path) -> Result<PathBuf
     }
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let home = real(&home);
-    let holds_too_much = [home.as_path(), runtime.project.root()]
-        .iter()
-        .any(|inside| inside.starts_with(&directory));
+    let project = real(runtime.project.root());
+    // The project itself can be read already, which is no refusal.
+    let holds_too_much =
+        home.starts_with(&directory) || project != directory && project.starts_with(&directory);
     if holds_too_much {
         return Err(refuse(
             "it holds your home directory or the project; add a directory in it".to_owned(),
