@@ -316,7 +316,8 @@ fn what_is_changed_is_recorded() {
     }))
     .unwrap();
     session.wait().unwrap();
-    let made = project.root().join("made");
+    // It runs where `sub` was changed to.
+    let made = project.root().join("sub/made");
     assert!(
         made.exists(),
         "{:#?}",

@@ -259,12 +259,12 @@ mod tests {
         );
         check(
             "[permissions]\nmode = \"yolo\"",
-            "line 2, column 8: unknown variant `yolo`, expected one of `read-only`, `ask`, `accept-edits`, `auto`, `full`",
+            "line 2, column 8: unknown variant `yolo`, expected one of `read-only`, `plan`, `ask`, `accept-edits`, `auto`, `full`",
             None,
         );
         check(
             "[permissions]\nmode = \"aks\"",
-            "line 2, column 8: unknown variant `aks`, expected one of `read-only`, `ask`, `accept-edits`, `auto`, `full`",
+            "line 2, column 8: unknown variant `aks`, expected one of `read-only`, `plan`, `ask`, `accept-edits`, `auto`, `full`",
             Some("did you mean `ask`?"),
         );
     }
