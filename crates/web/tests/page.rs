@@ -154,6 +154,7 @@ enum Node {
     Hidden(&'static str, Vec<Node>),
 }
 
+/// Without `main` and `article`: with enough text in them they are all that is shown.
 const TAGS: &[&str] = &[
     "div",
     "section",
@@ -170,7 +171,7 @@ const TAGS: &[&str] = &[
     "table",
     "tr",
     "td",
-    "article",
+    "header",
     "x-y",
     "a href='/l'",
     "pre",
