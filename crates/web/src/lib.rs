@@ -7,7 +7,7 @@
 //! Whether a host may be asked at all is decided before; this crate is told by [`Reach`]. It opens no file, starts no
 //! process and keeps nothing.
 //!
-//! Start reading at [`Fetcher::fetch`]; [`markdown`] makes a page readable.
+//! Start reading at [`Fetcher::fetch`]; [`markdown()`] makes a page readable.
 
 mod error;
 mod fetch;
